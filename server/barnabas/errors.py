@@ -1,0 +1,35 @@
+"""Whose fault it is: the three ways in which serving a client can fail.
+
+The rule: an error says who has to act on it. A peer that sends malformed frames loses its connection, a
+request that asks for something impossible is answered with an error code, and a disk that fails takes its log
+dir offline. Anything else that escapes is our own bug.
+"""
+
+
+class PeerError(Exception):
+    """The other side sent bytes that are no message of the protocol: close that connection, nothing else."""
+
+
+class RequestError(Exception):
+    """The request cannot be fulfilled: answer with `code` (Kafka's) and, where there is room, `message`."""
+
+    def __init__(self, code: int, message: str = "") -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return (
+            f"{self.message} (error code {int(self.code)})"
+            if self.message
+            else f"error code {int(self.code)}"
+        )
+
+
+class StorageError(Exception):
+    """Reading or writing below `log_dir` failed because of `cause`: that log dir goes offline."""
+
+    def __init__(self, log_dir: str, cause: BaseException) -> None:
+        super().__init__(log_dir, cause)
+        self.log_dir = log_dir
+        self.cause = cause

@@ -1,0 +1,370 @@
+"""Record batches, message format v2 (KIP-98): headers, iteration, checksums, patches in place, records.
+
+The rule: the header is enough for a broker. Records are decoded only by those who ask for them, and what the
+leader changes in place (base offset, leader epoch) lies outside the checksum.
+
+    base offset int64, length int32 (of all that follows it), leader epoch int32, magic int8 (2), crc uint32,
+    attributes int16, last offset delta int32, base timestamp int64, max timestamp int64, producer id int64,
+    producer epoch int16, base sequence int32, record count int32, records (compressed as one, if at all)
+
+The crc is CRC-32C of everything from `attributes` on. Attribute bits: 0-2 codec, 3 timestamp type,
+4 transactional, 5 control, 6 base timestamp is the delete horizon (KIP-534).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+from zlib import crc32
+
+from crc32c import crc32c
+
+from barnabas.records.errors import CorruptRecordsError, InvalidRecordsError
+from barnabas.records.record import Record, encode_body, iter_body
+from barnabas.records.varint import Buffer
+
+LENGTH_OFFSET = 8
+LOG_OVERHEAD = 12  # base offset and length: what `length` does not count, in all formats
+LEADER_EPOCH_OFFSET = 12
+MAGIC_OFFSET = 16
+CRC_OFFSET = 17
+ATTRIBUTES_OFFSET = 21
+LAST_OFFSET_DELTA_OFFSET = 23
+BASE_TIMESTAMP_OFFSET = 27
+MAX_TIMESTAMP_OFFSET = 35
+PRODUCER_ID_OFFSET = 43
+PRODUCER_EPOCH_OFFSET = 51
+BASE_SEQUENCE_OFFSET = 53
+RECORDS_COUNT_OFFSET = 57
+HEADER_SIZE = 61
+
+HEADER_SIZE_UP_TO_MAGIC = MAGIC_OFFSET + 1
+LEGACY_SIZE_MIN = LOG_OVERHEAD + 14  # an empty message of v0: crc, magic, attributes, two null lengths
+LEGACY_CRC_OFFSET = 12
+LEGACY_ATTRIBUTES_OFFSET = 17
+LEGACY_TIMESTAMP_OFFSET = 18
+LEGACY_V1_SIZE_MIN = LEGACY_SIZE_MIN + 8
+
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+SEQUENCE_MAX = (1 << 31) - 1
+UNKNOWN_COUNT = -1
+
+DECOMPRESSED_BYTES_MAX = 256 << 20  # our own limit: Kafka has none
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_LEGACY_HEADER = Struct(">qiIbb")
+_INT64 = Struct(">q")
+_INT32 = Struct(">i")
+_UINT32 = Struct(">I")
+_INT16 = Struct(">h")
+
+
+class TimestampType(IntEnum):
+    """Who set the timestamps of a batch; the value is the attribute bit."""
+
+    NO_TIMESTAMP = -1  # magic 0 has none
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+@dataclass(slots=True)
+class BatchHeader:
+    """The header of a batch of any magic; timestamps in ms, `batch_length` as on the wire.
+
+    A message of magic 0 or 1 is shown as a batch that begins and ends at its own offset, with its timestamp
+    as both timestamps. If it is a compressed wrapper then that offset is its *last* one, the first is not
+    known without opening it (`legacy.base_offset`), and `records_count` is UNKNOWN_COUNT.
+    """
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size(self) -> int:
+        """All bytes of the batch, header and records."""
+        return LOG_OVERHEAD + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset that the batch covers, even if compaction removed that record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after this batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record (sequences wrap to 0 after 2^31 - 1), or NO_SEQUENCE."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
+    @property
+    def codec(self) -> int:
+        """The compression codec id, see `compression.Codec`; may be one that does not exist."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Whether producer or broker set the timestamps."""
+        if self.attributes & TIMESTAMP_TYPE_BIT:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME if self.magic else TimestampType.NO_TIMESTAMP
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the records belong to a transaction."""
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the records are markers that consumers must not see."""
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether a cleaner noted when tombstones and markers of this batch may go (KIP-534)."""
+        return self.attributes & DELETE_HORIZON_BIT != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """The time after which tombstones and markers of this batch may be removed, or None."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent or transactional producer wrote it."""
+        return self.producer_id > NO_PRODUCER_ID
+
+
+def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """Read the header of a batch of magic 2; its records need not be in `buf`.
+
+    Raises CorruptRecordsError if fewer than HEADER_SIZE bytes are there, or magic or length cannot be.
+    """
+    if len(buf) - pos < HEADER_SIZE:
+        raise CorruptRecordsError(
+            f"{max(0, len(buf) - pos)} bytes are too few for the header of a record batch"
+        )
+    header = BatchHeader(*_HEADER.unpack_from(buf, pos))
+    if header.magic != 2:
+        raise CorruptRecordsError(f"magic is {header.magic} where a record batch (magic 2) must be")
+    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
+        raise CorruptRecordsError(f"record batch length {header.batch_length} is less than its header takes")
+    return header
+
+
+def read_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """Read the header of a batch or legacy message of any magic (see `BatchHeader` for how the latter looks).
+
+    Raises CorruptRecordsError if the header is cut short, or magic or length cannot be.
+    """
+    left = len(buf) - pos
+    if left < HEADER_SIZE_UP_TO_MAGIC:
+        raise CorruptRecordsError(f"{max(0, left)} bytes are too few for the header of records")
+    magic = buf[pos + MAGIC_OFFSET]
+    if magic == 2:
+        return read_header(buf, pos)
+    if magic > 2:
+        raise CorruptRecordsError(f"magic {magic} is unknown")
+    if left < (LEGACY_V1_SIZE_MIN if magic else LEGACY_SIZE_MIN):
+        raise CorruptRecordsError(f"{left} bytes are too few for a message of magic {magic}")
+    offset, length, crc, _, attributes = _LEGACY_HEADER.unpack_from(buf, pos)
+    if LOG_OVERHEAD + length < (LEGACY_V1_SIZE_MIN if magic else LEGACY_SIZE_MIN):
+        raise CorruptRecordsError(f"message length {length} is too small for magic {magic}")
+    timestamp = _INT64.unpack_from(buf, pos + LEGACY_TIMESTAMP_OFFSET)[0] if magic else NO_TIMESTAMP
+    attributes &= CODEC_MASK | TIMESTAMP_TYPE_BIT if magic else CODEC_MASK
+    count = UNKNOWN_COUNT if attributes & CODEC_MASK else 1
+    return BatchHeader(
+        offset, length, NO_LEADER_EPOCH, magic, crc, attributes, 0, timestamp, timestamp,
+        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count,
+    )  # fmt: skip
+
+
+def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of each batch or legacy message that is whole in `buf`, from `pos` on.
+
+    Stops before a trailing batch that is cut short: fetches and torn writes end that way (`whole_size` says
+    where).
+    Raises CorruptRecordsError at a length or magic that cannot be.
+    """
+    buf_end = len(buf)
+    while buf_end - pos >= HEADER_SIZE_UP_TO_MAGIC:
+        size = LOG_OVERHEAD + _INT32.unpack_from(buf, pos + LENGTH_OFFSET)[0]
+        if size < LEGACY_SIZE_MIN:
+            raise CorruptRecordsError(
+                f"length {size - LOG_OVERHEAD} at byte {pos} is less than any message takes"
+            )
+        if size > buf_end - pos:
+            if buf[pos + MAGIC_OFFSET] > 2:
+                raise CorruptRecordsError(f"magic {buf[pos + MAGIC_OFFSET]} at byte {pos} is unknown")
+            return
+        yield pos, read_any_header(buf, pos)
+        pos += size
+
+
+def whole_size(buf: Buffer, pos: int = 0) -> int:
+    """Return how many bytes from `pos` on are whole batches, without a partial one at the end."""
+    end = pos
+    for at, header in iter_batches(buf, pos):
+        end = at + header.size
+    return end - pos
+
+
+def compute_crc(buf: Buffer, pos: int, header: BatchHeader) -> int:
+    """Compute the checksum that the batch or message at `pos` must have: CRC-32C for magic 2, else CRC-32."""
+    with memoryview(buf) as view:
+        if header.magic == 2:
+            return crc32c(view[pos + ATTRIBUTES_OFFSET : pos + header.size])
+        return crc32(view[pos + MAGIC_OFFSET : pos + header.size])
+
+
+def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
+    """Say whether the whole batch or message at `pos` is there and has the checksum that its header tells."""
+    return len(buf) - pos >= header.size and compute_crc(buf, pos, header) == header.crc
+
+
+def rebase(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
+    """Give the batch (magic 2) at `pos` its place in the log; the checksum does not cover these fields."""
+    _INT64.pack_into(buf, pos, base_offset)
+    _INT32.pack_into(buf, pos + LEADER_EPOCH_OFFSET, leader_epoch)
+
+
+def set_max_timestamp(
+    buf: bytearray | memoryview, pos: int, timestamp_type: TimestampType, max_timestamp: int
+) -> None:
+    """Set timestamp type and max timestamp of the batch (magic 2) at `pos`, and its checksum if need be.
+
+    With LOG_APPEND_TIME, `max_timestamp` becomes the timestamp of all records.
+    """
+    header = read_header(buf, pos)
+    if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
+        return
+    header.attributes &= ~TIMESTAMP_TYPE_BIT
+    if timestamp_type is TimestampType.LOG_APPEND_TIME:
+        header.attributes |= TIMESTAMP_TYPE_BIT
+    _INT16.pack_into(buf, pos + ATTRIBUTES_OFFSET, header.attributes)
+    _INT64.pack_into(buf, pos + MAX_TIMESTAMP_OFFSET, max_timestamp)
+    _UINT32.pack_into(buf, pos + CRC_OFFSET, compute_crc(buf, pos, header))
+
+
+def read_body(buf: Buffer, pos: int, header: BatchHeader, *, decompressed_bytes_max: int) -> bytes:
+    """Return the records of the batch (magic 2) at `pos` as one uncompressed run, still encoded.
+
+    Raises CorruptRecordsError if the batch is not whole or its compressed stream is broken,
+    DecompressedTooLargeError beyond `decompressed_bytes_max`, UnsupportedCompressionError for an unknown
+    codec.
+    """
+    if len(buf) - pos < header.size:
+        raise CorruptRecordsError(f"record batch is cut short: {len(buf) - pos} of {header.size} bytes")
+    with memoryview(buf) as view, view[pos + HEADER_SIZE : pos + header.size] as body:
+        if not header.codec:
+            return bytes(body)
+        from barnabas.records.compression import decompress
+
+        return decompress(header.codec, body, magic=2, bytes_max=decompressed_bytes_max)
+
+
+def iter_records(
+    buf: Buffer, pos: int = 0, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[Record]:
+    """Decode the records of the batch (magic 2) at `pos`, one after the other.
+
+    The checksum is the caller's business. Raises like `read_body`, and InvalidRecordsError at the first
+    record that is malformed.
+    """
+    header = read_header(buf, pos)
+    body = read_body(buf, pos, header, decompressed_bytes_max=decompressed_bytes_max)
+    append_timestamp = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
+    return iter_body(body, header.records_count, header.base_offset, header.base_timestamp, append_timestamp)
+
+
+def read_records(
+    buf: Buffer, pos: int = 0, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> list[Record]:
+    """Decode all records of the batch (magic 2) at `pos`; raises like `iter_records`."""
+    return list(iter_records(buf, pos, decompressed_bytes_max=decompressed_bytes_max))
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int | None = None,
+    last_offset: int | None = None,
+    codec: int = 0,
+    level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    max_timestamp: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """Write a batch of magic 2 that holds `records` in the order given.
+
+    `base_offset` and `last_offset` are those of the first and the last record unless given (a compacted batch
+    keeps its old ones). `max_timestamp` is the greatest of the records unless given: give it with
+    LOG_APPEND_TIME. `records` may be empty if both offsets are given; such a header is how a cleaner keeps a
+    producer's last sequence. Raises InvalidRecordsError without any offset to take and OverflowError where a
+    number does not fit.
+    """
+    if base_offset is None or last_offset is None:
+        if not records:
+            raise InvalidRecordsError("an empty batch needs a base offset and a last offset")
+        base_offset = records[0].offset if base_offset is None else base_offset
+        last_offset = records[-1].offset if last_offset is None else last_offset
+    if not 0 <= last_offset - base_offset < 1 << 31:
+        raise OverflowError(f"offsets {base_offset} to {last_offset} do not fit one batch")
+    first_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    base_timestamp = first_timestamp if delete_horizon_ms is None else delete_horizon_ms
+    if max_timestamp is None:
+        max_timestamp = max([record.timestamp for record in records], default=NO_TIMESTAMP)
+    body = encode_body(records, base_offset, base_timestamp)
+    if codec and records:
+        from barnabas.records.compression import compress
+
+        body = compress(codec, body, level)
+    attributes = (
+        (codec if records else 0)
+        | (TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
+        | (DELETE_HORIZON_BIT if delete_horizon_ms is not None else 0)
+    )
+    batch = bytearray(HEADER_SIZE)
+    batch += body
+    _HEADER.pack_into(
+        batch, 0, base_offset, len(batch) - LOG_OVERHEAD, leader_epoch, 2, 0, attributes,
+        last_offset - base_offset, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence,
+        len(records),
+    )  # fmt: skip
+    with memoryview(batch) as view:
+        crc = crc32c(view[ATTRIBUTES_OFFSET:])
+    _UINT32.pack_into(batch, CRC_OFFSET, crc)
+    return bytes(batch)

@@ -1,0 +1,89 @@
+"""LZ4 frames, also with the wrong header checksum of message format v0 (KAFKA-3160).
+
+Old Java clients hashed the frame's magic number along with its descriptor. Whoever writes format v0 must do
+so too, because they check it; whoever reads v0 must not care. Kafka's Java clients read frames of independent
+blocks only, and only the first frame.
+"""
+
+from lz4 import frame
+
+from barnabas.records.errors import CorruptRecordsError, DecompressedTooLargeError
+from barnabas.records.varint import Buffer
+
+_FRAME_MAGIC = b"\x04\x22\x4d\x18"
+_FLAG_INDEPENDENT_BLOCKS = 0x20
+_FLAG_CONTENT_SIZE = 0x08
+_FLAG_DICTIONARY_ID = 0x01
+_FAST_LEVEL = 9  # Kafka's default level means the fast compressor, all others mean the "high" one (KIP-390)
+_HIGH_LEVEL_MIN, _HIGH_LEVEL_MAX = 3, 12
+_CHUNK_BYTES = 1 << 20
+
+
+def compress(data: Buffer, level: int | None, *, broken_checksum: bool = False) -> bytes:
+    """Compress into one frame of independent 64 KiB blocks; `level` is 1 to 17, None or 9 the fast one."""
+    high = 0 if level in (None, _FAST_LEVEL) else min(max(level or 0, _HIGH_LEVEL_MIN), _HIGH_LEVEL_MAX)
+    raw = frame.compress(
+        data,
+        compression_level=high,
+        block_size=frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
+    )
+    return _with_header_checksum(raw, broken=True) if broken_checksum else raw
+
+
+def decompress(data: Buffer, bytes_max: int, *, ignore_checksum: bool = False) -> bytes:
+    """Decompress one frame. Raises CorruptRecordsError, DecompressedTooLargeError."""
+    if bytes(data[:4]) != _FRAME_MAGIC:
+        raise CorruptRecordsError("no LZ4 frame: its magic number is missing")
+    if ignore_checksum:
+        data = _with_header_checksum(bytes(data), broken=False)
+    stream = frame.LZ4FrameDecompressor()
+    parts = []
+    left = bytes_max
+    try:
+        while not stream.eof:
+            part = stream.decompress(data, min(left + 1, _CHUNK_BYTES))
+            left -= len(part)
+            if left < 0:
+                raise DecompressedTooLargeError("lz4", bytes_max)
+            if stream.needs_input and not stream.eof and not part:
+                raise CorruptRecordsError("LZ4 frame is cut short")
+            parts.append(part)
+            data = b""
+    except RuntimeError as error:
+        raise CorruptRecordsError(f"LZ4 frame is corrupt: {error}") from None
+    if stream.unused_data:
+        raise CorruptRecordsError(f"{len(stream.unused_data)} bytes follow the LZ4 frame")
+    return b"".join(parts)
+
+
+def has_linked_blocks(data: Buffer) -> bool:
+    """Say whether the blocks of the frame depend on each other: Java clients cannot read that."""
+    return len(data) > 4 and not data[4] & _FLAG_INDEPENDENT_BLOCKS
+
+
+def _with_header_checksum(raw: bytes, *, broken: bool) -> bytes:
+    if len(raw) < 7:
+        raise CorruptRecordsError("LZ4 frame is cut short in its header")
+    end = 6 + (8 if raw[4] & _FLAG_CONTENT_SIZE else 0) + (4 if raw[4] & _FLAG_DICTIONARY_ID else 0)
+    checksum = _xxh32_of_few(raw[0 if broken else 4 : end]) >> 8 & 0xFF
+    return raw[:end] + bytes((checksum,)) + raw[end + 1 :]
+
+
+def _xxh32_of_few(data: bytes) -> int:
+    """Compute XXH32 with seed 0 of less than 16 bytes."""
+    assert len(data) < 16, "longer input needs XXH32's four lanes"
+    mask = 0xFFFFFFFF
+    prime1, prime2, prime3, prime4, prime5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
+    acc = prime5 + len(data)
+    words_end = len(data) & ~3
+    for at in range(0, words_end, 4):
+        acc = acc + int.from_bytes(data[at : at + 4], "little") * prime3 & mask
+        acc = (acc << 17 | acc >> 15) * prime4 & mask
+    for byte in data[words_end:]:
+        acc = acc + byte * prime5 & mask
+        acc = (acc << 11 | acc >> 21) * prime1 & mask
+    acc = (acc ^ acc >> 15) * prime2 & mask
+    acc = (acc ^ acc >> 13) * prime3 & mask
+    return acc ^ acc >> 16

@@ -1,0 +1,74 @@
+"""snappy in its two framings: one raw block, or the blocks of xerial's Java library.
+
+    xerial  = 82 "SNAPPY" 00, version int32 (1), oldest compatible version int32 (1), blocks
+    block   = length int32 (big-endian), raw snappy block of that length
+
+Kafka's Java clients and brokers write xerial, librdkafka and sarama write raw blocks. All of them read both;
+we write what a Java broker writes.
+"""
+
+from struct import Struct
+
+import snappy
+
+from barnabas.records.errors import CorruptRecordsError, DecompressedTooLargeError
+from barnabas.records.varint import Buffer
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_BLOCK_BYTES = 32 * 1024  # as xerial's output stream
+_LENGTH = Struct(">i")
+
+
+def compress(data: Buffer, level: int | None) -> bytes:
+    """Compress into xerial blocks of 32 KiB; snappy has no levels."""
+    assert level is None, "snappy has no compression levels"
+    parts = [_XERIAL_HEADER]
+    with memoryview(data) as view:
+        for at in range(0, len(view), _BLOCK_BYTES):
+            block = snappy.compress(view[at : at + _BLOCK_BYTES])
+            parts += (_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def decompress(data: Buffer, bytes_max: int) -> bytes:
+    """Decompress either framing. Raises CorruptRecordsError, DecompressedTooLargeError."""
+    with memoryview(data) as view:
+        if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+            return _decompress_block(view, bytes_max, bytes_max)
+        parts = []
+        pos = len(_XERIAL_HEADER)
+        left = bytes_max
+        if len(view) < pos:
+            raise CorruptRecordsError("snappy stream is cut short in its header")
+        while pos < len(view):
+            if len(view) - pos < _LENGTH.size:
+                raise CorruptRecordsError("snappy stream is cut short")
+            (size,) = _LENGTH.unpack_from(view, pos)
+            pos += _LENGTH.size
+            if not 0 < size <= len(view) - pos:
+                raise CorruptRecordsError(f"snappy block of {size} bytes where {len(view) - pos} are left")
+            part = _decompress_block(view[pos : pos + size], left, bytes_max)
+            left -= len(part)
+            parts.append(part)
+            pos += size
+        return b"".join(parts)
+
+
+def _decompress_block(block: memoryview, left: int, bytes_max: int) -> bytes:
+    if _announced_size(block) > left:
+        raise DecompressedTooLargeError("snappy", bytes_max)
+    try:
+        return bytes(snappy.decompress(block))
+    except snappy.UncompressError as error:
+        raise CorruptRecordsError(f"snappy block is corrupt: {error.__cause__ or error}") from None
+
+
+def _announced_size(block: memoryview) -> int:
+    """Read the plain (not zigzag) varint at the start of a raw block: what the library will allocate."""
+    size = 0
+    for at, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << 7 * at
+        if byte < 0x80:
+            return size
+    raise CorruptRecordsError("snappy block does not begin with its size")

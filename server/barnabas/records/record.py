@@ -1,0 +1,178 @@
+"""One record of message format v2, and the run of records that is the body of a batch.
+
+The rule: a body is read as a whole run. It must hold exactly the promised number of records and not one byte
+more, each record must end where its own length says, and nothing is believed before it has been counted.
+
+    record  = length varint, attributes int8 (unused), timestamp delta varlong, offset delta varint,
+              key length varint (-1: null), key, value length varint (-1: null), value,
+              header count varint, headers
+    header  = key length varint, key (UTF-8), value length varint (-1: null), value
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from barnabas.records.errors import InvalidRecordsError
+from barnabas.records.varint import SMALL, SMALL_COUNT, encode_varint, read_varint, read_varlong
+
+RECORD_SIZE_MIN = 7  # an empty record: seven fields of one byte
+_TIMESTAMP_LIMIT = 1 << 62  # year 146 million; below it no sum of a base and a delta needs a check
+
+
+@dataclass(slots=True)
+class Record:
+    """One record, the same for all message formats (v0 and v1 have no headers, v0 has timestamp -1).
+
+    `timestamp` is in ms. Header keys are text; bytes in them that are no UTF-8 survive a round trip as lone
+    surrogates (`surrogateescape`), because Kafka's brokers never look into them.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+
+
+def iter_body(
+    body: bytes, count: int, base_offset: int, base_timestamp: int, append_timestamp: int | None = None
+) -> Iterator[Record]:
+    """Decode the `count` records that an uncompressed batch body holds.
+
+    `append_timestamp` replaces the timestamps of all records (a batch of type LogAppendTime).
+    Raises InvalidRecordsError as soon as the run breaks off or does not add up.
+    """
+    check_count(count, len(body))
+    if not -_TIMESTAMP_LIMIT < base_timestamp < _TIMESTAMP_LIMIT:
+        raise InvalidRecordsError(f"base timestamp {base_timestamp} is out of range")
+    pos = index = 0
+    body_end = len(body)
+    try:
+        for index in range(count):  # noqa: B007  # the handlers below use it
+            size = body[pos]
+            if size < 0x80 and not size & 1:
+                size >>= 1
+                pos += 1
+            else:
+                size, pos = read_varint(body, pos, body_end)
+            end = pos + size
+            if size < RECORD_SIZE_MIN - 1 or end > body_end:
+                raise InvalidRecordsError(f"its length is {size} bytes, and {body_end - pos} are left")
+            pos += 1  # attributes
+            delta = body[pos]
+            if delta < 0x80:
+                timestamp = base_timestamp + (delta >> 1 ^ -(delta & 1))
+                pos += 1
+            else:
+                delta, pos = read_varlong(body, pos, end)
+                timestamp = base_timestamp + delta
+                if not -_TIMESTAMP_LIMIT < timestamp < _TIMESTAMP_LIMIT:
+                    raise InvalidRecordsError(f"its timestamp {timestamp} is out of range")
+            delta = body[pos]
+            if delta < 0x80:
+                offset = base_offset + (delta >> 1 ^ -(delta & 1))
+                pos += 1
+            else:
+                delta, pos = read_varint(body, pos, end)
+                offset = base_offset + delta
+            # Slices cannot overrun: a length that leads beyond the record shows at the end, where pos != end.
+            size = body[pos]
+            if size < 0x80 and not size & 1:
+                start = pos + 1
+                pos = start + (size >> 1)
+                key: bytes | None = body[start:pos]
+            else:
+                key, pos = _read_nullable(body, pos, end)
+            size = body[pos]
+            if size < 0x80 and not size & 1:
+                start = pos + 1
+                pos = start + (size >> 1)
+                value: bytes | None = body[start:pos]
+            else:
+                value, pos = _read_nullable(body, pos, end)
+            if body[pos]:
+                headers, pos = _read_headers(body, pos, end)
+            else:
+                headers = []
+                pos += 1
+            if pos != end:
+                raise InvalidRecordsError(f"its fields end {pos - end:+d} bytes from where its length says")
+            yield Record(
+                offset, timestamp if append_timestamp is None else append_timestamp, key, value, headers
+            )
+    except InvalidRecordsError as error:
+        raise InvalidRecordsError(f"record {index} of {count} is malformed: {error.message}") from None
+    except IndexError:
+        raise InvalidRecordsError(f"record {index} of {count} is cut short by the end of the batch") from None
+    if pos != body_end:
+        raise InvalidRecordsError(f"{body_end - pos} bytes are left over after the last of {count} records")
+
+
+def check_count(count: int, body_size: int) -> None:
+    """Refuse a record count that a body of `body_size` bytes cannot hold, before anything is made for it."""
+    if count < 0 or count * RECORD_SIZE_MIN > body_size:
+        raise InvalidRecordsError(f"{count} records cannot be in {body_size} bytes")
+
+
+def _read_nullable(body: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
+    size, pos = read_varint(body, pos, end)
+    if size < 0:
+        return None, pos  # Kafka takes every negative length for null
+    if size > end - pos:
+        raise InvalidRecordsError(f"a field of {size} bytes does not fit the {end - pos} that are left of it")
+    return body[pos : pos + size], pos + size
+
+
+def _read_headers(body: bytes, pos: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:
+    count, pos = read_varint(body, pos, end)
+    if not 0 <= count <= (end - pos) // 2:
+        raise InvalidRecordsError(f"{count} headers cannot be in {end - pos} bytes")
+    headers = []
+    for _ in range(count):
+        name, pos = _read_nullable(body, pos, end)
+        if name is None:
+            raise InvalidRecordsError("a header key is null")
+        value, pos = _read_nullable(body, pos, end)
+        headers.append((name.decode("utf-8", "surrogateescape"), value))
+    return headers, pos
+
+
+def encode_body(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
+    """Encode `records` as the uncompressed body of a batch. Raises OverflowError if a delta does not fit."""
+    parts: list[bytes] = []
+    append = parts.append
+    null = SMALL[-1]
+    for record in records:
+        key = record.key
+        value = record.value
+        delta = record.timestamp - base_timestamp
+        timestamp = SMALL[delta] if 0 <= delta < SMALL_COUNT else encode_varint(delta)
+        delta = record.offset - base_offset
+        if not 0 <= delta < 1 << 31:
+            raise OverflowError(f"offset {record.offset} is out of reach of base offset {base_offset}")
+        offset = SMALL[delta] if delta < SMALL_COUNT else encode_varint(delta)
+        if key is None:
+            key_size, key = null, b""
+        else:
+            size = len(key)
+            key_size = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+        if value is None:
+            value_size, value = null, b""
+        else:
+            size = len(value)
+            value_size = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+        headers = _encode_headers(record.headers) if record.headers else b"\x00"
+        fields = b"".join((b"\x00", timestamp, offset, key_size, key, value_size, value, headers))
+        size = len(fields)
+        append(SMALL[size] if size < SMALL_COUNT else encode_varint(size))
+        append(fields)
+    return b"".join(parts)
+
+
+def _encode_headers(headers: list[tuple[str, bytes | None]]) -> bytes:
+    parts = [encode_varint(len(headers))]
+    for name, value in headers:
+        raw_name = name.encode("utf-8", "surrogateescape")
+        parts += (encode_varint(len(raw_name)), raw_name)
+        parts += (SMALL[-1],) if value is None else (encode_varint(len(value)), value)
+    return b"".join(parts)

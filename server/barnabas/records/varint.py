@@ -1,0 +1,72 @@
+"""Zigzag variable-length integers, as message format v2 uses them inside a record.
+
+The rule: a reader never goes beyond the end that it was given, and refuses what no writer could have
+produced: more than 5 bytes for an int32, more than 10 for an int64, or bits above that width.
+"""
+
+from barnabas.records.errors import InvalidRecordsError
+
+Buffer = bytes | bytearray | memoryview
+
+VARINT_BYTES_MAX = 5
+VARLONG_BYTES_MAX = 10
+
+
+def read_varint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """Read an int32 at `pos`, not beyond `end`: (value, next position). Raises InvalidRecordsError."""
+    return _read(buf, pos, min(end, pos + VARINT_BYTES_MAX), 32)
+
+
+def read_varlong(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """Read an int64 at `pos`, not beyond `end`: (value, next position). Raises InvalidRecordsError."""
+    return _read(buf, pos, min(end, pos + VARLONG_BYTES_MAX), 64)
+
+
+def _read(buf: Buffer, pos: int, end: int, bits: int) -> tuple[int, int]:
+    raw = shift = 0
+    for at in range(pos, end):
+        byte = buf[at]
+        if byte < 0x80:
+            raw |= byte << shift
+            if raw >> bits:
+                raise InvalidRecordsError(f"variable-length integer at byte {pos} does not fit {bits} bits")
+            return (raw >> 1) ^ -(raw & 1), at + 1
+        raw |= (byte & 0x7F) << shift
+        shift += 7
+    raise InvalidRecordsError(
+        f"variable-length integer at byte {pos} is cut short or too long for {bits} bits"
+    )
+
+
+def encode_varint(value: int) -> bytes:
+    """Encode an int32 or int64 (their encoding is the same) in 1 to 10 bytes. OverflowError beyond int64."""
+    if -1 <= value < SMALL_COUNT:
+        return SMALL[value]
+    return _encode(value)
+
+
+def size_of_varint(value: int) -> int:
+    """Return how many bytes `encode_varint(value)` takes."""
+    return max(1, -(-(_zigzag(value).bit_length()) // 7))
+
+
+def _zigzag(value: int) -> int:
+    return value << 1 if value >= 0 else (-value << 1) - 1
+
+
+def _encode(value: int) -> bytes:
+    if not -(1 << 63) <= value < 1 << 63:
+        raise OverflowError(f"{value} is no int64")
+    raw = _zigzag(value)
+    out = bytearray()
+    while raw >= 0x80:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
+
+
+# Lengths, deltas and counts are nearly always small: SMALL[n] encodes n, and SMALL[-1] encodes -1 (null).
+SMALL_COUNT = 1 << 11
+SMALL: list[bytes] = [_encode(n) for n in range(SMALL_COUNT)]
+SMALL.append(_encode(-1))

@@ -1,0 +1,159 @@
+"""Record batches of magic 2: headers, iteration, checksums, patches in place, records."""
+
+import pytest
+
+from barnabas.records import batch as b
+from barnabas.records.errors import CorruptRecordsError, InvalidRecordsError
+from barnabas.records.record import Record
+
+RECORDS = [
+    Record(0, 1_000, b"k", b"v", [("trace", b"1"), ("none", None)]),
+    Record(1, 1_005, None, b"x" * 300),
+    Record(2, 990, b"tombstone", None),
+]
+
+
+def test_header_tells_what_was_encoded():
+    raw = b.encode_batch(
+        RECORDS,
+        base_offset=0,
+        producer_id=7,
+        producer_epoch=2,
+        base_sequence=5,
+        transactional=True,
+        leader_epoch=9,
+    )
+    header = b.read_header(raw)
+    assert header.size == len(raw)
+    assert (header.base_offset, header.last_offset, header.next_offset) == (0, 2, 3)
+    assert (header.base_timestamp, header.max_timestamp) == (1_000, 1_005)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (
+        7,
+        2,
+        5,
+        7,
+    )
+    assert header.leader_epoch == 9
+    assert header.is_transactional
+    assert not header.is_control
+    assert header.has_producer_id
+    assert not header.has_delete_horizon
+    assert header.timestamp_type is b.TimestampType.CREATE_TIME
+    assert header.records_count == 3
+    assert b.check_crc(raw, 0, header)
+
+
+def test_records_survive_a_round_trip():
+    assert b.read_records(b.encode_batch(RECORDS)) == RECORDS
+
+
+def test_sequence_wraps_after_its_maximum():
+    raw = b.encode_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=b.SEQUENCE_MAX - 1)
+    assert b.read_header(raw).last_sequence == 0
+
+
+def test_rebase_moves_the_batch_and_keeps_the_checksum():
+    raw = bytearray(b"...") + b.encode_batch(RECORDS)
+    b.rebase(raw, 3, 1 << 40, 12)
+    header = b.read_header(raw, 3)
+    assert b.check_crc(raw, 3, header)
+    assert header.leader_epoch == 12
+    assert [record.offset for record in b.read_records(raw, 3)] == [1 << 40, (1 << 40) + 1, (1 << 40) + 2]
+
+
+def test_log_append_time_replaces_all_timestamps_and_the_checksum():
+    raw = bytearray(b.encode_batch(RECORDS))
+    b.set_max_timestamp(raw, 0, b.TimestampType.LOG_APPEND_TIME, 5_000)
+    header = b.read_header(raw)
+    assert b.check_crc(raw, 0, header)
+    assert header.timestamp_type is b.TimestampType.LOG_APPEND_TIME
+    assert [record.timestamp for record in b.read_records(raw)] == [5_000] * 3
+
+
+def test_unchanged_max_timestamp_leaves_every_byte():
+    raw = bytearray(b.encode_batch(RECORDS))
+    before = bytes(raw)
+    b.set_max_timestamp(raw, 0, b.TimestampType.CREATE_TIME, 1_005)
+    assert raw == before
+
+
+def test_delete_horizon_is_the_base_timestamp():
+    raw = b.encode_batch(RECORDS, delete_horizon_ms=77)
+    header = b.read_header(raw)
+    assert header.has_delete_horizon
+    assert header.delete_horizon_ms == 77
+    assert b.read_records(raw) == RECORDS
+
+
+def test_compacted_batch_keeps_its_offsets():
+    raw = b.encode_batch([RECORDS[1]], base_offset=0, last_offset=9)
+    header = b.read_header(raw)
+    assert (header.base_offset, header.last_offset, header.records_count) == (0, 9, 1)
+    assert b.read_records(raw)[0].offset == 1
+
+
+def test_empty_batch_keeps_producer_state():
+    raw = b.encode_batch([], base_offset=4, last_offset=6, producer_id=3, producer_epoch=0, base_sequence=10)
+    header = b.read_header(raw)
+    assert (header.records_count, header.last_offset, header.last_sequence) == (0, 6, 12)
+    assert b.check_crc(raw, 0, header)
+    assert b.read_records(raw) == []
+    with pytest.raises(InvalidRecordsError):
+        b.encode_batch([])
+
+
+def test_iteration_stops_before_a_partial_batch():
+    one = b.encode_batch(RECORDS)
+    two = b.encode_batch(RECORDS[:1])
+    for cut in range(len(two)):
+        buf = one + two[:cut]
+        assert [pos for pos, _ in b.iter_batches(buf)] == [0]
+        assert b.whole_size(buf) == len(one)
+    assert [pos for pos, _ in b.iter_batches(one + two)] == [0, len(one)]
+    assert b.whole_size(one + two) == len(one + two)
+
+
+@pytest.mark.parametrize("length", [-1, 0, 13, -(2**31)])
+def test_impossible_length_is_corrupt(length):
+    raw = bytearray(b.encode_batch(RECORDS))
+    raw[8:12] = length.to_bytes(4, "big", signed=True)
+    with pytest.raises(CorruptRecordsError, match="less than"):
+        list(b.iter_batches(raw))
+    with pytest.raises(CorruptRecordsError, match="less than"):
+        b.read_header(raw)
+
+
+@pytest.mark.parametrize("magic", [3, 127, 128, 255])
+def test_unknown_magic_is_corrupt(magic):
+    raw = bytearray(b.encode_batch(RECORDS))
+    raw[16] = magic
+    with pytest.raises(CorruptRecordsError, match="magic"):
+        list(b.iter_batches(raw))
+    with pytest.raises(CorruptRecordsError, match="magic"):
+        list(b.iter_batches(raw[:40]))
+    with pytest.raises(CorruptRecordsError, match="magic"):
+        b.read_any_header(raw)
+
+
+def test_any_flipped_byte_under_the_checksum_is_seen():
+    raw = b.encode_batch(RECORDS)
+    header = b.read_header(raw)
+    for at in range(b.CRC_OFFSET, len(raw)):
+        damaged = bytearray(raw)
+        damaged[at] ^= 0x41
+        assert not b.check_crc(damaged, 0, b.read_header(damaged) if at != b.MAGIC_OFFSET else header), at
+
+
+def test_batch_that_is_not_whole_has_no_valid_checksum():
+    raw = b.encode_batch(RECORDS)
+    assert not b.check_crc(raw[:-1], 0, b.read_header(raw))
+    with pytest.raises(CorruptRecordsError, match="cut short"):
+        b.read_records(raw[:-1])
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 4, 1_000_000, -1])
+def test_a_lie_about_the_count_is_invalid(count):
+    raw = bytearray(b.encode_batch(RECORDS))
+    raw[b.RECORDS_COUNT_OFFSET : b.HEADER_SIZE] = count.to_bytes(4, "big", signed=True)
+    with pytest.raises(InvalidRecordsError):
+        b.read_records(raw)
