@@ -17,8 +17,7 @@ from enum import IntEnum
 from struct import Struct
 from zlib import crc32
 
-from crc32c import crc32c
-
+from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptRecordsError, InvalidRecordsError
 from barnabas.records.record import Record, encode_body, iter_body
 from barnabas.records.varint import Buffer
@@ -59,7 +58,7 @@ NO_LEADER_EPOCH = -1
 SEQUENCE_MAX = (1 << 31) - 1
 UNKNOWN_COUNT = -1
 
-DECOMPRESSED_BYTES_MAX = 256 << 20  # our own limit: Kafka has none
+DECOMPRESSED_BYTES_MAX = 128 << 20  # our own limit: Kafka has none
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _LEGACY_HEADER = Struct(">qiIbb")
@@ -274,7 +273,7 @@ def set_max_timestamp(
 def read_body(buf: Buffer, pos: int, header: BatchHeader, *, decompressed_bytes_max: int) -> bytes:
     """Return the records of the batch (magic 2) at `pos` as one uncompressed run, still encoded.
 
-    Raises CorruptRecordsError if the batch is not whole or its compressed stream is broken,
+    Raises CorruptRecordsError if the batch is not whole, CompressedStreamError if its stream is broken,
     DecompressedTooLargeError beyond `decompressed_bytes_max`, UnsupportedCompressionError for an unknown
     codec.
     """
@@ -345,11 +344,6 @@ def encode_batch(
     base_timestamp = first_timestamp if delete_horizon_ms is None else delete_horizon_ms
     if max_timestamp is None:
         max_timestamp = max([record.timestamp for record in records], default=NO_TIMESTAMP)
-    body = encode_body(records, base_offset, base_timestamp)
-    if codec and records:
-        from barnabas.records.compression import compress
-
-        body = compress(codec, body, level)
     attributes = (
         (codec if records else 0)
         | (TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
@@ -357,14 +351,30 @@ def encode_batch(
         | (CONTROL_BIT if control else 0)
         | (DELETE_HORIZON_BIT if delete_horizon_ms is not None else 0)
     )
+    header = BatchHeader(
+        base_offset, 0, leader_epoch, 2, 0, attributes, last_offset - base_offset, base_timestamp,
+        max_timestamp, producer_id, producer_epoch, base_sequence, len(records),
+    )  # fmt: skip
+    return assemble_batch(header, encode_body(records, base_offset, base_timestamp), level)
+
+
+def assemble_batch(header: BatchHeader, body: Buffer, level: int | None = None) -> bytes:
+    """Compress a body with the header's codec and join the two.
+
+    Sets `batch_length` and `crc` of `header` to what they must be.
+    """
+    if header.codec:
+        from barnabas.records.compression import compress
+
+        body = compress(header.codec, body, level)
+    header.batch_length = HEADER_SIZE - LOG_OVERHEAD + len(body)
     batch = bytearray(HEADER_SIZE)
     batch += body
     _HEADER.pack_into(
-        batch, 0, base_offset, len(batch) - LOG_OVERHEAD, leader_epoch, 2, 0, attributes,
-        last_offset - base_offset, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence,
-        len(records),
+        batch, 0, header.base_offset, header.batch_length, header.leader_epoch, 2, 0, header.attributes,
+        header.last_offset_delta, header.base_timestamp, header.max_timestamp, header.producer_id,
+        header.producer_epoch, header.base_sequence, header.records_count,
     )  # fmt: skip
-    with memoryview(batch) as view:
-        crc = crc32c(view[ATTRIBUTES_OFFSET:])
-    _UINT32.pack_into(batch, CRC_OFFSET, crc)
+    header.crc = compute_crc(batch, 0, header)
+    _UINT32.pack_into(batch, CRC_OFFSET, header.crc)
     return bytes(batch)

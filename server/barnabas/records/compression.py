@@ -68,7 +68,7 @@ def compress(codec: int, data: Buffer, level: int | None = None, *, magic: int =
 def decompress(codec: int, data: Buffer, *, magic: int, bytes_max: int) -> bytes:
     """Decompress what a batch or wrapper message of format `magic` holds, to at most `bytes_max` bytes.
 
-    Raises CorruptRecordsError for a broken stream, DecompressedTooLargeError as soon as the output would grow
+    Raises CompressedStreamError for a broken stream, DecompressedTooLargeError once the output would grow
     beyond `bytes_max`, UnsupportedCompressionError for an unknown codec, or zstd below magic 2.
     """
     known = codec_of(codec)

@@ -34,7 +34,7 @@ class RecordsError(RequestError):
 
 
 class CorruptRecordsError(RecordsError):
-    """The bytes are damaged: wrong checksum, impossible length, unknown magic, broken compressed stream."""
+    """The bytes are damaged: wrong checksum, impossible length, unknown magic."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Code.CORRUPT_MESSAGE, message)
@@ -48,6 +48,10 @@ class InvalidRecordsError(RecordsError):
     ) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors
+
+
+class CompressedStreamError(InvalidRecordsError):
+    """The compressed stream is broken: under a checksum that holds, that was the writer's mistake."""
 
 
 class UnsupportedCompressionError(RecordsError):

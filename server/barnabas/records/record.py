@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from barnabas.records.errors import InvalidRecordsError
-from barnabas.records.varint import SMALL, SMALL_COUNT, encode_varint, read_varint, read_varlong
+from barnabas.records.varint import SMALL, SMALL_COUNT, encode_varint, read_unsigned, read_varint
 
 RECORD_SIZE_MIN = 7  # an empty record: seven fields of one byte
-_TIMESTAMP_LIMIT = 1 << 62  # year 146 million; below it no sum of a base and a delta needs a check
+TIMESTAMP_LIMIT = 1 << 63  # timestamps are int64
 
 
 @dataclass(slots=True)
@@ -43,63 +43,79 @@ def iter_body(
     Raises InvalidRecordsError as soon as the run breaks off or does not add up.
     """
     check_count(count, len(body))
-    if not -_TIMESTAMP_LIMIT < base_timestamp < _TIMESTAMP_LIMIT:
-        raise InvalidRecordsError(f"base timestamp {base_timestamp} is out of range")
     pos = index = 0
     body_end = len(body)
     try:
         for index in range(count):  # noqa: B007  # the handlers below use it
+            # Every variable-length integer is read in line: one or two bytes here, more in a call.
             size = body[pos]
-            if size < 0x80 and not size & 1:
-                size >>= 1
-                pos += 1
-            else:
-                size, pos = read_varint(body, pos, body_end)
-            end = pos + size
-            if size < RECORD_SIZE_MIN - 1 or end > body_end:
-                raise InvalidRecordsError(f"its length is {size} bytes, and {body_end - pos} are left")
-            pos += 1  # attributes
+            pos += 1
+            if size >= 0x80:
+                if (more := body[pos]) < 0x80:
+                    size = size & 0x7F | more << 7
+                    pos += 1
+                else:
+                    size, pos = read_unsigned(body, pos - 1, body_end, 32)
+            end = pos + (size >> 1)
+            if size & 1 or end > body_end:
+                raise InvalidRecordsError(f"its length leads {end - body_end} bytes beyond the batch")
+            delta = body[pos + 1]  # after the attributes
+            pos += 2
+            if delta >= 0x80:
+                if (more := body[pos]) < 0x80:
+                    delta = delta & 0x7F | more << 7
+                    pos += 1
+                else:
+                    delta, pos = read_unsigned(body, pos - 1, end, 64)
+            timestamp = base_timestamp + (delta >> 1 ^ -(delta & 1))
             delta = body[pos]
-            if delta < 0x80:
-                timestamp = base_timestamp + (delta >> 1 ^ -(delta & 1))
-                pos += 1
-            else:
-                delta, pos = read_varlong(body, pos, end)
-                timestamp = base_timestamp + delta
-                if not -_TIMESTAMP_LIMIT < timestamp < _TIMESTAMP_LIMIT:
-                    raise InvalidRecordsError(f"its timestamp {timestamp} is out of range")
-            delta = body[pos]
-            if delta < 0x80:
-                offset = base_offset + (delta >> 1 ^ -(delta & 1))
-                pos += 1
-            else:
-                delta, pos = read_varint(body, pos, end)
-                offset = base_offset + delta
-            # Slices cannot overrun: a length that leads beyond the record shows at the end, where pos != end.
+            pos += 1
+            if delta >= 0x80:
+                if (more := body[pos]) < 0x80:
+                    delta = delta & 0x7F | more << 7
+                    pos += 1
+                else:
+                    delta, pos = read_unsigned(body, pos - 1, end, 32)
+            offset = base_offset + (delta >> 1 ^ -(delta & 1))
+            # Slices cannot overrun: a size that leads beyond the record shows at the end, where pos != end.
             size = body[pos]
-            if size < 0x80 and not size & 1:
-                start = pos + 1
-                pos = start + (size >> 1)
-                key: bytes | None = body[start:pos]
+            pos += 1
+            if size >= 0x80:
+                if (more := body[pos]) < 0x80:
+                    size = size & 0x7F | more << 7
+                    pos += 1
+                else:
+                    size, pos = read_unsigned(body, pos - 1, end, 32)
+            if size & 1:
+                key = None  # Kafka takes every negative length for null
             else:
-                key, pos = _read_nullable(body, pos, end)
+                key = body[pos : pos + (size >> 1)]
+                pos += size >> 1
             size = body[pos]
-            if size < 0x80 and not size & 1:
-                start = pos + 1
-                pos = start + (size >> 1)
-                value: bytes | None = body[start:pos]
+            pos += 1
+            if size >= 0x80:
+                if (more := body[pos]) < 0x80:
+                    size = size & 0x7F | more << 7
+                    pos += 1
+                else:
+                    size, pos = read_unsigned(body, pos - 1, end, 32)
+            if size & 1:
+                value = None
             else:
-                value, pos = _read_nullable(body, pos, end)
+                value = body[pos : pos + (size >> 1)]
+                pos += size >> 1
             if body[pos]:
-                headers, pos = _read_headers(body, pos, end)
+                headers, pos = read_headers(body, pos, end)
             else:
                 headers = []
                 pos += 1
             if pos != end:
                 raise InvalidRecordsError(f"its fields end {pos - end:+d} bytes from where its length says")
-            yield Record(
-                offset, timestamp if append_timestamp is None else append_timestamp, key, value, headers
-            )
+            if append_timestamp is not None:
+                timestamp = append_timestamp
+            elif not -TIMESTAMP_LIMIT <= timestamp < TIMESTAMP_LIMIT:
+                raise InvalidRecordsError(f"its timestamp {timestamp} is out of range")
+            yield Record(offset, timestamp, key, value, headers)
     except InvalidRecordsError as error:
         raise InvalidRecordsError(f"record {index} of {count} is malformed: {error.message}") from None
     except IndexError:
@@ -123,7 +139,8 @@ def _read_nullable(body: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
     return body[pos : pos + size], pos + size
 
 
-def _read_headers(body: bytes, pos: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:
+def read_headers(body: bytes, pos: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:
+    """Read the headers, from their count on: (headers, position after them). Raises InvalidRecordsError."""
     count, pos = read_varint(body, pos, end)
     if not 0 <= count <= (end - pos) // 2:
         raise InvalidRecordsError(f"{count} headers cannot be in {end - pos} bytes")
@@ -137,10 +154,9 @@ def _read_headers(body: bytes, pos: int, end: int) -> tuple[list[tuple[str, byte
     return headers, pos
 
 
-def encode_body(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
+def encode_body(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytearray:
     """Encode `records` as the uncompressed body of a batch. Raises OverflowError if a delta does not fit."""
-    parts: list[bytes] = []
-    append = parts.append
+    body = bytearray()
     null = SMALL[-1]
     for record in records:
         key = record.key
@@ -164,9 +180,9 @@ def encode_body(records: Iterable[Record], base_offset: int, base_timestamp: int
         headers = _encode_headers(record.headers) if record.headers else b"\x00"
         fields = b"".join((b"\x00", timestamp, offset, key_size, key, value_size, value, headers))
         size = len(fields)
-        append(SMALL[size] if size < SMALL_COUNT else encode_varint(size))
-        append(fields)
-    return b"".join(parts)
+        body += SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+        body += fields
+    return body
 
 
 def _encode_headers(headers: list[tuple[str, bytes | None]]) -> bytes:

@@ -8,34 +8,32 @@ from barnabas.records.errors import InvalidRecordsError
 
 Buffer = bytes | bytearray | memoryview
 
-VARINT_BYTES_MAX = 5
-VARLONG_BYTES_MAX = 10
-
 
 def read_varint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
     """Read an int32 at `pos`, not beyond `end`: (value, next position). Raises InvalidRecordsError."""
-    return _read(buf, pos, min(end, pos + VARINT_BYTES_MAX), 32)
+    raw, pos = read_unsigned(buf, pos, end, 32)
+    return raw >> 1 ^ -(raw & 1), pos
 
 
 def read_varlong(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
     """Read an int64 at `pos`, not beyond `end`: (value, next position). Raises InvalidRecordsError."""
-    return _read(buf, pos, min(end, pos + VARLONG_BYTES_MAX), 64)
+    raw, pos = read_unsigned(buf, pos, end, 64)
+    return raw >> 1 ^ -(raw & 1), pos
 
 
-def _read(buf: Buffer, pos: int, end: int, bits: int) -> tuple[int, int]:
+def read_unsigned(buf: Buffer, pos: int, end: int, bits: int) -> tuple[int, int]:
+    """Read the unsigned number that a varint is before the zigzag: (number below 2**bits, next position)."""
     raw = shift = 0
-    for at in range(pos, end):
+    for at in range(pos, min(end, pos + bits // 7 + 1)):
         byte = buf[at]
         if byte < 0x80:
             raw |= byte << shift
             if raw >> bits:
-                raise InvalidRecordsError(f"variable-length integer at byte {pos} does not fit {bits} bits")
-            return (raw >> 1) ^ -(raw & 1), at + 1
+                break
+            return raw, at + 1
         raw |= (byte & 0x7F) << shift
         shift += 7
-    raise InvalidRecordsError(
-        f"variable-length integer at byte {pos} is cut short or too long for {bits} bits"
-    )
+    raise InvalidRecordsError(f"varint at byte {pos} is cut short or longer than {bits} bits")
 
 
 def encode_varint(value: int) -> bytes:
@@ -68,5 +66,6 @@ def _encode(value: int) -> bytes:
 
 # Lengths, deltas and counts are nearly always small: SMALL[n] encodes n, and SMALL[-1] encodes -1 (null).
 SMALL_COUNT = 1 << 11
-SMALL: list[bytes] = [_encode(n) for n in range(SMALL_COUNT)]
-SMALL.append(_encode(-1))
+SMALL = [bytes((n << 1,)) for n in range(64)]
+SMALL += [bytes((n << 1 & 0x7F | 0x80, n >> 6)) for n in range(64, SMALL_COUNT)]
+SMALL.append(b"\x01")

@@ -2,7 +2,7 @@
 
 import zlib
 
-from barnabas.records.errors import CorruptRecordsError, DecompressedTooLargeError
+from barnabas.records.errors import CompressedStreamError, DecompressedTooLargeError
 from barnabas.records.varint import Buffer
 
 _WBITS_GZIP = 31
@@ -18,19 +18,19 @@ def compress(data: Buffer, level: int | None) -> bytes:
 
 
 def decompress(data: Buffer, bytes_max: int) -> bytes:
-    """Decompress all members. Raises CorruptRecordsError, DecompressedTooLargeError."""
+    """Decompress all members. Raises CompressedStreamError, DecompressedTooLargeError."""
     try:
         stream = zlib.decompressobj(_WBITS_GZIP)
         first = stream.decompress(data, bytes_max + 1)
         if len(first) > bytes_max:
             raise DecompressedTooLargeError("gzip", bytes_max)
         if not stream.eof:
-            raise CorruptRecordsError("gzip stream is cut short")
+            raise CompressedStreamError("gzip stream is cut short")
         if not stream.unused_data:
             return first
         return first + _decompress_members(stream.unused_data, bytes_max - len(first), bytes_max)
     except zlib.error as error:
-        raise CorruptRecordsError(f"gzip stream is corrupt: {error}") from None
+        raise CompressedStreamError(f"gzip stream is corrupt: {error}") from None
 
 
 def _decompress_members(data: bytes, left: int, bytes_max: int) -> bytes:
@@ -48,5 +48,5 @@ def _decompress_members(data: bytes, left: int, bytes_max: int) -> bytes:
             parts.append(part)
             step = stream.unused_data if stream.eof else stream.unconsumed_tail
     if not stream.eof:
-        raise CorruptRecordsError("gzip stream is cut short")
+        raise CompressedStreamError("gzip stream is cut short")
     return b"".join(parts)

@@ -7,7 +7,7 @@ blocks only, and only the first frame.
 
 from lz4 import frame
 
-from barnabas.records.errors import CorruptRecordsError, DecompressedTooLargeError
+from barnabas.records.errors import CompressedStreamError, DecompressedTooLargeError
 from barnabas.records.varint import Buffer
 
 _FRAME_MAGIC = b"\x04\x22\x4d\x18"
@@ -33,9 +33,9 @@ def compress(data: Buffer, level: int | None, *, broken_checksum: bool = False) 
 
 
 def decompress(data: Buffer, bytes_max: int, *, ignore_checksum: bool = False) -> bytes:
-    """Decompress one frame. Raises CorruptRecordsError, DecompressedTooLargeError."""
+    """Decompress one frame. Raises CompressedStreamError, DecompressedTooLargeError."""
     if bytes(data[:4]) != _FRAME_MAGIC:
-        raise CorruptRecordsError("no LZ4 frame: its magic number is missing")
+        raise CompressedStreamError("no LZ4 frame: its magic number is missing")
     if ignore_checksum:
         data = _with_header_checksum(bytes(data), broken=False)
     stream = frame.LZ4FrameDecompressor()
@@ -48,13 +48,13 @@ def decompress(data: Buffer, bytes_max: int, *, ignore_checksum: bool = False) -
             if left < 0:
                 raise DecompressedTooLargeError("lz4", bytes_max)
             if stream.needs_input and not stream.eof and not part:
-                raise CorruptRecordsError("LZ4 frame is cut short")
+                raise CompressedStreamError("LZ4 frame is cut short")
             parts.append(part)
             data = b""
     except RuntimeError as error:
-        raise CorruptRecordsError(f"LZ4 frame is corrupt: {error}") from None
+        raise CompressedStreamError(f"LZ4 frame is corrupt: {error}") from None
     if stream.unused_data:
-        raise CorruptRecordsError(f"{len(stream.unused_data)} bytes follow the LZ4 frame")
+        raise CompressedStreamError(f"{len(stream.unused_data)} bytes follow the LZ4 frame")
     return b"".join(parts)
 
 
@@ -64,9 +64,11 @@ def has_linked_blocks(data: Buffer) -> bool:
 
 
 def _with_header_checksum(raw: bytes, *, broken: bool) -> bytes:
-    if len(raw) < 7:
-        raise CorruptRecordsError("LZ4 frame is cut short in its header")
-    end = 6 + (8 if raw[4] & _FLAG_CONTENT_SIZE else 0) + (4 if raw[4] & _FLAG_DICTIONARY_ID else 0)
+    end = 6 + (8 if len(raw) > 6 and raw[4] & _FLAG_CONTENT_SIZE else 0)
+    if len(raw) <= end:
+        raise CompressedStreamError("LZ4 frame is cut short in its header")
+    if raw[4] & _FLAG_DICTIONARY_ID:
+        raise CompressedStreamError("LZ4 frame needs a dictionary")
     checksum = _xxh32_of_few(raw[0 if broken else 4 : end]) >> 8 & 0xFF
     return raw[:end] + bytes((checksum,)) + raw[end + 1 :]
 

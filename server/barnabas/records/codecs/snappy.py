@@ -11,7 +11,7 @@ from struct import Struct
 
 import snappy
 
-from barnabas.records.errors import CorruptRecordsError, DecompressedTooLargeError
+from barnabas.records.errors import CompressedStreamError, DecompressedTooLargeError
 from barnabas.records.varint import Buffer
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -32,7 +32,7 @@ def compress(data: Buffer, level: int | None) -> bytes:
 
 
 def decompress(data: Buffer, bytes_max: int) -> bytes:
-    """Decompress either framing. Raises CorruptRecordsError, DecompressedTooLargeError."""
+    """Decompress either framing. Raises CompressedStreamError, DecompressedTooLargeError."""
     with memoryview(data) as view:
         if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
             return _decompress_block(view, bytes_max, bytes_max)
@@ -40,14 +40,14 @@ def decompress(data: Buffer, bytes_max: int) -> bytes:
         pos = len(_XERIAL_HEADER)
         left = bytes_max
         if len(view) < pos:
-            raise CorruptRecordsError("snappy stream is cut short in its header")
+            raise CompressedStreamError("snappy stream is cut short in its header")
         while pos < len(view):
             if len(view) - pos < _LENGTH.size:
-                raise CorruptRecordsError("snappy stream is cut short")
+                raise CompressedStreamError("snappy stream is cut short")
             (size,) = _LENGTH.unpack_from(view, pos)
             pos += _LENGTH.size
             if not 0 < size <= len(view) - pos:
-                raise CorruptRecordsError(f"snappy block of {size} bytes where {len(view) - pos} are left")
+                raise CompressedStreamError(f"snappy block of {size} bytes where {len(view) - pos} are left")
             part = _decompress_block(view[pos : pos + size], left, bytes_max)
             left -= len(part)
             parts.append(part)
@@ -61,7 +61,7 @@ def _decompress_block(block: memoryview, left: int, bytes_max: int) -> bytes:
     try:
         return bytes(snappy.decompress(block))
     except snappy.UncompressError as error:
-        raise CorruptRecordsError(f"snappy block is corrupt: {error.__cause__ or error}") from None
+        raise CompressedStreamError(f"snappy block is corrupt: {error.__cause__ or error}") from None
 
 
 def _announced_size(block: memoryview) -> int:
@@ -71,4 +71,4 @@ def _announced_size(block: memoryview) -> int:
         size |= (byte & 0x7F) << 7 * at
         if byte < 0x80:
             return size
-    raise CorruptRecordsError("snappy block does not begin with its size")
+    raise CompressedStreamError("snappy block does not begin with its size")

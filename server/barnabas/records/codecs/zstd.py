@@ -6,7 +6,7 @@ first, by their block headers; then the output can be taken in bounded steps.
 
 import zstandard
 
-from barnabas.records.errors import CorruptRecordsError, DecompressedTooLargeError
+from barnabas.records.errors import CompressedStreamError, DecompressedTooLargeError
 from barnabas.records.varint import Buffer
 
 _MAGIC = 0xFD2FB528
@@ -23,7 +23,7 @@ def compress(data: Buffer, level: int | None) -> bytes:
 
 
 def decompress(data: Buffer, bytes_max: int) -> bytes:
-    """Decompress all frames. Raises CorruptRecordsError, DecompressedTooLargeError."""
+    """Decompress all frames. Raises CompressedStreamError, DecompressedTooLargeError."""
     raw = bytes(data)
     announced = _check_frames(raw)
     if announced > bytes_max:
@@ -39,7 +39,7 @@ def decompress(data: Buffer, bytes_max: int) -> bytes:
                     raise DecompressedTooLargeError("zstd", bytes_max)
                 parts.append(part)
     except zstandard.ZstdError as error:
-        raise CorruptRecordsError(f"zstd frame is corrupt: {error}") from None
+        raise CompressedStreamError(f"zstd frame is corrupt: {error}") from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -47,7 +47,7 @@ def _check_frames(raw: bytes) -> int:
     """Walk over all frames; return the sum of the content sizes that they announce."""
     pos = announced = 0
     if not raw:
-        raise CorruptRecordsError("zstd stream is empty")
+        raise CompressedStreamError("zstd stream is empty")
     while pos < len(raw):
         magic = int.from_bytes(raw[pos : pos + 4], "little")
         if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
@@ -56,9 +56,9 @@ def _check_frames(raw: bytes) -> int:
             size, pos = _check_frame(raw, pos + 4)
             announced += size
         else:
-            raise CorruptRecordsError(f"no zstd frame at byte {pos}: its magic number is missing")
+            raise CompressedStreamError(f"no zstd frame at byte {pos}: its magic number is missing")
     if pos > len(raw):
-        raise CorruptRecordsError("zstd frame is cut short")
+        raise CompressedStreamError("zstd frame is cut short")
     return announced
 
 
@@ -76,8 +76,8 @@ def _check_frame(raw: bytes, pos: int) -> tuple[int, int]:
             block = raw[pos] | raw[pos + 1] << 8 | raw[pos + 2] << 16
             last, kind, size = block & 1, block >> 1 & 3, block >> 3
             if kind == _BLOCK_RESERVED:
-                raise CorruptRecordsError("zstd block is of a reserved type")
+                raise CompressedStreamError("zstd block is of a reserved type")
             pos += 3 + (1 if kind == _BLOCK_RLE else size)
         return content_size, pos + (4 if descriptor & 4 else 0)
     except IndexError:
-        raise CorruptRecordsError("zstd frame is cut short") from None
+        raise CompressedStreamError("zstd frame is cut short") from None
