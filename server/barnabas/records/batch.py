@@ -49,6 +49,7 @@ TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
+KNOWN_BITS = 0x7F
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -262,7 +263,7 @@ def set_max_timestamp(
     header = read_header(buf, pos)
     if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
         return
-    header.attributes &= ~TIMESTAMP_TYPE_BIT
+    header.attributes &= KNOWN_BITS & ~TIMESTAMP_TYPE_BIT  # as Kafka: bits without a meaning do not stay
     if timestamp_type is TimestampType.LOG_APPEND_TIME:
         header.attributes |= TIMESTAMP_TYPE_BIT
     _INT16.pack_into(buf, pos + ATTRIBUTES_OFFSET, header.attributes)
@@ -306,6 +307,17 @@ def read_records(
 ) -> list[Record]:
     """Decode all records of the batch (magic 2) at `pos`; raises like `iter_records`."""
     return list(iter_records(buf, pos, decompressed_bytes_max=decompressed_bytes_max))
+
+
+def iter_any_records(
+    buf: Buffer, pos: int = 0, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[Record]:
+    """Decode the records of the batch or legacy message at `pos`; raises as `iter_records` of its format."""
+    if len(buf) - pos < HEADER_SIZE_UP_TO_MAGIC or buf[pos + MAGIC_OFFSET] == 2:
+        return iter_records(buf, pos, decompressed_bytes_max=decompressed_bytes_max)
+    from barnabas.records import legacy
+
+    return legacy.iter_records(buf, pos, decompressed_bytes_max=decompressed_bytes_max)
 
 
 def encode_batch(
@@ -378,3 +390,36 @@ def assemble_batch(header: BatchHeader, body: Buffer, level: int | None = None) 
     header.crc = compute_crc(batch, 0, header)
     _UINT32.pack_into(batch, CRC_OFFSET, header.crc)
     return bytes(batch)
+
+
+def retain_records(
+    header: BatchHeader,
+    records: Sequence[Record],
+    *,
+    delete_horizon_ms: int | None = None,
+    level: int | None = None,
+) -> bytes:
+    """Write what a cleaner keeps of a batch (magic 2): some or none of its records, all else as it was.
+
+    Offsets, producer state and codec stay; the max timestamp becomes that of `records` (with LogAppendTime,
+    or if there are none, it stays). An empty batch is not compressed. `delete_horizon_ms` None takes an old
+    one away.
+    """
+    return encode_batch(
+        records,
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        codec=header.codec,
+        level=level,
+        timestamp_type=header.timestamp_type,
+        max_timestamp=(
+            header.max_timestamp if not records or header.attributes & TIMESTAMP_TYPE_BIT else None
+        ),
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+        control=header.is_control,
+        leader_epoch=header.leader_epoch,
+        delete_horizon_ms=delete_horizon_ms,
+    )

@@ -20,8 +20,8 @@ from barnabas.records.batch import (
     TimestampType,
     assemble_batch,
     check_crc,
+    iter_any_records,
     iter_batches,
-    iter_records,
 )
 from barnabas.records.compression import Codec
 from barnabas.records.errors import (
@@ -126,8 +126,7 @@ def iter_down_converted(
             )
         if not check_crc(buf, pos, header):
             raise CorruptRecordsError(f"the batch at offset {header.base_offset} has a wrong checksum")
-        read = iter_records if header.magic == 2 else legacy.iter_records
-        records = read(buf, pos, decompressed_bytes_max=decompressed_bytes_max)
+        records = iter_any_records(buf, pos, decompressed_bytes_max=decompressed_bytes_max)
         if not header.codec:
             records = (record for record in records if record.offset >= fetch_offset)
         converted = legacy.encode_message_set(

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from barnabas.records import legacy
 from barnabas.records.batch import (
-    CODEC_MASK,
     DECOMPRESSED_BYTES_MAX,
     HEADER_SIZE,
     NO_TIMESTAMP,
     SEQUENCE_MAX,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     TimestampType,
     check_crc,
@@ -31,7 +30,6 @@ from barnabas.records.batch import (
     set_max_timestamp,
 )
 from barnabas.records.compression import CODECS_BY_NAME, Codec, codec_of
-from barnabas.records.convert import new_header, rebuild_batch
 from barnabas.records.errors import (
     Code,
     CorruptRecordsError,
@@ -286,11 +284,13 @@ class _Appender:
     def rewrite(self, body: bytes, header: BatchHeader, target: Codec) -> ValidatedBatches:
         """Write the batch anew, in another codec or with the offsets that its records should have had."""
         source = iter_body(body, header.records_count, 0, header.base_timestamp)
-        header.attributes = header.attributes & ~(CODEC_MASK | TIMESTAMP_TYPE_BIT) | target
+        header.attributes = header.attributes & TRANSACTIONAL_BIT | target
         return self.write(source, header)
 
     def take_messages(self, buf: Buffer, headers: list[BatchHeader]) -> ValidatedBatches:
         """Take a message set of v0 or v1, as one batch of magic 2."""
+        from barnabas.records.convert import new_header  # not on the way of most requests: loaded when needed
+
         magic = headers[0].magic
         codecs = {header.codec for header in headers} - {Codec.NONE}
         if codecs and len(headers) > 1:
@@ -307,6 +307,8 @@ class _Appender:
 
     def iter_deep(self, message_set: Buffer, magic: int) -> Iterator[Record]:
         """Decode all records of a message set, inner ones too, which must be of the same magic."""
+        from barnabas.records import legacy
+
         for message in legacy.iter_message_set(message_set):
             for inner in legacy.iter_deep(message, decompressed_bytes_max=self.config.decompressed_bytes_max):
                 if inner.magic != magic:
@@ -315,6 +317,8 @@ class _Appender:
 
     def write(self, records: Iterable[Record], header: BatchHeader) -> ValidatedBatches:
         """Write a new batch of records that have been or are being checked."""
+        from barnabas.records.convert import rebuild_batch
+
         header.base_offset = self.first_offset
         header.leader_epoch = self.leader_epoch
         if self.config.append_time:

@@ -3,6 +3,7 @@
 import pytest
 
 from barnabas.records import batch as b
+from barnabas.records import legacy
 from barnabas.records.errors import CorruptRecordsError, InvalidRecordsError
 from barnabas.records.record import Record
 
@@ -157,3 +158,53 @@ def test_a_lie_about_the_count_is_invalid(count):
     raw[b.RECORDS_COUNT_OFFSET : b.HEADER_SIZE] = count.to_bytes(4, "big", signed=True)
     with pytest.raises(InvalidRecordsError):
         b.read_records(raw)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_cleaned_batch_keeps_all_but_the_removed_records(codec):
+    raw = b.encode_batch(
+        RECORDS,
+        codec=codec,
+        producer_id=7,
+        producer_epoch=2,
+        base_sequence=5,
+        transactional=True,
+        leader_epoch=4,
+    )
+    header = b.read_header(raw)
+    cleaned = b.retain_records(header, RECORDS[2:], delete_horizon_ms=9_999)
+    after = b.read_header(cleaned)
+    assert b.check_crc(cleaned, 0, after)
+    assert b.read_records(cleaned) == RECORDS[2:]
+    assert (after.base_offset, after.last_offset, after.last_sequence) == (0, 2, header.last_sequence)
+    assert (after.codec, after.is_transactional, after.leader_epoch) == (codec, True, 4)
+    assert (after.max_timestamp, after.delete_horizon_ms, after.records_count) == (990, 9_999, 1)
+    again = b.read_header(b.retain_records(after, RECORDS[2:]))
+    assert (again.delete_horizon_ms, again.base_timestamp) == (None, 990)
+
+
+def test_batch_that_was_cleaned_away_keeps_offsets_and_sequence():
+    raw = b.encode_batch(RECORDS, codec=1, producer_id=7, producer_epoch=2, base_sequence=5)
+    header = b.read_header(raw)
+    after = b.read_header(b.retain_records(header, []))
+    assert (after.records_count, after.last_offset, after.last_sequence, after.codec) == (0, 2, 7, 0)
+    assert (after.max_timestamp, after.size) == (1_005, b.HEADER_SIZE)
+
+
+def test_cleaned_batch_of_log_append_time_keeps_its_timestamp():
+    raw = b.encode_batch(RECORDS, timestamp_type=b.TimestampType.LOG_APPEND_TIME, max_timestamp=5_000)
+    cleaned = b.retain_records(b.read_header(raw), RECORDS[:1])
+    assert b.read_records(cleaned)[0].timestamp == 5_000
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_records_of_any_magic(magic):
+    plain = [Record(r.offset, r.timestamp if magic else -1, r.key, r.value) for r in RECORDS]
+    if magic == 2:
+        raw = b.encode_batch(plain, codec=1)
+    else:
+        raw = legacy.encode_message_set(plain, magic=magic, codec=1)
+    assert list(b.iter_any_records(raw)) == plain
+    for cut in (0, 10, 17, 30):
+        with pytest.raises(CorruptRecordsError):
+            list(b.iter_any_records(raw[:cut]))
