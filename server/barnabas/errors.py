@@ -33,3 +33,6 @@ class StorageError(Exception):
         super().__init__(log_dir, cause)
         self.log_dir = log_dir
         self.cause = cause
+
+    def __str__(self) -> str:
+        return f"log dir {self.log_dir}: {self.cause}"

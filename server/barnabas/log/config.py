@@ -1,0 +1,101 @@
+"""The topic settings that a log obeys.
+
+The rule: one field per setting, named as Kafka's with dots for underscores, with Kafka's (4.x) default. A log
+never asks for another broker's or topic's settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from barnabas.records.validate import AppendRules
+
+UNBOUNDED = (1 << 63) - 1
+UNLIMITED = -1
+DAY_MS = 86_400_000
+DEFAULT_LEVELS = {"gzip": -1, "lz4": 9, "zstd": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """The settings of one topic; sizes in bytes, -1 for no limit where Kafka has it so."""
+
+    cleanup_policy: frozenset[str] = frozenset(("delete",))
+    compression_gzip_level: int = DEFAULT_LEVELS["gzip"]
+    compression_lz4_level: int = DEFAULT_LEVELS["lz4"]
+    compression_type: str = "producer"
+    compression_zstd_level: int = DEFAULT_LEVELS["zstd"]
+    delete_retention_ms: int = DAY_MS
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = UNBOUNDED
+    flush_ms: int = UNBOUNDED
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
+    index_interval_bytes: int = 4096
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    local_retention_bytes: int = -2
+    local_retention_ms: int = -2
+    max_compaction_lag_ms: int = UNBOUNDED
+    max_message_bytes: int = 1_048_588
+    message_downconversion_enable: bool = True
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = UNBOUNDED
+    message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    remote_storage_enable: bool = False
+    retention_bytes: int = UNLIMITED
+    retention_ms: int = 7 * DAY_MS
+    segment_bytes: int = 1 << 30
+    segment_index_bytes: int = 10 << 20
+    segment_jitter_ms: int = 0
+    segment_ms: int = 7 * DAY_MS
+    unclean_leader_election_enable: bool = False
+    record_validation: Literal["full", "header"] = "full"  # ours: how far a leader looks, see AppendRules
+    rules: AppendRules = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        from barnabas.records.validate import AppendRules
+
+        level = getattr(self, f"compression_{self.compression_type}_level", None)
+        rules = AppendRules(
+            compression_type=self.compression_type,
+            compression_level=None if level == DEFAULT_LEVELS.get(self.compression_type) else level,
+            timestamp_type=self.message_timestamp_type,
+            message_timestamp_before_max_ms=self.message_timestamp_before_max_ms,
+            message_timestamp_after_max_ms=self.message_timestamp_after_max_ms,
+            max_message_bytes=self.max_message_bytes,
+            segment_bytes=self.segment_bytes,
+            compacted=self.is_compacted,
+            record_validation=self.record_validation,
+        )
+        object.__setattr__(self, "rules", rules)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> LogConfig:
+        """Take typed values by Kafka's names ("segment.bytes"); lists become tuples, the rest is ignored."""
+        values = {}
+        for known in fields(cls):
+            name = known.name.replace("_", ".")
+            if known.init and settings.get(name) is not None:
+                value = settings[name]
+                if known.name == "cleanup_policy":
+                    value = frozenset(value)
+                elif isinstance(value, list):
+                    value = tuple(value)
+                values[known.name] = value
+        return cls(**values)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the cleaner keeps only the last record of each key."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether old segments are deleted by time and size."""
+        return "delete" in self.cleanup_policy

@@ -1,0 +1,286 @@
+"""The file system as the log sees it: the `Disk` protocol, and the real one.
+
+The rule: no other module of this package calls the operating system. All errors are OSErrors; a write that
+returns has written everything, and what was not synced may be lost or torn in a crash.
+
+Paths are absolute strings with "/" between names.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+from barnabas.wire.regions import FileRegion
+
+Buffer = bytes | bytearray | memoryview
+_FILE_MODE = 0o644
+
+
+class Entry(NamedTuple):
+    """A name in a directory."""
+
+    name: str
+    is_dir: bool
+
+
+class Stat(NamedTuple):
+    """Size in bytes and time of the last change in ms."""
+
+    size: int
+    modified_ms: int
+
+
+class Usage(NamedTuple):
+    """Bytes of a volume: all of them, and those that we may still use."""
+
+    total: int
+    usable: int
+
+
+class File(Protocol):
+    """An open file.
+
+    It stays open as long as somebody holds it, also when it is renamed or removed meanwhile.
+    """
+
+    def write(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position`. After an error, any part of it may have been written."""
+
+    def read(self, size: int, position: int) -> bytes:
+        """Read `size` bytes at `position`, fewer only at the end of the file."""
+
+    def region(self, position: int, size: int) -> FileRegion | bytes:
+        """Return these bytes for sending: by the kernel, if it can."""
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file off at `size`, or extend it with zeros."""
+
+    def sync(self) -> None:
+        """Return when everything written is on the medium."""
+
+
+class Lock(Protocol):
+    """A lock on a directory, held until it is released or the process dies."""
+
+    def release(self) -> None:
+        """Give it up."""
+
+
+class Disk(Protocol):
+    """All that the log wants of a file system."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open a file to read and write; with `create`, make it if need be."""
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file."""
+
+    def replace(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Put `data` in place of the file: a reader after a crash sees the old one or the new one, whole.
+
+        Without `sync`, that may be the old one, or an empty one, even if this has returned.
+        """
+
+    def list(self, path: str) -> list[Entry]:
+        """Return what is in a directory."""
+
+    def stat(self, path: str) -> Stat:
+        """Return size and age of a file."""
+
+    def make_dirs(self, path: str) -> None:
+        """Make a directory and those above it, if need be."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or directory; a file at `target` is replaced."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; nothing happens if there is none."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with all that is in it; nothing happens if there is none."""
+
+    def sync_dir(self, path: str) -> None:
+        """Return when the names in a directory are on the medium."""
+
+    def lock(self, path: str) -> Lock:
+        """Lock a file, made if need be. Raises BlockingIOError if another process or object holds it."""
+
+    def usage(self, path: str) -> Usage:
+        """Return how full the volume of `path` is."""
+
+    def unique_id(self) -> bytes:
+        """Return 16 random bytes, for names and ids."""
+
+
+class OsFile:
+    """A file of the operating system; closed when the last one who holds it lets it go."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, path: str, flags: int) -> None:
+        self.fd = -1
+        self.fd = os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+    def write(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position`."""
+        written = os.pwrite(self.fd, data, position)
+        if written != len(data):
+            self._write_rest(data, position, written)
+
+    def _write_rest(self, data: Buffer, position: int, written: int) -> None:
+        with memoryview(data) as view:
+            while written < len(view):
+                count = os.pwrite(self.fd, view[written:], position + written)
+                if not count:
+                    raise OSError(errno.EIO, "nothing could be written")
+                written += count
+
+    def read(self, size: int, position: int) -> bytes:
+        """Read `size` bytes at `position`, fewer only at the end of the file."""
+        data = os.pread(self.fd, size, position)
+        if len(data) < size:
+            parts = [data]
+            left = size - len(data)
+            while parts[-1] and left:
+                parts.append(os.pread(self.fd, left, position + size - left))
+                left -= len(parts[-1])
+            data = b"".join(parts)
+        return data
+
+    def region(self, position: int, size: int) -> FileRegion:
+        """Return these bytes for sending by the kernel."""
+        return FileRegion(self.fd, position, size, self)
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+        return os.fstat(self.fd).st_size
+
+    def truncate(self, size: int) -> None:
+        """Cut the file off at `size`, or extend it with zeros."""
+        os.ftruncate(self.fd, size)
+
+    def sync(self) -> None:
+        """Return when everything written is on the medium."""
+        os.fsync(self.fd)
+
+
+class OsLock:
+    """A lock on a file, as Kafka's: the kernel drops it with the process (POSIX record lock), flock guards
+    the same process against itself.
+    """
+
+    __slots__ = ("_file",)
+
+    def __init__(self, path: str) -> None:
+        file = OsFile(path, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise BlockingIOError(errno.EAGAIN, "the lock is held", path) from error
+            raise
+        self._file: OsFile | None = file
+
+    def release(self) -> None:
+        """Give it up."""
+        self._file = None
+
+
+class OsDisk:
+    """The real file system."""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        """Open a file to read and write."""
+        return OsFile(path, os.O_RDWR | os.O_CREAT if create else os.O_RDWR)
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts = [os.read(fd, 65536)]
+            while len(parts[-1]) == 65536:
+                parts.append(os.read(fd, 65536))
+        finally:
+            os.close(fd)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def replace(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Put `data` in place of the file."""
+        temporary = f"{path}.tmp"
+        file = OsFile(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        file.write(data, 0)
+        if sync:
+            file.sync()
+        os.rename(temporary, path)
+        if sync:
+            self.sync_dir(os.path.dirname(path))
+
+    def list(self, path: str) -> list[Entry]:
+        """Return what is in a directory."""
+        with os.scandir(path) as entries:
+            return [Entry(entry.name, entry.is_dir()) for entry in entries]
+
+    def stat(self, path: str) -> Stat:
+        """Return size and age of a file."""
+        result = os.stat(path)
+        return Stat(result.st_size, result.st_mtime_ns // 1_000_000)
+
+    def make_dirs(self, path: str) -> None:
+        """Make a directory and those above it."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or directory."""
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with all that is in it."""
+        try:
+            entries = self.list(path)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            inner = f"{path}/{entry.name}"
+            if entry.is_dir and not os.path.islink(inner):
+                self.remove_tree(inner)
+            else:
+                self.remove(inner)
+        os.rmdir(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Return when the names in a directory are on the medium."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> OsLock:
+        """Lock a file."""
+        return OsLock(path)
+
+    def usage(self, path: str) -> Usage:
+        """Return how full the volume of `path` is."""
+        result = os.statvfs(path)
+        return Usage(result.f_blocks * result.f_frsize, result.f_bavail * result.f_frsize)
+
+    def unique_id(self) -> bytes:
+        """Return 16 random bytes."""
+        return os.urandom(16)

@@ -1,0 +1,8 @@
+"""The files of a log directory as values: names, indexes, checkpoints, snapshots.
+
+The rule: bytes or text in, values out, and back. Nothing here opens a file.
+"""
+
+
+class CorruptFileError(Exception):
+    """A file that is not the log itself makes no sense; what it held can be rebuilt or must be doubted."""

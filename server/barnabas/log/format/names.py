@@ -1,0 +1,105 @@
+"""Names of files and directories below a log dir.
+
+The rule: a name is parsed here or not at all. What Kafka would not have named is reported as unknown.
+
+    <topic>-<partition>/                      a partition
+    <topic>-<partition>.<hex>-delete/         deleted, its files go later
+    <topic>-<partition>.<hex>-future/         being moved here from another log dir (KIP-113)
+    <topic>-<partition>.<hex>-stray/          no longer assigned to this broker
+    <20 digits>.{log,index,timeindex,txnindex,snapshot}[.deleted|.cleaned|.swap]
+"""
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TXN_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+
+DIR_NAME_LENGTH_MAX = 255  # what common file systems allow for one name
+
+_OFFSET_DIGITS = 20
+_FILE = re.compile(
+    r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?\Z"
+)
+_PARTITION_DIR = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})\Z")
+_MARKED_DIR = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})\.([a-zA-Z0-9_-]+)-(delete|future|stray)\Z")
+
+
+class DirKind(Enum):
+    """What the directory of a partition is for; the value is the suffix of its name."""
+
+    CURRENT = ""
+    DELETE = "delete"
+    FUTURE = "future"
+    STRAY = "stray"
+
+
+class PartitionDir(NamedTuple):
+    """A directory name taken apart; the topic of a deleted one may be cut short."""
+
+    topic: str
+    partition: int
+    kind: DirKind
+
+
+class SegmentFile(NamedTuple):
+    """A file name taken apart: base offset, type (".log", ...), and mark ("", ".deleted", ...)."""
+
+    base_offset: int
+    suffix: str
+    mark: str
+
+
+def file_name(base_offset: int, suffix: str, mark: str = "") -> str:
+    """Name a file of the segment (or a snapshot) that begins at `base_offset`."""
+    return f"{base_offset:0{_OFFSET_DIGITS}d}{suffix}{mark}"
+
+
+def parse_file_name(name: str) -> SegmentFile | None:
+    """Take a file name apart; None if it belongs to no segment."""
+    match = _FILE.match(name)
+    return SegmentFile(int(match[1]), match[2], match[3] or "") if match else None
+
+
+def dir_name(topic: str, partition: int) -> str:
+    """Name the directory of a partition."""
+    return f"{topic}-{partition}"
+
+
+def marked_dir_name(topic: str, partition: int, kind: DirKind, unique: str) -> str:
+    """Name the directory of a partition that is deleted, future or stray; `unique` is 32 hex digits.
+
+    A topic name that would make it too long for file systems is cut short, as Kafka does.
+    """
+    assert kind is not DirKind.CURRENT
+    tail = f"-{partition}.{unique}-{kind.value}"
+    return topic[: DIR_NAME_LENGTH_MAX - len(tail)] + tail
+
+
+def parse_dir_name(name: str) -> PartitionDir | None:
+    """Take a directory name apart; None if it is no partition's."""
+    if match := _MARKED_DIR.match(name):
+        return PartitionDir(match[1], int(match[2]), DirKind(match[4]))
+    if match := _PARTITION_DIR.match(name):
+        return PartitionDir(match[1], int(match[2]), DirKind.CURRENT)
+    return None

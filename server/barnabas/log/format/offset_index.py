@@ -1,0 +1,91 @@
+"""The offset index of a segment: where in the file the batch with an offset begins, for about every 4 KB.
+
+The rule: `entries` is the file's content, nothing else. An entry names the *last* offset of a batch and the
+position at which that batch begins, so that a search never lands behind the offset looked for.
+
+    entry = offset int32 (relative to the segment's base offset), position int32
+"""
+
+from bisect import bisect_right
+from struct import Struct
+
+from barnabas.log.format import CorruptFileError
+
+ENTRY_SIZE = 8
+_ENTRY = Struct(">ii")
+_INT32 = Struct(">i")
+
+
+class OffsetIndex:
+    """The sparse map from offsets to positions; offsets and positions rise strictly."""
+
+    __slots__ = ("base_offset", "entries", "last_offset")
+
+    def __init__(self, base_offset: int, entries: bytes | bytearray = b"") -> None:
+        self.base_offset = base_offset
+        self.entries = bytearray(entries)
+        self.last_offset = base_offset - 1  # as in the last entry
+        if entries:
+            self.last_offset = base_offset + int(_INT32.unpack_from(entries, len(entries) - ENTRY_SIZE)[0])
+
+    @classmethod
+    def decode(cls, base_offset: int, data: bytes, log_size: int) -> "OffsetIndex":
+        """Take over a file's content.
+
+        Raises CorruptFileError if it cannot belong to `log_size` bytes of log.
+        """
+        if len(data) % ENTRY_SIZE:
+            raise CorruptFileError(f"{len(data)} bytes are no whole number of offset index entries")
+        if data:
+            offset, position = _ENTRY.unpack_from(data, len(data) - ENTRY_SIZE)
+            first_offset, first_position = _ENTRY.unpack_from(data)
+            if offset < first_offset or first_offset < 0 or not first_position <= position < log_size:
+                raise CorruptFileError(
+                    f"the last offset index entry, {base_offset + offset} at {position}, "
+                    f"does not fit a segment of {log_size} bytes"
+                )
+            if len(data) > ENTRY_SIZE and offset == first_offset:
+                raise CorruptFileError("the entries of the offset index do not rise")
+        return cls(base_offset, data)
+
+    def __len__(self) -> int:
+        return len(self.entries) // ENTRY_SIZE
+
+    def entry(self, n: int) -> tuple[int, int]:
+        """Return the n-th entry as (offset, position)."""
+        offset, position = _ENTRY.unpack_from(self.entries, n * ENTRY_SIZE)
+        return self.base_offset + offset, position
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Note that the batch that ends with `last_offset` begins at `position`."""
+        assert last_offset > self.last_offset, (last_offset, self.last_offset)
+        self.entries += _ENTRY.pack(last_offset - self.base_offset, position)
+        self.last_offset = last_offset
+
+    def lookup(self, offset: int) -> int:
+        """Return a position at or before the batch that holds `offset`, as near as the index knows."""
+        slot = self._slots_up_to(offset)
+        return self.entry(slot - 1)[1] if slot else 0
+
+    def upper_bound(self, position: int) -> int | None:
+        """Return the offset of the first entry at or after `position`: nothing before it reaches that far."""
+        entries = self.entries
+        slot = bisect_right(
+            range(len(self)), position - 1, key=lambda n: _INT32.unpack_from(entries, n * ENTRY_SIZE + 4)[0]
+        )
+        return self.entry(slot)[0] if slot < len(self) else None
+
+    def truncate(self, offset: int) -> None:
+        """Drop the entries for `offset` and all after it."""
+        del self.entries[self._slots_up_to(offset - 1) * ENTRY_SIZE :]
+        self.last_offset = self.entry(len(self) - 1)[0] if self.entries else self.base_offset - 1
+
+    def _slots_up_to(self, offset: int) -> int:
+        if offset >= self.last_offset:
+            return len(self)
+        entries = self.entries
+        return bisect_right(
+            range(len(self)),
+            offset - self.base_offset,
+            key=lambda n: _INT32.unpack_from(entries, n * ENTRY_SIZE)[0],
+        )

@@ -1,0 +1,375 @@
+"""Opening a partition's directory: finish what was interrupted, check what may be damaged, rebuild what is
+missing.
+
+The rule: after a crash nothing behind the recovery point is believed. Each batch there is checked, the log
+ends before the first one that is not sound, and every cut is told in one WARNING line with file, position and
+reason.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from barnabas.log.config import LogConfig
+from barnabas.log.disk import Disk
+from barnabas.log.epochs import LeaderEpochs
+from barnabas.log.format import CorruptFileError, checkpoints, names, snapshot, txn_index
+from barnabas.log.format.txn_index import AbortedTransaction
+from barnabas.log.openfiles import OpenFiles
+from barnabas.log.producers import CompletedTransaction, ProducerState, is_end_marker
+from barnabas.log.recovery import (
+    Inventory,
+    SegmentFiles,
+    first_to_check,
+    plan_leftovers,
+    plan_swap,
+    stray_snapshots,
+    take_inventory,
+)
+from barnabas.log.scan import iter_checked, read_marker
+from barnabas.log.segment import Segment
+from barnabas.records.batch import BatchHeader
+from barnabas.records.errors import RecordsError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """What was found in a directory, in order: at least one segment, the last one active."""
+
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    producers: ProducerState
+    snapshots: list[int]
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+
+
+@dataclass(slots=True)
+class Loader:
+    """Opens one partition. `now_ms` decides which producers have expired."""
+
+    disk: Disk
+    pool: OpenFiles
+    directory: str
+    config: LogConfig
+    is_clean: bool
+    recovery_point: int
+    log_start_offset: int
+    now_ms: int
+    producer_expiration_ms: int
+
+    def load(self) -> LoadedLog:
+        """Do it. Raises OSError if the disk fails."""
+        inventory = self._tidy_up()
+        for name in inventory.orphans:
+            log.warning("removing %s/%s: there is no segment to it", self.directory, name)
+            self.disk.remove(f"{self.directory}/{name}")
+        segments = [self._open_segment(files) for files in inventory.segments]
+        epochs = load_epochs(self.disk, self.directory)
+        epochs_before = epochs.entries
+        producers = ProducerState(
+            self.directory.rpartition("/")[2], expiration_ms=self.producer_expiration_ms
+        )
+        snapshots = set(inventory.snapshots)
+        try:
+            end_offset = self._check_end(segments) if self.is_clean else None
+        except RecordsError as error:
+            log.warning("%s was closed cleanly, but its end is damaged: %s", segments[-1], error)
+            end_offset = None
+        if end_offset is None:
+            end_offset = self._recover(segments, epochs, producers, snapshots)
+        if end_offset < self.log_start_offset:
+            log.warning(
+                "%s ends at offset %d, before its log start offset %d: beginning anew there",
+                self.directory, end_offset, self.log_start_offset,
+            )  # fmt: skip
+            for segment in segments:
+                self._remove_segment(segment, snapshots)
+            segments.clear()
+            epochs.clear()
+            end_offset = self.log_start_offset
+            producers.clear(end_offset)
+        if not segments:
+            segments.append(
+                Segment.create(
+                    self.disk, self.pool, self.directory, end_offset,
+                    index_interval_bytes=self.config.index_interval_bytes,
+                )
+            )  # fmt: skip
+        log_start_offset = max(self.log_start_offset, segments[0].base_offset)
+        self._remove_snapshots(
+            snapshots, stray_snapshots(sorted(snapshots), [s.base_offset for s in segments])
+        )
+        self._load_producers(segments, producers, snapshots, log_start_offset, end_offset)
+        epochs.truncate_from_end(end_offset)
+        epochs.truncate_from_start(log_start_offset)
+        if epochs.entries != epochs_before:
+            save_epochs(self.disk, self.directory, epochs, sync=True)
+        recovery_point = end_offset if self.is_clean else min(self.recovery_point, end_offset)
+        return LoadedLog(
+            segments, epochs, producers, sorted(snapshots), log_start_offset, end_offset, recovery_point
+        )
+
+    # --- files ----------------------------------------------------------------------------------------------
+
+    def _tidy_up(self) -> Inventory:
+        file_names = self._list()
+        leftovers = plan_leftovers(file_names)
+        if leftovers.remove or leftovers.swap_files:
+            for name in leftovers.remove:
+                self.disk.remove(f"{self.directory}/{name}")
+            ranges = []
+            for base_offset in leftovers.swapped_logs:
+                swapped = self._segment(SegmentFiles(base_offset), mark=names.SWAP)
+                end_offset = base_offset
+                for _, header in swapped.headers():
+                    end_offset = header.next_offset
+                swapped.abandon()
+                ranges.append((base_offset, end_offset))
+            remove, renames = plan_swap(self._list(), leftovers, ranges)
+            for name in remove:
+                log.info("removing %s/%s: it was compacted", self.directory, name)
+                self.disk.remove(f"{self.directory}/{name}")
+            for rename in renames:
+                self.disk.rename(f"{self.directory}/{rename.source}", f"{self.directory}/{rename.target}")
+            file_names = self._list()
+        return take_inventory(file_names)
+
+    def _list(self) -> list[str]:
+        return [entry.name for entry in self.disk.list(self.directory) if not entry.is_dir]
+
+    def _segment(self, files: SegmentFiles, mark: str = "") -> Segment:
+        path = f"{self.directory}/{names.file_name(files.base_offset, names.LOG, mark)}"
+        return Segment(
+            self.disk, self.pool, self.directory, files.base_offset, self.disk.stat(path).size,
+            index_interval_bytes=self.config.index_interval_bytes,
+            has_txn_index=files.has_txn_index, mark=mark,
+        )  # fmt: skip
+
+    def _open_segment(self, files: SegmentFiles) -> Segment:
+        segment = self._segment(files)
+        if self.is_clean and not files.has_indexes and segment.size:
+            log.warning("rebuilding the indexes of %s: a file is missing", segment)
+            segment.rebuild_indexes()
+        return segment
+
+    def _remove_segment(self, segment: Segment, snapshots: set[int]) -> None:
+        segment.abandon()
+        for suffix in names.SEGMENT_SUFFIXES:
+            self.disk.remove(segment.path(suffix))
+        if segment.base_offset in snapshots:
+            self._remove_snapshots(snapshots, [segment.base_offset])
+
+    def _remove_snapshots(self, snapshots: set[int], offsets: list[int]) -> None:
+        for offset in offsets:
+            self.disk.remove(f"{self.directory}/{names.file_name(offset, names.SNAPSHOT)}")
+            snapshots.discard(offset)
+
+    # --- the end of the log ---------------------------------------------------------------------------------
+
+    def _check_end(self, segments: list[Segment]) -> int:
+        """Return the end offset of a log that was closed cleanly.
+
+        Raises RecordsError if its end is damaged.
+        """
+        if not segments:
+            return self.log_start_offset
+        last = segments[-1]
+        return last.read_end_offset() if last.size else last.base_offset
+
+    def _recover(
+        self, segments: list[Segment], epochs: LeaderEpochs, producers: ProducerState, snapshots: set[int]
+    ) -> int:
+        """Check all that was written after the recovery point, and rebuild what is derived from it."""
+        if not segments:
+            return self.log_start_offset
+        first = first_to_check([s.base_offset for s in segments], self.recovery_point, is_clean=False)
+        start = segments[first].base_offset
+        self._remove_snapshots(snapshots, [offset for offset in snapshots if offset > start])
+        self._load_producers(segments[:first], producers, snapshots, self.log_start_offset, start)
+        end_offset = start
+        for n in range(first, len(segments)):
+            segment = segments[n]
+            end_offset = max(end_offset, segment.base_offset)
+            if n > first:
+                producers.end_offset = segment.base_offset
+                self._take_snapshot(producers, snapshots)
+            end_offset, is_cut = self._recover_segment(segment, epochs, producers, end_offset)
+            if is_cut:
+                for later in segments[n + 1 :]:
+                    log.warning("removing %s: it follows what was cut off", later)
+                    self._remove_segment(later, snapshots)
+                del segments[n + 1 :]
+                break
+        producers.end_offset = end_offset
+        return end_offset
+
+    def _recover_segment(
+        self, segment: Segment, epochs: LeaderEpochs, producers: ProducerState, end_offset: int
+    ) -> tuple[int, bool]:
+        """Check a segment and rebuild its indexes: (its end offset, whether a damaged part was cut off)."""
+        size = segment.size
+        segment.reset_indexes()
+        aborted: list[AbortedTransaction] = []
+        problems: list[tuple[int, str]] = []
+        valid_bytes = 0
+        for position, header in iter_checked(
+            segment.file,
+            size,
+            base_offset=segment.base_offset,
+            on_problem=lambda *args: problems.append(args),
+        ):
+            try:
+                completed = _replay(segment, position, header, producers)
+            except RecordsError as error:
+                problems.append((position, error.message))
+                break
+            if completed is not None and completed.is_aborted:
+                aborted.append(_aborted(completed, producers))
+            segment.index_batch(position, header)
+            if header.magic == 2 and header.leader_epoch > epochs.latest:
+                epochs.assign(header.leader_epoch, header.base_offset)
+            valid_bytes = position + header.size
+            end_offset = header.next_offset
+        for position, reason in problems:
+            log.warning(
+                "cutting off %d bytes of %s at position %d, offset %d: %s",
+                size - valid_bytes, segment.path(names.LOG), position, end_offset, reason,
+            )  # fmt: skip
+        if valid_bytes < size:
+            segment.file.truncate(valid_bytes)
+            segment.size = valid_bytes
+        segment.set_aborted(aborted)
+        segment.seal()
+        return end_offset, bool(problems)
+
+    # --- producers ------------------------------------------------------------------------------------------
+
+    def _load_producers(
+        self,
+        segments: list[Segment],
+        producers: ProducerState,
+        snapshots: set[int],
+        log_start_offset: int,
+        end_offset: int,
+    ) -> None:
+        """Bring the producers' state to `end_offset`: by the newest good snapshot, and the log after it."""
+        if producers.end_offset == end_offset:
+            return
+        load_snapshot(
+            self.disk, self.directory, producers, snapshots, log_start_offset, end_offset, self.now_ms
+        )
+        try:
+            replay_producers(segments, producers, end_offset)
+        except RecordsError as error:
+            log.warning("the producers of %s are known up to a damaged batch only: %s", self.directory, error)
+            producers.end_offset = end_offset
+
+    def _take_snapshot(self, producers: ProducerState, snapshots: set[int]) -> None:
+        save_snapshot(self.disk, self.directory, producers)
+        snapshots.add(producers.end_offset)
+
+
+def load_epochs(disk: Disk, directory: str) -> LeaderEpochs:
+    """Read the leader epochs; without a good file there are none. Raises OSError."""
+    path = f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}"
+    try:
+        return LeaderEpochs(checkpoints.decode_epochs(disk.read(path)))
+    except FileNotFoundError:
+        return LeaderEpochs()
+    except CorruptFileError as error:
+        log.warning("%s is damaged, the leader epochs are not known: %s", path, error)
+        return LeaderEpochs()
+
+
+def save_epochs(disk: Disk, directory: str, epochs: LeaderEpochs, *, sync: bool) -> None:
+    """Write the leader epochs. Raises OSError."""
+    path = f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}"
+    disk.replace(path, checkpoints.encode_epochs(epochs.entries), sync=sync)
+
+
+def save_snapshot(disk: Disk, directory: str, producers: ProducerState) -> None:
+    """Write a snapshot of the producers, named for their end offset. Raises OSError."""
+    path = f"{directory}/{names.file_name(producers.end_offset, names.SNAPSHOT)}"
+    data = snapshot.encode(producers.snapshot())
+    file = disk.open(path, create=True)
+    file.truncate(0)
+    file.write(data, 0)
+
+
+def load_snapshot(
+    disk: Disk,
+    directory: str,
+    producers: ProducerState,
+    snapshots: set[int],
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+) -> None:
+    """Begin with the newest good snapshot up to `end_offset`; bad ones and later ones are removed.
+
+    Raises OSError.
+    """
+    for offset in sorted(snapshots, reverse=True):
+        path = f"{directory}/{names.file_name(offset, names.SNAPSHOT)}"
+        if log_start_offset < offset <= end_offset or offset == end_offset:
+            try:
+                entries = snapshot.decode(disk.read(path))
+            except CorruptFileError as error:
+                log.warning("removing the producer snapshot %s: %s", path, error)
+            else:
+                producers.load(entries, offset, now_ms)
+                return
+        disk.remove(path)
+        snapshots.discard(offset)
+    producers.clear(log_start_offset)
+
+
+def replay_producers(segments: list[Segment], producers: ProducerState, end_offset: int) -> None:
+    """Take in the batches between the producers' end offset and `end_offset`.
+
+    Raises OSError, RecordsError.
+    """
+    for n, segment in enumerate(segments):
+        next_base = segments[n + 1].base_offset if n + 1 < len(segments) else end_offset
+        if next_base <= producers.end_offset or segment.base_offset >= end_offset or not segment.size:
+            continue
+        found = segment.find(max(producers.end_offset, segment.base_offset))
+        if found is None:
+            continue
+        for position, header in segment.headers(found[0]):
+            if header.next_offset > end_offset:
+                break
+            _replay(segment, position, header, producers)
+    producers.end_offset = end_offset
+
+
+def _replay(
+    segment: Segment, position: int, header: BatchHeader, producers: ProducerState
+) -> CompletedTransaction | None:
+    if header.producer_id < 0:
+        return None
+    if is_end_marker(header):
+        marker = read_marker(segment.file, position, header)
+        return producers.append_marker(header, marker) if marker else None
+    producers.append(header)
+    return None
+
+
+def _aborted(completed: CompletedTransaction, producers: ProducerState) -> AbortedTransaction:
+    return txn_index.AbortedTransaction(
+        completed.producer_id,
+        completed.first_offset,
+        completed.last_offset,
+        last_stable_after(completed, producers),
+    )
+
+
+def last_stable_after(completed: CompletedTransaction, producers: ProducerState) -> int:
+    """Return the last stable offset that is reached once the end of `completed` is committed."""
+    undecided = producers.first_undecided_offset
+    return completed.last_offset + 1 if undecided is None else undecided

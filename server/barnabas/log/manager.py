@@ -1,0 +1,432 @@
+"""All partitions of a broker, over its log dirs.
+
+The rule: a log dir is locked before anything in it is believed, and the mark of a clean shutdown is gone
+before anything in it is changed. A dir that fails goes offline alone, with the logs in it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from barnabas.errors import StorageError
+from barnabas.log.config import LogConfig
+from barnabas.log.disk import Disk, Lock, OsDisk, Usage
+from barnabas.log.epochs import LeaderEpochs
+from barnabas.log.format import CorruptFileError, checkpoints, names, properties
+from barnabas.log.format.checkpoints import TopicPartition
+from barnabas.log.format.names import DirKind
+from barnabas.log.format.properties import MetaProperties
+from barnabas.log.loading import LoadedLog, Loader
+from barnabas.log.openfiles import OPEN_SEGMENTS_MAX, OpenFiles
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.producers import PRODUCER_ID_EXPIRATION_MS, ProducerState
+from barnabas.log.segment import Segment
+from barnabas.log.trash import Trash
+
+log = logging.getLogger(__name__)
+
+
+class LogManager:
+    """Opens, finds, makes and deletes the logs of partitions.
+
+    Lifecycle: `open`, then everything else, then `close`; after a failure `take_offline` for the dir that
+    failed. `open`, `remove_due`, `write_checkpoints` and `close` may be run in a thread, one at a time.
+    """
+
+    def __init__(
+        self,
+        dirs: Sequence[str],
+        *,
+        config_for: Callable[[str], LogConfig],
+        disk: Disk | None = None,
+        open_segments_max: int = OPEN_SEGMENTS_MAX,
+        producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+    ) -> None:
+        """`dirs` are absolute paths, made if need be; `config_for` returns the settings of a topic."""
+        self.dirs = list(dict.fromkeys(path.rstrip("/") for path in dirs))
+        self.disk: Disk = disk or OsDisk()
+        self.config_for = config_for
+        self.producer_expiration_ms = producer_expiration_ms
+        self.meta: dict[str, MetaProperties] = {}
+        self.offline: dict[str, StorageError] = {}
+        self.pool = OpenFiles(open_segments_max)
+        self.trash = Trash()
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._locks: dict[str, Lock] = {}
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def __iter__(self) -> Iterator[PartitionLog]:
+        return iter(list(self._logs.values()))
+
+    @property
+    def online(self) -> list[str]:
+        """The log dirs that work."""
+        return [path for path in self.dirs if path not in self.offline]
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        """Return the log of a partition, None if there is none here."""
+        return self._logs.get((topic, partition))
+
+    # --- opening --------------------------------------------------------------------------------------------
+
+    def open(self, now_ms: int) -> None:
+        """Lock the log dirs, read what they are, and open all logs in them; recover those not closed cleanly.
+
+        Raises StorageError if a dir is in use by another broker, if dirs contradict each other, or if none
+        works.
+        """
+        for path in self.dirs:
+            try:
+                self._lock(path)
+                self._open_dir(path, now_ms)
+            except OSError as error:
+                self.take_offline(path, StorageError(path, error))
+            except CorruptFileError as error:
+                self._release_locks()
+                raise StorageError(path, error) from error
+            except StorageError:
+                self._release_locks()
+                raise
+        if not self.online:
+            self._release_locks()
+            raise next(iter(self.offline.values()))
+        self._check_meta()
+
+    def _lock(self, path: str) -> None:
+        self.disk.make_dirs(path)
+        try:
+            self._locks[path] = self.disk.lock(f"{path}/{names.LOCK}")
+        except BlockingIOError as error:
+            cause = OSError(
+                "another broker is using it (its .lock file is held); give each broker a dir of its own"
+            )
+            raise StorageError(path, cause) from error
+
+    def _release_locks(self) -> None:
+        for lock in self._locks.values():
+            lock.release()
+        self._locks.clear()
+
+    def _open_dir(self, path: str, now_ms: int) -> None:
+        try:
+            self.meta[path] = MetaProperties.decode(self.disk.read(f"{path}/{names.META_PROPERTIES}"))
+        except FileNotFoundError:
+            pass
+        except CorruptFileError as error:
+            raise CorruptFileError(f"{names.META_PROPERTIES} is damaged: {error}") from error
+        entries = self.disk.list(path)
+        is_clean = any(entry.name == names.CLEAN_SHUTDOWN for entry in entries)
+        if is_clean:
+            self.disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
+            self.disk.sync_dir(path)
+        recovery_points = self._read_checkpoint(path, names.RECOVERY_POINT_CHECKPOINT)
+        log_starts = self._read_checkpoint(path, names.LOG_START_CHECKPOINT)
+        high_watermarks = self._read_checkpoint(path, names.HIGH_WATERMARK_CHECKPOINT)
+        count = 0
+        for entry in entries:
+            if not entry.is_dir:
+                continue
+            key = self._recognise(path, entry.name, now_ms)
+            if key is None:
+                continue
+            loader = Loader(
+                self.disk, self.pool, f"{path}/{entry.name}", self.config_for(key[0]), is_clean,
+                recovery_points.get(key, 0), log_starts.get(key, 0), now_ms, self.producer_expiration_ms,
+            )  # fmt: skip
+            loaded = loader.load()
+            topic_id = self._read_topic_id(f"{path}/{entry.name}")
+            self._add(path, key, loader.config, loaded, topic_id, high_watermarks.get(key, 0), now_ms)
+            count += 1
+        if count and not is_clean:
+            log.warning("%s was not closed cleanly: its %d logs were checked", path, count)
+
+    def _recognise(self, path: str, name: str, now_ms: int) -> TopicPartition | None:
+        """Say of which partition a directory is the log; deal with those that are none."""
+        found = names.parse_dir_name(name)
+        if found is None:
+            log.info("%s/%s is not of the form topic-partition: left alone", path, name)
+            return None
+        if found.kind is DirKind.DELETE:
+            self.trash.add(now_ms, path, [f"{path}/{name}"])
+            return None
+        if found.kind is not DirKind.CURRENT:
+            log.warning("%s/%s is a %s replica: left alone", path, name, found.kind.value)
+            return None
+        if found.topic == names.CLUSTER_METADATA_TOPIC:
+            return None
+        other = self._logs.get((found.topic, found.partition))
+        if other is not None:
+            raise StorageError(
+                path,
+                OSError(f"{name} is also in {other.log_dir}; remove the copy in the dir that failed last"),
+            )
+        return found.topic, found.partition
+
+    def _read_checkpoint(self, path: str, name: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoints.decode_offsets(self.disk.read(f"{path}/{name}"))
+        except FileNotFoundError:
+            return {}
+        except CorruptFileError as error:
+            log.warning("%s/%s is damaged and was not used: %s", path, name, error)
+            return {}
+
+    def _read_topic_id(self, directory: str) -> bytes | None:
+        try:
+            return properties.decode_partition_metadata(
+                self.disk.read(f"{directory}/{names.PARTITION_METADATA}")
+            )
+        except FileNotFoundError:
+            return None
+        except CorruptFileError as error:
+            log.warning("%s/%s is damaged and was not used: %s", directory, names.PARTITION_METADATA, error)
+            return None
+
+    def _add(
+        self,
+        path: str,
+        key: TopicPartition,
+        config: LogConfig,
+        loaded: LoadedLog,
+        topic_id: bytes | None,
+        high_watermark: int,
+        now_ms: int,
+    ) -> PartitionLog:
+        partition_log = PartitionLog(
+            *key,
+            log_dir=path,
+            config=config,
+            disk=self.disk,
+            pool=self.pool,
+            trash=self.trash,
+            loaded=loaded,
+            topic_id=topic_id,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+        self._logs[key] = partition_log
+        return partition_log
+
+    # --- whose dirs they are --------------------------------------------------------------------------------
+
+    def _check_meta(self) -> None:
+        """See that all dirs belong to one broker of one cluster. Raises StorageError."""
+        first: tuple[str, MetaProperties] | None = None
+        for path in self.online:
+            meta = self.meta.get(path)
+            if meta is None:
+                continue
+            if first is None:
+                first = path, meta
+            for what in ("cluster_id", "node_id"):
+                mine, other = getattr(meta, what), getattr(first[1], what)
+                if None not in (mine, other) and mine != other:
+                    cause = OSError(f"its {what} is {mine}, but that of {first[0]} is {other}")
+                    self._release_locks()
+                    raise StorageError(path, cause)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster that the log dirs belong to, None if they are new."""
+        return next((meta.cluster_id for meta in self.meta.values() if meta.cluster_id), None)
+
+    @property
+    def node_id(self) -> int | None:
+        """The broker that the log dirs belong to, None if they are new."""
+        return next((meta.node_id for meta in self.meta.values() if meta.node_id is not None), None)
+
+    def write_meta(self, cluster_id: str, node_id: int) -> None:
+        """Make the online dirs those of this broker, each with a directory id (KIP-858).
+
+        Raises StorageError.
+        """
+        for path in self.online:
+            meta = self.meta.setdefault(path, MetaProperties())
+            before = meta.encode()
+            meta.cluster_id, meta.node_id = cluster_id, node_id
+            meta.directory_id = meta.directory_id or self.disk.unique_id()
+            data = meta.encode()
+            if data != before:
+                try:
+                    self.disk.replace(f"{path}/{names.META_PROPERTIES}", data, sync=True)
+                except OSError as error:
+                    raise StorageError(path, error) from error
+
+    # --- making and deleting --------------------------------------------------------------------------------
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes | None,
+        config: LogConfig | None = None,
+        *,
+        now_ms: int = 0,
+    ) -> PartitionLog:
+        """Make the log of a partition, in the dir that has the fewest. Raises StorageError."""
+        key = (topic, partition)
+        assert key not in self._logs, key
+        if not self.online:
+            raise next(iter(self.offline.values()))
+        path = self._emptiest()
+        directory = f"{path}/{names.dir_name(topic, partition)}"
+        config = config or self.config_for(topic)
+        try:
+            self.disk.make_dirs(directory)
+            segment = Segment.create(
+                self.disk, self.pool, directory, 0, index_interval_bytes=config.index_interval_bytes
+            )
+        except OSError as error:
+            raise StorageError(path, error) from error
+        producers = ProducerState(names.dir_name(*key), expiration_ms=self.producer_expiration_ms)
+        loaded = LoadedLog([segment], LeaderEpochs(), producers, [], 0, 0, 0)
+        partition_log = self._add(path, key, config, loaded, None, 0, now_ms)
+        if topic_id is not None:
+            partition_log.save_topic_id(topic_id)
+        return partition_log
+
+    def _emptiest(self) -> str:
+        online = self.online
+        if len(online) == 1:
+            return online[0]
+        counts = dict.fromkeys(online, 0)
+        for partition_log in self._logs.values():
+            counts[partition_log.log_dir] += 1
+        return min(online, key=lambda path: counts[path])
+
+    def delete(self, topic: str, partition: int, now_ms: int) -> None:
+        """Delete a log: its directory is renamed now, and removed by `remove_due` later.
+
+        Raises StorageError.
+        """
+        partition_log = self._logs.pop((topic, partition), None)
+        if partition_log is None:
+            return
+        path = partition_log.log_dir
+        name = names.marked_dir_name(topic, partition, DirKind.DELETE, self.disk.unique_id().hex())
+        partition_log.abandon()
+        try:
+            self.disk.rename(partition_log.dir, f"{path}/{name}")
+        except OSError as error:
+            raise StorageError(path, error) from error
+        self.trash.add(now_ms + partition_log.config.file_delete_delay_ms, path, [f"{path}/{name}"])
+
+    def take_offline(self, path: str, error: StorageError) -> list[PartitionLog]:
+        """Stop using a log dir; returns the logs that were in it. Raises `error` if it was the last one."""
+        if path in self.offline:
+            return []
+        log.error("taking log dir %s offline: %s", path, error.cause)
+        self.offline[path] = error
+        lost = [partition_log for partition_log in self._logs.values() if partition_log.log_dir == path]
+        for partition_log in lost:
+            partition_log.abandon()
+            del self._logs[partition_log.topic, partition_log.partition]
+        self.trash.forget(path)
+        self.meta.pop(path, None)
+        lock = self._locks.pop(path, None)
+        if lock is not None:
+            lock.release()
+        return lost
+
+    # --- housekeeping ---------------------------------------------------------------------------------------
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Drop old segments of all logs and forget expired producers; returns how many segments.
+
+        Quick: files are renamed, and removed by `remove_due`. Raises StorageError.
+        """
+        count = 0
+        for partition_log in self:
+            count += partition_log.apply_retention(now_ms)
+            partition_log.producers.expire(now_ms)
+        return count
+
+    def remove_due(self, now_ms: int) -> int:
+        """Remove the files and directories whose time has come; returns how many. Raises StorageError."""
+        due = self.trash.take_due(now_ms)
+        for doomed in due:
+            try:
+                if doomed.path.endswith(f"-{DirKind.DELETE.value}"):
+                    self.disk.remove_tree(doomed.path)
+                else:
+                    self.disk.remove(doomed.path)
+            except OSError as error:
+                raise StorageError(doomed.log_dir, error) from error
+        return len(due)
+
+    def flush_due(self, now_ms: int) -> int:
+        """Flush the logs that want it by flush.ms; returns how many. Raises StorageError."""
+        count = 0
+        for partition_log in self:
+            if (
+                partition_log.recovery_point < partition_log.log_end_offset
+                and now_ms - partition_log.last_flush_ms >= partition_log.config.flush_ms
+            ):
+                partition_log.flush(now_ms)
+                count += 1
+        return count
+
+    def write_checkpoints(self) -> None:
+        """Write recovery points, log starts and high watermarks of all log dirs. Raises StorageError."""
+        logs = list(self)
+        for path in self.online:
+            here = [partition_log for partition_log in logs if partition_log.log_dir == path]
+            keyed = [
+                ((partition_log.topic, partition_log.partition), partition_log) for partition_log in here
+            ]
+            starts = {
+                key: partition_log.log_start_offset
+                for key, partition_log in keyed
+                if partition_log.log_start_offset > partition_log.segments[0].base_offset
+            }
+            self._write_checkpoint(
+                path, names.RECOVERY_POINT_CHECKPOINT, {key: entry.recovery_point for key, entry in keyed}
+            )
+            self._write_checkpoint(path, names.LOG_START_CHECKPOINT, starts)
+            self._write_checkpoint(
+                path, names.HIGH_WATERMARK_CHECKPOINT, {key: entry.high_watermark for key, entry in keyed}
+            )
+
+    def _write_checkpoint(self, path: str, name: str, offsets: dict[TopicPartition, int]) -> None:
+        try:
+            self.disk.replace(f"{path}/{name}", checkpoints.encode_offsets(offsets), sync=True)
+        except OSError as error:
+            raise StorageError(path, error) from error
+
+    def usage(self, path: str) -> Usage:
+        """Return how full the volume of a log dir is (DescribeLogDirs v4). Raises StorageError."""
+        try:
+            return self.disk.usage(path)
+        except OSError as error:
+            raise StorageError(path, error) from error
+
+    def close(self) -> None:
+        """Close all logs cleanly and mark their dirs so; a dir that fails meanwhile is left unmarked."""
+        for path in self.online:
+            try:
+                for partition_log in self:
+                    if partition_log.log_dir == path:
+                        partition_log.close()
+            except StorageError as error:
+                self._give_up(path, error)
+        try:
+            self.write_checkpoints()
+        except StorageError as error:
+            self._give_up(error.log_dir, error)
+        for path in self.online:
+            try:
+                mark = properties.encode_clean_shutdown()
+                self.disk.replace(f"{path}/{names.CLEAN_SHUTDOWN}", mark, sync=True)
+            except OSError as error:
+                self._give_up(path, StorageError(path, error))
+        self._logs.clear()
+        self._release_locks()
+
+    def _give_up(self, path: str, error: StorageError) -> None:
+        log.error(
+            "%s could not be closed cleanly and will be checked when it is opened: %s", path, error.cause
+        )
+        self.offline[path] = error

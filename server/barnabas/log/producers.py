@@ -1,0 +1,328 @@
+"""What a partition knows of its idempotent and transactional producers (KIP-98, KIP-360).
+
+The rule: `check` decides and changes nothing, `append` changes what was decided, and replaying the same
+batches leads to the same state. So the state can be rebuilt from a snapshot and the log after it.
+
+A producer is known by its id. Its batches carry an epoch, which fences older instances, and a sequence
+number, which must follow the last one. The last five batches are remembered, because a client may have five
+requests in flight: one of them sent again is a duplicate and is answered with the offsets that it got the
+first time.
+
+A transaction is open from its first batch to the control batch that ends it. As long as one is open, or its
+end is not yet below the high watermark, the last stable offset cannot pass its first offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from barnabas.errors import RequestError
+from barnabas.log.errors import Code
+from barnabas.log.format.snapshot import SnapshotEntry
+from barnabas.records.batch import (
+    CONTROL_BIT,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
+from barnabas.records.control import EndMarker
+
+BATCHES_KEPT = 5  # max.in.flight.requests.per.connection of an idempotent producer is 5 at most
+NO_COORDINATOR_EPOCH = -1
+NO_OFFSET = -1
+PRODUCER_ID_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
+
+
+class ProducedBatch(NamedTuple):
+    """A batch that a producer has written; `timestamp` is its largest, in ms."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def base_offset(self) -> int:
+        """The offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence number of its first record; they wrap to 0 after 2^31 - 1."""
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker at `last_offset` has ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+@dataclass(slots=True)
+class Producer:
+    """One producer; timestamps in ms, -1 for what there is not."""
+
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    last_timestamp: int = NO_TIMESTAMP
+    current_txn_first_offset: int = NO_OFFSET
+    batches: list[ProducedBatch] = field(default_factory=list)
+
+    @property
+    def last_sequence(self) -> int:
+        """The last sequence number of this epoch, or NO_SEQUENCE."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset written in this epoch, or NO_OFFSET."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def find(self, first_sequence: int, last_sequence: int) -> ProducedBatch | None:
+        """Find a remembered batch with exactly these sequence numbers."""
+        for batch in reversed(self.batches):
+            if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
+                return batch
+        return None
+
+    def enter_epoch(self, epoch: int) -> None:
+        """Forget the batches of another epoch."""
+        if epoch != self.producer_epoch:
+            self.producer_epoch = epoch
+            self.batches.clear()
+
+
+class ProducerState:
+    """All producers of a partition up to `end_offset`, and the transactions that are open or just ended."""
+
+    __slots__ = ("_ended", "_ongoing", "_producers", "end_offset", "expiration_ms", "name")
+
+    def __init__(self, name: str = "", *, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> None:
+        self.name = name
+        self.expiration_ms = expiration_ms
+        self.end_offset = 0
+        self._producers: dict[int, Producer] = {}
+        self._ongoing: dict[int, int] = {}  # first offset -> producer id, in the order of offsets
+        self._ended: dict[
+            int, int
+        ] = {}  # first offset -> marker's offset, until the high watermark has passed it
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def get(self, producer_id: int) -> Producer | None:
+        """Return what is known of a producer."""
+        return self._producers.get(producer_id)
+
+    def active(self) -> Iterator[Producer]:
+        """Go over all producers that have not expired (DescribeProducers)."""
+        yield from self._producers.values()
+
+    # --- appends --------------------------------------------------------------------------------------------
+
+    def check(self, header: BatchHeader, *, from_client: bool) -> ProducedBatch | None:
+        """Say whether a data batch may be appended; returns the batch that it repeats, if it does.
+
+        Raises RequestError with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE. A
+        producer that is not known may begin with any sequence number: it may have expired (KIP-360).
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return None
+        epoch, sequence = header.producer_epoch, header.base_sequence
+        if from_client and epoch == producer.producer_epoch:
+            duplicate = producer.find(sequence, header.last_sequence)
+            if duplicate is not None:
+                return duplicate
+        self._check_epoch(producer, epoch)
+        if from_client:
+            self._check_sequence(producer, epoch, sequence)
+        if producer.current_txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT:
+            raise RequestError(
+                Code.INVALID_TXN_STATE,
+                f"producer {producer.producer_id} wrote outside of its open transaction in {self.name}",
+            )
+        return None
+
+    def check_marker(self, header: BatchHeader, marker: EndMarker) -> None:
+        """Say whether a transaction's end marker may be appended.
+
+        Raises RequestError with INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return
+        self._check_epoch(producer, header.producer_epoch)
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise RequestError(
+                Code.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {marker.coordinator_epoch} for producer {producer.producer_id} "
+                f"in {self.name} is older than {producer.coordinator_epoch}",
+            )
+
+    def _check_epoch(self, producer: Producer, epoch: int) -> None:
+        if epoch < producer.producer_epoch:
+            raise RequestError(
+                Code.INVALID_PRODUCER_EPOCH,
+                f"epoch {epoch} of producer {producer.producer_id} in {self.name} is older than "
+                f"{producer.producer_epoch}",
+            )
+
+    def _check_sequence(self, producer: Producer, epoch: int, sequence: int) -> None:
+        if epoch != producer.producer_epoch:
+            in_order = sequence == 0 or producer.producer_epoch == NO_PRODUCER_EPOCH
+            expected = 0
+        else:
+            expected = (producer.last_sequence + 1) & SEQUENCE_MAX
+            in_order = sequence == expected
+        if not in_order:
+            raise RequestError(
+                Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer.producer_id}, epoch {epoch}, in {self.name}: sequence {sequence} came "
+                f"where {expected} must be",
+            )
+
+    def append(self, header: BatchHeader) -> None:
+        """Take in a data batch that has been appended, or is in the log."""
+        producer = self._enter(header)
+        base_offset, delta = header.base_offset, header.last_offset_delta
+        last_offset = base_offset + delta
+        batches = producer.batches
+        if len(batches) == BATCHES_KEPT:
+            del batches[0]
+        batches.append(ProducedBatch(header.last_sequence, last_offset, delta, header.max_timestamp))
+        producer.last_timestamp = header.max_timestamp
+        if header.attributes & TRANSACTIONAL_BIT and producer.current_txn_first_offset < 0:
+            producer.current_txn_first_offset = base_offset
+            self._ongoing[base_offset] = producer.producer_id
+        self.end_offset = last_offset + 1
+
+    def append_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
+        """Take in an end marker that has been appended, or is in the log; returns what it ends."""
+        producer = self._enter(header)
+        first_offset = producer.current_txn_first_offset
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_timestamp = header.max_timestamp
+        producer.current_txn_first_offset = NO_OFFSET
+        self.end_offset = header.next_offset
+        if first_offset < 0:
+            return None
+        self._ongoing.pop(first_offset, None)
+        self._ended[first_offset] = header.base_offset
+        return CompletedTransaction(
+            producer.producer_id, first_offset, header.base_offset, is_aborted=not marker.is_commit
+        )
+
+    def _enter(self, header: BatchHeader) -> Producer:
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            producer = self._producers[header.producer_id] = Producer(header.producer_id)
+        producer.enter_epoch(header.producer_epoch)
+        return producer
+
+    # --- the last stable offset -----------------------------------------------------------------------------
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """The first offset of the oldest open transaction."""
+        return next(iter(self._ongoing)) if self._ongoing else None
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of a transaction that is open, or ended above the high watermark."""
+        first = next(iter(self._ongoing)) if self._ongoing else None
+        if self._ended:
+            ended = min(self._ended)
+            return ended if first is None or ended < first else first
+        return first
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Forget the transactions whose end the high watermark has passed."""
+        if self._ended:
+            self._ended = {first: last for first, last in self._ended.items() if last >= high_watermark}
+
+    def has_late_transaction(self, now_ms: int, transaction_ms_max: int) -> bool:
+        """Say whether the oldest open transaction has been silent for longer than any may take (KIP-664)."""
+        if not self._ongoing:
+            return False
+        producer = self._producers.get(next(iter(self._ongoing.values())))
+        return producer is not None and 0 < producer.last_timestamp < now_ms - transaction_ms_max
+
+    # --- keeping --------------------------------------------------------------------------------------------
+
+    def expire(self, now_ms: int) -> int:
+        """Forget producers silent for `expiration_ms` that have no transaction open; returns how many."""
+        limit = now_ms - self.expiration_ms
+        expired = [
+            producer.producer_id
+            for producer in self._producers.values()
+            if producer.current_txn_first_offset < 0 and producer.last_timestamp <= limit
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def clear(self, end_offset: int) -> None:
+        """Forget everything; the log is to be replayed from `end_offset`."""
+        self._producers.clear()
+        self._ongoing.clear()
+        self._ended.clear()
+        self.end_offset = end_offset
+
+    def snapshot(self) -> list[SnapshotEntry]:
+        """Return what a snapshot at `end_offset` holds."""
+        entries = []
+        for producer in self._producers.values():
+            last = producer.batches[-1] if producer.batches else None
+            entries.append(
+                SnapshotEntry(
+                    producer.producer_id,
+                    producer.producer_epoch,
+                    last.last_sequence if last else NO_SEQUENCE,
+                    last.last_offset if last else NO_OFFSET,
+                    last.offset_delta if last else 0,
+                    producer.last_timestamp,
+                    producer.coordinator_epoch,
+                    producer.current_txn_first_offset,
+                )
+            )
+        return entries
+
+    def load(self, entries: Iterable[SnapshotEntry], end_offset: int, now_ms: int) -> None:
+        """Begin with a snapshot taken at `end_offset`, without those who have expired since."""
+        self.clear(end_offset)
+        for entry in entries:
+            batches = []
+            if entry.last_offset >= 0:
+                batches.append(
+                    ProducedBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
+                )
+            self._producers[entry.producer_id] = Producer(
+                entry.producer_id,
+                entry.producer_epoch,
+                entry.coordinator_epoch,
+                entry.timestamp,
+                entry.current_txn_first_offset,
+                batches,
+            )
+        self.expire(now_ms)
+        open_transactions = [
+            (producer.current_txn_first_offset, producer.producer_id)
+            for producer in self._producers.values()
+            if producer.current_txn_first_offset >= 0
+        ]
+        self._ongoing.update(sorted(open_transactions))
+
+
+def is_end_marker(header: BatchHeader) -> bool:
+    """Say whether a batch may hold a transaction's end marker: a control batch of a producer."""
+    return header.attributes & CONTROL_BIT != 0 and header.producer_id >= 0

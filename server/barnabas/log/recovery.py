@@ -1,0 +1,152 @@
+"""What to do with the files that a partition's directory holds when it is opened.
+
+The rule: names in, names out; the loader does it. The order of steps is such that a crash between any two of
+them leaves a directory that is planned again to the same end.
+
+A cleaner writes `.cleaned` files, renames them to `.swap` when they are whole (the last base offset first),
+marks the old ones `.deleted`, and takes the `.swap` away. So: `.deleted` and `.cleaned` files are rubbish,
+and as long as there is a `.cleaned` file, the `.swap` files at and after its offset belong to the same
+unfinished group. All other `.swap` files are whole, and what they cover was compacted into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from barnabas.log.format import names
+from barnabas.log.format.names import SegmentFile
+
+
+class Rename(NamedTuple):
+    """A file that gets another name."""
+
+    source: str
+    target: str
+
+
+@dataclass(slots=True)
+class Leftovers:
+    """First step: what to remove, and the base offsets of `.swap` logs, whose end offsets step two wants."""
+
+    remove: list[str] = field(default_factory=list)
+    swapped_logs: list[int] = field(default_factory=list)
+    swap_files: list[str] = field(default_factory=list)
+
+
+def plan_leftovers(file_names: Iterable[str]) -> Leftovers:
+    """Find what an interrupted deletion or compaction has left."""
+    plan = Leftovers()
+    cleaned_min: int | None = None
+    swaps: list[tuple[str, SegmentFile]] = []
+    for name in file_names:
+        file = names.parse_file_name(name)
+        if file is None:
+            if name.endswith((names.DELETED, ".tmp")):
+                plan.remove.append(name)
+        elif file.mark == names.DELETED:
+            plan.remove.append(name)
+        elif file.mark == names.CLEANED:
+            plan.remove.append(name)
+            if cleaned_min is None or file.base_offset < cleaned_min:
+                cleaned_min = file.base_offset
+        elif file.mark == names.SWAP:
+            swaps.append((name, file))
+    for name, file in swaps:
+        if cleaned_min is not None and file.base_offset >= cleaned_min:
+            plan.remove.append(name)
+            continue
+        plan.swap_files.append(name)
+        if file.suffix == names.LOG:
+            plan.swapped_logs.append(file.base_offset)
+    return plan
+
+
+def plan_swap(
+    file_names: Iterable[str], leftovers: Leftovers, swap_ranges: Sequence[tuple[int, int]]
+) -> tuple[list[str], list[Rename]]:
+    """Second step: finish the swap. Returns what to remove, and then what to rename.
+
+    `swap_ranges` are (base offset, end offset) of the swapped-in logs. What lies between the first and the
+    last of these offsets was compacted into them.
+    """
+    if not leftovers.swap_files:
+        return [], []
+    start = min((base for base, _ in swap_ranges), default=0)
+    end = max((end for _, end in swap_ranges), default=0)
+    remove = []
+    for name in file_names:
+        file = names.parse_file_name(name)
+        if file is not None and not file.mark and start <= file.base_offset < end:
+            remove.append(name)
+    renames = [Rename(name, name.removesuffix(names.SWAP)) for name in leftovers.swap_files]
+    return sorted(remove), sorted(renames)
+
+
+@dataclass(slots=True)
+class SegmentFiles:
+    """A segment as the directory shows it."""
+
+    base_offset: int
+    has_offset_index: bool = False
+    has_time_index: bool = False
+    has_txn_index: bool = False
+
+    @property
+    def has_indexes(self) -> bool:
+        """Whether both indexes are there that every sealed segment has."""
+        return self.has_offset_index and self.has_time_index
+
+
+@dataclass(slots=True)
+class Inventory:
+    """Third step: the segments and snapshots, by offset, and index files of no segment."""
+
+    segments: list[SegmentFiles]
+    snapshots: list[int]
+    orphans: list[str]
+
+
+def take_inventory(file_names: Iterable[str]) -> Inventory:
+    """Sort the files of a directory that has no leftovers any more."""
+    files = [(name, file) for name in file_names if (file := names.parse_file_name(name)) and not file.mark]
+    segments = {
+        file.base_offset: SegmentFiles(file.base_offset) for _, file in files if file.suffix == names.LOG
+    }
+    snapshots: list[int] = []
+    orphans: list[str] = []
+    for name, file in files:
+        if file.suffix == names.SNAPSHOT:
+            snapshots.append(file.base_offset)
+            continue
+        segment = segments.get(file.base_offset)
+        if segment is None:
+            orphans.append(name)
+        elif file.suffix == names.OFFSET_INDEX:
+            segment.has_offset_index = True
+        elif file.suffix == names.TIME_INDEX:
+            segment.has_time_index = True
+        elif file.suffix == names.TXN_INDEX:
+            segment.has_txn_index = True
+    return Inventory([segments[base] for base in sorted(segments)], sorted(snapshots), orphans)
+
+
+def first_to_check(base_offsets: Sequence[int], recovery_point: int, *, is_clean: bool) -> int:
+    """Return the index of the first segment that holds anything after the recovery point."""
+    if is_clean:
+        return len(base_offsets)
+    for n in range(1, len(base_offsets)):
+        if base_offsets[n] > recovery_point:
+            return n - 1
+    return max(0, len(base_offsets) - 1)
+
+
+def stray_snapshots(snapshots: Sequence[int], base_offsets: Sequence[int]) -> list[int]:
+    """Return the snapshots to remove: those at no segment's beginning, except one after the last of these."""
+    bases = set(base_offsets)
+    last_base = max(base_offsets, default=0)
+    strays = sorted(offset for offset in snapshots if offset not in bases)
+    if strays and strays[-1] >= last_base:
+        strays.pop()
+    return strays

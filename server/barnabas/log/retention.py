@@ -1,0 +1,91 @@
+"""Which of the oldest segments a log may drop.
+
+The rule: from the oldest on, without gaps, never one that reaches beyond the high watermark, and the log end
+never moves. Nothing is done here: the answer is a number of segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from barnabas.log.config import LogConfig
+
+
+class SegmentAge(NamedTuple):
+    """What retention must know of a segment; `end_offset` is where the next one begins or the log ends."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    largest_timestamp_ms: int
+
+
+class Retention(NamedTuple):
+    """How many of the oldest segments go, and why."""
+
+    segment_count: int
+    reason: str
+
+
+def plan_retention(
+    segments: Sequence[SegmentAge],
+    *,
+    config: LogConfig,
+    now_ms: int,
+    log_start_offset: int,
+    high_watermark: int,
+) -> Retention:
+    """Count the oldest segments to delete: below the log start, over the size limit, or too old.
+
+    All of them may be counted, also the active one if it is not empty: then a new one must be rolled first.
+    """
+    deletable = 0
+    for segment in segments:
+        is_last_and_empty = segment.size == 0 and deletable == len(segments) - 1
+        if segment.end_offset > high_watermark or is_last_and_empty:
+            break
+        deletable += 1
+    candidates = segments[:deletable]
+    plans = [Retention(_count_before_start(candidates, len(segments), log_start_offset), "log start offset")]
+    if config.is_deleted:
+        plans.append(
+            Retention(_count_over_size(candidates, segments, config.retention_bytes), "retention.bytes")
+        )
+        plans.append(Retention(_count_too_old(candidates, config.retention_ms, now_ms), "retention.ms"))
+    return max(plans, key=lambda plan: plan.segment_count)
+
+
+def _count_before_start(candidates: Sequence[SegmentAge], all_count: int, log_start_offset: int) -> int:
+    count = 0
+    for segment in candidates[: all_count - 1]:
+        if segment.end_offset > log_start_offset:
+            break
+        count += 1
+    return count
+
+
+def _count_over_size(
+    candidates: Sequence[SegmentAge], segments: Sequence[SegmentAge], retention_bytes: int
+) -> int:
+    if retention_bytes < 0:
+        return 0
+    excess = sum(segment.size for segment in segments) - retention_bytes
+    count = 0
+    for segment in candidates:
+        excess -= segment.size
+        if excess < 0:
+            break
+        count += 1
+    return count
+
+
+def _count_too_old(candidates: Sequence[SegmentAge], retention_ms: int, now_ms: int) -> int:
+    if retention_ms < 0:
+        return 0
+    count = 0
+    for segment in candidates:
+        if now_ms - segment.largest_timestamp_ms <= retention_ms:
+            break
+        count += 1
+    return count

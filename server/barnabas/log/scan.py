@@ -1,0 +1,112 @@
+"""Walking over the batches of a segment file.
+
+The rule: `iter_headers` trusts the log and reads as little as it can; `iter_checked` trusts nothing, and
+holds no more than SWEEP_BYTES at a time, whatever lengths it meets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from zlib import crc32
+
+from crc32c import crc32c
+
+from barnabas.log.disk import File
+from barnabas.records.batch import (
+    ATTRIBUTES_OFFSET,
+    HEADER_SIZE,
+    MAGIC_OFFSET,
+    BatchHeader,
+    check_crc,
+    iter_records,
+    read_any_header,
+)
+from barnabas.records.control import EndMarker, parse_end_marker
+from barnabas.records.errors import CorruptRecordsError, RecordsError
+
+HOP_BYTES = 4096  # about what lies between two index entries
+SWEEP_BYTES = 1 << 20
+
+Problem = Callable[[int, str], None]
+
+
+def iter_headers(
+    file: File, position: int, end: int, *, chunk_bytes: int = HOP_BYTES
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of the batches from `position`, where one must begin, to `end`.
+
+    Raises CorruptRecordsError at a header that cannot be, or a batch that reaches beyond `end`.
+    """
+    chunk, chunk_at = b"", position
+    while position < end:
+        at = position - chunk_at
+        if len(chunk) - at < HEADER_SIZE and chunk_at + len(chunk) < end:
+            chunk = file.read(min(chunk_bytes, end - position), position)
+            chunk_at, at = position, 0
+        header = read_any_header(chunk, at)
+        if header.size > end - position:
+            raise CorruptRecordsError(f"a batch of {header.size} bytes at {position} reaches beyond {end}")
+        yield position, header
+        position += header.size
+
+
+def read_marker(file: File, position: int, header: BatchHeader) -> EndMarker | None:
+    """Read the end marker in the control batch at `position`; None if it is another record, or gone."""
+    record = next(iter_records(file.read(header.size, position)), None)
+    return None if record is None else parse_end_marker(record)
+
+
+def iter_checked(
+    file: File, end: int, *, base_offset: int, on_problem: Problem
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of each batch from the beginning of the file on that is sound.
+
+    Stops at the first that is not (cut short, impossible header, wrong checksum, offset that goes back or out
+    of the segment's range), after a call of `on_problem` with its position and what is wrong with it.
+    """
+    position = 0
+    next_offset = base_offset
+    chunk, chunk_at = b"", 0
+    while position < end:
+        at = position - chunk_at
+        try:
+            is_whole = len(chunk) - at >= HEADER_SIZE and len(chunk) - at >= read_any_header(chunk, at).size
+            if not is_whole and (at or not chunk):
+                chunk, chunk_at, at = file.read(min(SWEEP_BYTES, end - position), position), position, 0
+            header = read_any_header(chunk, at)
+            problem = _find_problem(header, end - position, next_offset, base_offset)
+            if not problem and not _check_crc(file, chunk, at, header, position):
+                problem = "the checksum is wrong"
+        except RecordsError as error:
+            problem = error.message
+        if problem:
+            on_problem(position, problem)
+            return
+        yield position, header
+        next_offset = header.next_offset
+        position += header.size
+
+
+def _find_problem(header: BatchHeader, left: int, next_offset: int, base_offset: int) -> str:
+    if header.size > left:
+        return f"the batch is cut short: {left} of {header.size} bytes"
+    if header.base_offset < next_offset or header.last_offset_delta < 0:
+        return f"offsets {header.base_offset} to {header.last_offset} follow {next_offset - 1}"
+    if header.last_offset - base_offset >= 1 << 31:
+        return f"offset {header.last_offset} is out of reach of base offset {base_offset}"
+    return ""
+
+
+def _check_crc(file: File, chunk: bytes, at: int, header: BatchHeader, position: int) -> bool:
+    if len(chunk) - at >= header.size:
+        return check_crc(chunk, at, header)
+    # Larger than a chunk, or so it says: sum it up piece by piece.
+    add, start = (crc32c, ATTRIBUTES_OFFSET) if header.magic == 2 else (crc32, MAGIC_OFFSET)
+    crc = 0
+    while start < header.size:
+        piece = file.read(min(SWEEP_BYTES, header.size - start), position + start)
+        if not piece:
+            return False
+        crc = add(piece, crc)
+        start += len(piece)
+    return crc == header.crc

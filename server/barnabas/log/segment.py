@@ -1,0 +1,456 @@
+"""One segment: a file of batches with its offset, time and transaction index.
+
+The rule: `size` is how many bytes were written whole; what a failed write left behind it is cut off or
+overwritten. Files are opened and indexes loaded when they are needed, and let go when the pool asks.
+
+Indexes live in memory and reach their files when the segment is sealed, flushed or closed. A crash loses no
+more than recovery rebuilds anyway: it trusts no index of a segment that was not flushed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from barnabas.log.disk import Buffer, Disk, File
+from barnabas.log.format import CorruptFileError, names, offset_index, time_index, txn_index
+from barnabas.log.format.offset_index import OffsetIndex
+from barnabas.log.format.time_index import NO_TIMESTAMP, TimeIndex
+from barnabas.log.format.txn_index import AbortedTransaction
+from barnabas.log.openfiles import OpenFiles
+from barnabas.log.scan import SWEEP_BYTES, iter_headers
+from barnabas.records.batch import BatchHeader
+from barnabas.records.errors import CorruptRecordsError
+
+log = logging.getLogger(__name__)
+
+OFFSET_DELTA_MAX = (1 << 31) - 1  # what an index entry can say
+
+
+class Segment:
+    """The batches from `base_offset` on, up to the next segment's.
+
+    Lifecycle: `create` or `Segment(...)` for files that are there; `append` while it is the active one;
+    `seal` when the next one is rolled; `mark` renames its files before they are removed or after they were
+    swapped in.
+    """
+
+    __slots__ = (
+        "_aborted",
+        "_file",
+        "_is_pooled",
+        "_offset_index",
+        "_offset_written",
+        "_pool",
+        "_time_index",
+        "_time_known",
+        "_time_written",
+        "base_offset",
+        "bytes_since_index",
+        "created_ms",
+        "dir",
+        "disk",
+        "first_timestamp",
+        "has_txn_index",
+        "index_interval_bytes",
+        "mark",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "size",
+        "used",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        disk: Disk,
+        pool: OpenFiles,
+        directory: str,
+        base_offset: int,
+        size: int,
+        *,
+        index_interval_bytes: int = 4096,
+        has_txn_index: bool = False,
+        mark: str = "",
+    ) -> None:
+        self.disk = disk
+        self.dir = directory
+        self.base_offset = base_offset
+        self.size = size
+        self.index_interval_bytes = index_interval_bytes
+        self.has_txn_index = has_txn_index
+        self.mark = mark
+        self.bytes_since_index = 0
+        self.created_ms = -1  # when the first batch came, on the broker's clock; -1: not in this life
+        self.first_timestamp: int | None = None  # the first batch's largest one, None: not read yet
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.used = False
+        self._time_known = size == 0  # whether max_timestamp has been read
+        self._pool = pool
+        self._is_pooled = False
+        self._file: File | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._offset_written = 0  # bytes of the index that are in its file
+        self._time_index: TimeIndex | None = None
+        self._time_written = 0
+        self._aborted: list[AbortedTransaction] | None = None
+
+    @classmethod
+    def create(
+        cls,
+        disk: Disk,
+        pool: OpenFiles,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int = 4096,
+        mark: str = "",
+    ) -> Segment:
+        """Make a new, empty segment; files of that name are emptied."""
+        segment = cls(
+            disk, pool, directory, base_offset, 0, index_interval_bytes=index_interval_bytes, mark=mark
+        )
+        file = disk.open(segment.path(names.LOG), create=True)
+        if file.size():
+            file.truncate(0)
+        disk.remove(segment.path(names.TXN_INDEX))
+        segment._file = file
+        segment.reset_indexes()
+        segment._touch()
+        return segment
+
+    def __repr__(self) -> str:
+        return f"<segment {self.path(names.LOG)}, {self.size} bytes>"
+
+    def path(self, suffix: str) -> str:
+        """Return the path of the file of that type."""
+        return f"{self.dir}/{names.file_name(self.base_offset, suffix, self.mark)}"
+
+    # --- what it holds open ---------------------------------------------------------------------------------
+
+    @property
+    def file(self) -> File:
+        """The log file, opened if need be. Raises OSError."""
+        file = self._file
+        if file is None:
+            file = self._file = self.disk.open(self.path(names.LOG))
+            self._touch()
+        else:
+            self.used = True
+        return file
+
+    def _touch(self) -> None:
+        self.used = True
+        if not self._is_pooled:
+            self._is_pooled = True
+            self._pool.add(self)
+
+    def release(self) -> None:
+        """Let the file go, and the indexes once all of them is in their files."""
+        self._is_pooled = False
+        self._file = None
+        self._aborted = None
+        try:
+            self.write_indexes()
+        except OSError as error:  # whoever wants them next will meet it, for its own log dir
+            log.warning("cannot write the indexes of %s: %s", self.path(names.LOG), error)
+        else:
+            self._offset_index = self._time_index = None
+
+    def close(self) -> None:
+        """Write the indexes and let everything go for good. Raises OSError."""
+        self.write_indexes()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let everything go without writing anything: the files go, or their disk has failed."""
+        if self._is_pooled:
+            self._pool.discard(self)
+        self._is_pooled = False
+        self._file = None
+        self._offset_index = self._time_index = None
+        self._aborted = None
+
+    # --- indexes --------------------------------------------------------------------------------------------
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The offset index; rebuilt if its file is missing or damaged. Raises OSError."""
+        index = self._offset_index
+        return self._load_indexes()[0] if index is None else index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index; rebuilt if its file is missing or damaged. Raises OSError."""
+        index = self._time_index
+        return self._load_indexes()[1] if index is None else index
+
+    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        try:
+            offsets = OffsetIndex.decode(
+                self.base_offset, self.disk.read(self.path(names.OFFSET_INDEX)), self.size
+            )
+            times = TimeIndex.decode(self.base_offset, self.disk.read(self.path(names.TIME_INDEX)))
+        except (CorruptFileError, FileNotFoundError) as error:
+            if self.size:
+                log.warning("rebuilding the indexes of %s: %s", self.path(names.LOG), error)
+            self.rebuild_indexes()
+            assert self._offset_index is not None
+            assert self._time_index is not None
+            return self._offset_index, self._time_index
+        self._offset_index, self._time_index = offsets, times
+        self._offset_written, self._time_written = len(offsets.entries), len(times.entries)
+        self._touch()
+        return offsets, times
+
+    def reset_indexes(self) -> None:
+        """Begin with empty indexes; their files follow with the next `write_indexes`."""
+        self._offset_index = OffsetIndex(self.base_offset)
+        self._time_index = TimeIndex(self.base_offset)
+        self._offset_written = self._time_written = -1  # the files are not what they should be
+        self.bytes_since_index = 0
+        self.max_timestamp, self.max_timestamp_offset, self._time_known = NO_TIMESTAMP, self.base_offset, True
+        self.first_timestamp = None
+        self._touch()
+
+    def rebuild_indexes(self) -> None:
+        """Make offset and time index anew from the batches, and write them. Raises OSError.
+
+        What follows a damaged batch stays without entries: readers meet the damage.
+        """
+        self.reset_indexes()
+        try:
+            for position, header in iter_headers(self.file, 0, self.size, chunk_bytes=SWEEP_BYTES):
+                self.index_batch(position, header)
+        except CorruptRecordsError as error:
+            log.warning("%s is damaged: %s", self.path(names.LOG), error)
+        self.seal()
+
+    def index_batch(self, position: int, header: BatchHeader) -> None:
+        """Take a batch that is in the file into the indexes."""
+        if position == 0:
+            self.first_timestamp = header.max_timestamp
+        self._index(position, header.size, header.last_offset, header.max_timestamp, header.last_offset)
+
+    def _index(
+        self, position: int, size: int, last_offset: int, timestamp: int, timestamp_offset: int
+    ) -> None:
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = timestamp_offset
+        if self.bytes_since_index > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+            self.bytes_since_index = 0
+        self.bytes_since_index += size
+
+    def write_indexes(self) -> None:
+        """Bring the index files up to date. Raises OSError."""
+        if self._offset_index is not None:
+            entries = self._offset_index.entries
+            self._offset_written = self._write_index(names.OFFSET_INDEX, entries, self._offset_written)
+        if self._time_index is not None:
+            entries = self._time_index.entries
+            self._time_written = self._write_index(names.TIME_INDEX, entries, self._time_written)
+
+    def _write_index(self, suffix: str, entries: bytearray, written: int) -> int:
+        size = len(entries)
+        if size != written:
+            file = self.disk.open(self.path(suffix), create=True)
+            start = max(0, written)
+            if start < size:
+                file.write(entries[start:size], start)
+            if start > size or written < 0:
+                file.truncate(size)
+        return size
+
+    def has_index_room(self, index_bytes_max: int) -> bool:
+        """Say whether another entry fits both indexes; the last slot of the time index is for `seal`."""
+        return (
+            len(self.offset_index.entries) + offset_index.ENTRY_SIZE <= index_bytes_max
+            and len(self.time_index.entries) + 2 * time_index.ENTRY_SIZE <= index_bytes_max
+        )
+
+    def load_max_timestamp(self) -> int:
+        """Return the largest timestamp in ms, NO_TIMESTAMP without any; sets `max_timestamp_offset` too."""
+        if not self._time_known:
+            self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
+            self._time_known = True
+        return self.max_timestamp
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp in ms or, where no record has one, when the file was last changed."""
+        timestamp = self.load_max_timestamp()
+        return timestamp if timestamp >= 0 else self.disk.stat(self.path(names.LOG)).modified_ms
+
+    def load_first_timestamp(self) -> int:
+        """Return the largest timestamp of the first batch, from which its age counts, or NO_TIMESTAMP."""
+        if self.first_timestamp is None:
+            if not self.size:
+                return NO_TIMESTAMP
+            _, header = next(iter_headers(self.file, 0, self.size))
+            self.first_timestamp = header.max_timestamp
+        return self.first_timestamp
+
+    # --- aborted transactions -------------------------------------------------------------------------------
+
+    @property
+    def aborted(self) -> list[AbortedTransaction]:
+        """The transactions whose abort marker is in this segment. Raises OSError, CorruptFileError."""
+        if self._aborted is None:
+            if not self.has_txn_index:
+                return []
+            self._aborted = txn_index.decode(self.disk.read(self.path(names.TXN_INDEX)), self.base_offset)
+            self._touch()
+        return self._aborted
+
+    def append_aborted(self, transaction: AbortedTransaction) -> None:
+        """Note an aborted transaction. Raises OSError."""
+        aborted = self.aborted
+        file = self.disk.open(self.path(names.TXN_INDEX), create=True)
+        file.write(txn_index.encode([transaction]), len(aborted) * txn_index.ENTRY_SIZE)
+        self.has_txn_index = True
+        self._aborted = [*aborted, transaction]
+        self._touch()
+
+    def set_aborted(self, aborted: list[AbortedTransaction]) -> None:
+        """Replace all entries; without any, there is no file. Raises OSError."""
+        if aborted:
+            file = self.disk.open(self.path(names.TXN_INDEX), create=True)
+            file.truncate(0)
+            file.write(txn_index.encode(aborted), 0)
+        elif self.has_txn_index:
+            self.disk.remove(self.path(names.TXN_INDEX))
+        self.has_txn_index = bool(aborted)
+        self._aborted = aborted
+        self._touch()
+
+    # --- writing --------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: Buffer,
+        last_offset: int,
+        first_timestamp: int,
+        max_timestamp: int,
+        timestamp_offset: int,
+    ) -> None:
+        """Write whole batches at the end, in one go.
+
+        Timestamps in ms: `first_timestamp` is of the first batch, `max_timestamp` of all, first reached by
+        the batch that ends at `timestamp_offset`. Raises OSError, and the segment is as it was before.
+        """
+        position = self.size
+        try:
+            self.file.write(records, position)
+        except OSError:
+            self._cut_off(position)
+            raise
+        if not self._time_known:
+            self.load_max_timestamp()
+        size = len(records)
+        if not position:
+            self.first_timestamp = first_timestamp
+        self._index(position, size, last_offset, max_timestamp, timestamp_offset)
+        self.size = position + size
+
+    def _cut_off(self, size: int) -> None:
+        try:
+            self.file.truncate(size)
+        except OSError as error:  # recovery will do it; nothing beyond `size` is ever read
+            log.warning("cannot cut off what a failed write left in %s: %s", self.path(names.LOG), error)
+
+    def seal(self) -> None:
+        """Write the indexes for good: with the largest timestamp as the last entry. Raises OSError."""
+        if self.load_max_timestamp() >= 0:
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.write_indexes()
+
+    def sync(self) -> None:
+        """Return when everything written is on the medium. Raises OSError."""
+        self.write_indexes()
+        self.file.sync()
+        suffixes = [names.OFFSET_INDEX, names.TIME_INDEX]
+        if self.has_txn_index:
+            suffixes.append(names.TXN_INDEX)
+        for suffix in suffixes:
+            try:
+                self.disk.open(self.path(suffix)).sync()
+            except FileNotFoundError:
+                continue  # an index that was never needed has no file before the segment is sealed
+
+    def truncate(self, offset: int) -> None:
+        """Drop the batch that holds `offset`, and all after it. Raises OSError."""
+        found = self.find(offset)
+        if found is None:
+            return
+        position = found[0]
+        first_timestamp = self.first_timestamp
+        self.offset_index.truncate(offset)
+        self.time_index.truncate(offset)
+        self.file.truncate(position)
+        self.size = position
+        self.bytes_since_index = 0
+        if position:
+            self._find_max_timestamp()
+        else:
+            self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+            self._time_known = True
+            first_timestamp = None
+            self.created_ms = -1
+        self.first_timestamp = first_timestamp
+        if self.has_txn_index:
+            self.set_aborted([entry for entry in self.aborted if entry.last_offset < offset])
+        self.write_indexes()
+
+    def _find_max_timestamp(self) -> None:
+        timestamp, timestamp_offset = self.time_index.last()
+        start = self.offset_index.lookup(timestamp_offset)
+        for _, header in iter_headers(self.file, start, self.size, chunk_bytes=SWEEP_BYTES):
+            if header.max_timestamp > timestamp:
+                timestamp, timestamp_offset = header.max_timestamp, header.last_offset
+        self.max_timestamp, self.max_timestamp_offset, self._time_known = timestamp, timestamp_offset, True
+
+    def mark_files(self, mark: str) -> None:
+        """Rename the files so that they carry `mark` ("" for none). Raises OSError."""
+        suffixes = [names.OFFSET_INDEX, names.TIME_INDEX, names.LOG]
+        if self.has_txn_index:
+            suffixes.insert(0, names.TXN_INDEX)
+        for suffix in suffixes:
+            target = f"{self.dir}/{names.file_name(self.base_offset, suffix, mark)}"
+            try:
+                self.disk.rename(self.path(suffix), target)
+            except FileNotFoundError:
+                if suffix == names.LOG:
+                    raise
+        self.mark = mark
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """Find the batch that holds `offset`, or the next one after it; None if there is none in this
+        segment.
+
+        Raises OSError, CorruptRecordsError.
+        """
+        for position, header in iter_headers(self.file, self.offset_index.lookup(offset), self.size):
+            if header.base_offset + header.last_offset_delta >= offset:
+                return position, header
+        return None
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Walk over all batches from `position`, where one must begin.
+
+        Raises OSError, CorruptRecordsError.
+        """
+        return iter_headers(self.file, position, self.size, chunk_bytes=SWEEP_BYTES)
+
+    def read_end_offset(self) -> int:
+        """Return the offset after the last batch. Raises OSError, CorruptRecordsError."""
+        end_offset = self.base_offset
+        index = self.offset_index
+        position = index.entry(len(index) - 1)[1] if len(index) else 0
+        for _, header in iter_headers(self.file, position, self.size):
+            end_offset = header.next_offset
+        return end_offset

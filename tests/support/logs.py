@@ -1,0 +1,91 @@
+"""What tests of the log share: batches to append, and a manager over a temporary directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from barnabas.log.config import LogConfig
+from barnabas.log.manager import LogManager
+from barnabas.log.partition_log import PartitionLog
+from barnabas.records.batch import encode_batch, iter_batches, read_records
+from barnabas.records.control import encode_end_marker
+from barnabas.records.record import Record
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+
+
+def batch(*values: bytes, timestamp: int = NOW_MS, key: bytes | None = b"k", **options) -> bytearray:
+    """A producer's batch, writable as a request's memory is."""
+    records = [Record(n, timestamp, key, value) for n, value in enumerate(values or (b"v",))]
+    return bytearray(encode_batch(records, **options))
+
+
+def marker(
+    *, commit: bool, producer_id: int, producer_epoch: int = 0, coordinator_epoch: int = 0
+) -> bytearray:
+    """The control batch that ends a transaction."""
+    return bytearray(
+        encode_end_marker(
+            commit=commit,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp_ms=NOW_MS,
+        )
+    )
+
+
+class Broker:
+    """A log manager that can be stopped, crashed and started again."""
+
+    def __init__(self, *dirs: Path, **settings) -> None:
+        self.dirs = [str(path) for path in dirs]
+        self.config = LogConfig(**settings)
+        self.start()
+
+    def start(self, now_ms: int = NOW_MS) -> LogManager:
+        self.manager = LogManager(self.dirs, config_for=lambda topic: self.config)
+        self.manager.open(now_ms)
+        return self.manager
+
+    def crash(self) -> None:
+        """End without any farewell, as after kill -9."""
+        for log in self.manager:
+            log.abandon()
+        self.manager._release_locks()
+
+    def restart(self, *, clean: bool, now_ms: int = NOW_MS) -> LogManager:
+        if clean:
+            self.manager.close()
+        else:
+            self.crash()
+        return self.start(now_ms)
+
+    def log(self, topic: str = "t", partition: int = 0) -> PartitionLog:
+        log = self.manager.get(topic, partition)
+        return log if log is not None else self.manager.create(topic, partition, TOPIC_ID, now_ms=NOW_MS)
+
+
+def append(log: PartitionLog, records: bytearray, *, epoch: int = 0, now_ms: int = NOW_MS, **options):
+    """Append as the leader does, and commit at once, as with one replica."""
+    result = log.append_as_leader(records, leader_epoch=epoch, now_ms=now_ms, **options)
+    log.advance_high_watermark(log.log_end_offset)
+    return result
+
+
+def read_all(log: PartitionLog, offset: int | None = None, *, max_bytes: int = 1 << 20) -> list[Record]:
+    """All records that a consumer sees who polls from `offset`, or the log start, to the high watermark."""
+    start = log.log_start_offset if offset is None else offset
+    records: list[Record] = []
+    offset = start
+    while offset < log.high_watermark:
+        data = log.read(offset, max_bytes=max_bytes, upper_offset=log.high_watermark).to_bytes()
+        before = offset
+        for position, header in iter_batches(data):
+            if header.next_offset > offset:
+                records += [record for record in read_records(data, position) if record.offset >= start]
+                offset = header.next_offset
+        if offset == before:
+            break
+    return records
