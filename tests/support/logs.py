@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from barnabas.log.config import LogConfig
+from barnabas.log.disk import Disk
 from barnabas.log.manager import LogManager
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.batch import encode_batch, iter_batches, read_records
@@ -39,13 +40,14 @@ def marker(
 class Broker:
     """A log manager that can be stopped, crashed and started again."""
 
-    def __init__(self, *dirs: Path, **settings) -> None:
+    def __init__(self, *dirs: Path, disk: Disk | None = None, **settings) -> None:
         self.dirs = [str(path) for path in dirs]
+        self.disk = disk
         self.config = LogConfig(**settings)
         self.start()
 
     def start(self, now_ms: int = NOW_MS) -> LogManager:
-        self.manager = LogManager(self.dirs, config_for=lambda topic: self.config)
+        self.manager = LogManager(self.dirs, config_for=lambda topic: self.config, disk=self.disk)
         self.manager.open(now_ms)
         return self.manager
 

@@ -9,12 +9,13 @@ reason.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from barnabas.log.config import LogConfig
+from barnabas.log.config import UNBOUNDED, LogConfig
 from barnabas.log.disk import Disk
 from barnabas.log.epochs import LeaderEpochs
-from barnabas.log.format import CorruptFileError, checkpoints, names, snapshot, txn_index
+from barnabas.log.format import CorruptFileError, checkpoints, names, snapshot
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.producers import CompletedTransaction, ProducerState, is_end_marker
@@ -224,12 +225,12 @@ class Loader:
             on_problem=lambda *args: problems.append(args),
         ):
             try:
-                completed = _replay(segment, position, header, producers)
+                entry = replay_batch(segment, position, header, producers)
             except RecordsError as error:
                 problems.append((position, error.message))
                 break
-            if completed is not None and completed.is_aborted:
-                aborted.append(_aborted(completed, producers))
+            if entry is not None:
+                aborted.append(entry)
             segment.index_batch(position, header)
             if header.magic == 2 and header.leader_epoch > epochs.latest:
                 epochs.assign(header.leader_epoch, header.base_offset)
@@ -329,7 +330,7 @@ def load_snapshot(
     producers.clear(log_start_offset)
 
 
-def replay_producers(segments: list[Segment], producers: ProducerState, end_offset: int) -> None:
+def replay_producers(segments: Sequence[Segment], producers: ProducerState, end_offset: int) -> None:
     """Take in the batches between the producers' end offset and `end_offset`.
 
     Raises OSError, RecordsError.
@@ -344,32 +345,55 @@ def replay_producers(segments: list[Segment], producers: ProducerState, end_offs
         for position, header in segment.headers(found[0]):
             if header.next_offset > end_offset:
                 break
-            _replay(segment, position, header, producers)
+            replay_batch(segment, position, header, producers)
     producers.end_offset = end_offset
 
 
-def _replay(
+def replay_batch(
     segment: Segment, position: int, header: BatchHeader, producers: ProducerState
-) -> CompletedTransaction | None:
+) -> AbortedTransaction | None:
+    """Take in one batch; returns the entry for the transaction index if it aborts a transaction.
+
+    Raises OSError, RecordsError.
+    """
     if header.producer_id < 0:
         return None
-    if is_end_marker(header):
-        marker = read_marker(segment.file, position, header)
-        return producers.append_marker(header, marker) if marker else None
-    producers.append(header)
-    return None
+    if not is_end_marker(header):
+        producers.append(header)
+        return None
+    marker = read_marker(segment.file, position, header)
+    completed = producers.append_marker(header, marker) if marker else None
+    return aborted_entry(completed, producers) if completed and completed.is_aborted else None
 
 
-def _aborted(completed: CompletedTransaction, producers: ProducerState) -> AbortedTransaction:
-    return txn_index.AbortedTransaction(
-        completed.producer_id,
-        completed.first_offset,
-        completed.last_offset,
-        last_stable_after(completed, producers),
+def aborted_entry(completed: CompletedTransaction, producers: ProducerState) -> AbortedTransaction:
+    """Return the entry for the transaction index of a transaction that was just aborted."""
+    undecided = producers.first_undecided_offset
+    last_stable_offset = completed.last_offset + 1 if undecided is None else undecided
+    return AbortedTransaction(
+        completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset
     )
 
 
-def last_stable_after(completed: CompletedTransaction, producers: ProducerState) -> int:
-    """Return the last stable offset that is reached once the end of `completed` is committed."""
-    undecided = producers.first_undecided_offset
-    return completed.last_offset + 1 if undecided is None else undecided
+def rebuild_txn_index(
+    disk: Disk, directory: str, segments: Sequence[Segment], damaged: Segment, snapshots: Iterable[int]
+) -> None:
+    """Make the transaction index of one segment anew, from the batches. Raises OSError, RecordsError."""
+    log.warning("rebuilding the transaction index of %s", damaged.path(names.LOG))
+    producers = ProducerState(expiration_ms=UNBOUNDED)
+    producers.clear(segments[0].base_offset)
+    for offset in sorted(snapshots, reverse=True):
+        if segments[0].base_offset < offset <= damaged.base_offset:
+            path = f"{directory}/{names.file_name(offset, names.SNAPSHOT)}"
+            try:
+                producers.load(snapshot.decode(disk.read(path)), offset, 0)
+            except (CorruptFileError, FileNotFoundError):
+                continue
+            break
+    replay_producers(segments, producers, damaged.base_offset)
+    aborted = []
+    for position, header in damaged.headers():
+        entry = replay_batch(damaged, position, header, producers)
+        if entry is not None:
+            aborted.append(entry)
+    damaged.set_aborted(aborted)

@@ -21,8 +21,9 @@ from barnabas.log.format import CorruptFileError, names, properties
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.loading import (
     LoadedLog,
-    last_stable_after,
+    aborted_entry,
     load_snapshot,
+    rebuild_txn_index,
     replay_producers,
     save_epochs,
     save_snapshot,
@@ -324,12 +325,8 @@ class PartitionLog:
         if marker is not None:
             completed = producers.append_marker(header, marker)
             if completed is not None and completed.is_aborted:
-                self.active.append_aborted(
-                    AbortedTransaction(
-                        completed.producer_id, completed.first_offset, completed.last_offset,
-                        last_stable_after(completed, producers),
-                    )
-                )  # fmt: skip
+                self._load_aborted(self.active)
+                self.active.append_aborted(aborted_entry(completed, producers))
         elif not is_end_marker(header):
             producers.append(header)
         if marker is not None or header.is_transactional:
@@ -415,7 +412,7 @@ class PartitionLog:
         """Write a snapshot of the producers at the log end, unless there is one. Raises OSError."""
         producers = self.producers
         producers.end_offset = self.log_end_offset
-        if producers.end_offset not in self.snapshots:
+        if producers.end_offset > max(self.snapshots, default=self.log_start_offset):
             save_snapshot(self.disk, self.dir, producers)
             self.snapshots.add(producers.end_offset)
 
@@ -521,9 +518,9 @@ class PartitionLog:
     def _load_aborted(self, segment: Segment) -> list[AbortedTransaction]:
         try:
             return segment.aborted
-        except (CorruptFileError, FileNotFoundError) as error:
-            # Without it, read_committed consumers would see aborted records: better none at all.
-            raise OSError(f"the transaction index of {segment} is damaged: {error}") from error
+        except (CorruptFileError, FileNotFoundError):
+            rebuild_txn_index(self.disk, self.dir, self.segments, segment, self.snapshots)
+            return segment.aborted
 
     # --- timestamps -----------------------------------------------------------------------------------------
 
@@ -687,6 +684,7 @@ class PartitionLog:
         n = max(1, bisect_right(self._bases, offset - 1)) if offset else 1
         dropped = self.segments[n:]
         kept = self.segments[:n]
+        self._load_aborted(kept[-1])
         kept[-1].truncate(offset)
         self._set_segments(kept)
         self._truncated(offset)
@@ -694,7 +692,7 @@ class PartitionLog:
         load_snapshot(
             self.disk, self.dir, self.producers, self.snapshots, self.log_start_offset, offset, now_ms
         )
-        replay_producers(list(self.segments), self.producers, offset)
+        replay_producers(self.segments, self.producers, offset)
         self.producers.on_high_watermark(self.high_watermark)
         self._update_last_stable()
         if self.epochs.truncate_from_end(offset):

@@ -1,0 +1,229 @@
+"""Idempotent and transactional producers."""
+
+import pytest
+
+from barnabas.errors import RequestError
+from barnabas.log.errors import Code
+from barnabas.log.producers import ProducerState, is_end_marker
+from barnabas.records.batch import SEQUENCE_MAX, encode_batch, read_header, rebase
+from barnabas.records.control import ControlType, EndMarker
+from barnabas.records.record import Record
+
+PID = 7
+
+
+def data(sequence, count=1, *, epoch=0, pid=PID, txn=False, timestamp=1_000):
+    records = [Record(n, timestamp, b"k", b"v") for n in range(count)]
+    return bytearray(
+        encode_batch(
+            records, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, transactional=txn
+        )
+    )
+
+
+class Partition:
+    """A log without records: it gives offsets, and asks the producers' state as a real one does."""
+
+    def __init__(self):
+        self.producers = ProducerState("t-0", expiration_ms=10_000)
+        self.end = 0
+
+    def append(self, raw, *, from_client=True):
+        header = read_header(raw)
+        repeated = self.producers.check(header, from_client=from_client)
+        if repeated:
+            return repeated.base_offset, repeated.last_offset
+        rebase(raw, 0, self.end, 0)
+        header = read_header(raw)
+        self.producers.append(header)
+        self.end = header.next_offset
+        return header.base_offset, header.last_offset
+
+    def end_transaction(self, *, commit, epoch=0, pid=PID, coordinator_epoch=0):
+        raw = data(-1, epoch=epoch, pid=pid, txn=True)
+        rebase(raw, 0, self.end, 0)
+        header = read_header(raw)
+        marker = EndMarker(ControlType.COMMIT if commit else ControlType.ABORT, coordinator_epoch)
+        self.producers.check_marker(header, marker)
+        self.end += 1
+        return self.producers.append_marker(header, marker)
+
+    def refuses(self, raw, **options):
+        with pytest.raises(RequestError) as error:
+            self.append(raw, **options)
+        return error.value.code
+
+
+@pytest.fixture
+def partition():
+    return Partition()
+
+
+def test_a_batch_sent_again_is_answered_with_its_first_offsets(partition):
+    answers = [partition.append(data(n * 2, 2)) for n in range(5)]
+    assert answers == [(n * 2, n * 2 + 1) for n in range(5)]
+    assert [partition.append(data(n * 2, 2)) for n in range(5)] == answers
+    assert partition.end == 10
+
+
+def test_only_the_last_five_batches_are_remembered(partition):
+    for n in range(6):
+        partition.append(data(n))
+    assert partition.refuses(data(0)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.append(data(1)) == (1, 1)
+
+
+def test_part_of_an_old_batch_is_no_duplicate(partition):
+    partition.append(data(0, 4))
+    assert partition.refuses(data(0, 2)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.refuses(data(2, 2)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 3, 100])
+def test_a_gap_or_a_step_back_is_out_of_order(partition, sequence):
+    partition.append(data(0, 2))
+    assert partition.refuses(data(sequence)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.append(data(2)) == (2, 2)
+
+
+def test_sequences_wrap_to_zero(partition):
+    partition.append(data(SEQUENCE_MAX - 1, 1))
+    assert partition.append(data(SEQUENCE_MAX, 3)) == (1, 3)
+    assert partition.producers.get(PID).last_sequence == 1
+    assert partition.append(data(SEQUENCE_MAX, 3)) == (1, 3)
+    assert partition.append(data(2)) == (4, 4)
+    assert partition.refuses(data(SEQUENCE_MAX)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_an_unknown_producer_may_begin_anywhere(partition):
+    assert partition.append(data(1234)) == (0, 0)
+    assert partition.append(data(1235)) == (1, 1)
+
+
+def test_a_new_epoch_begins_with_sequence_zero(partition):
+    partition.append(data(0))
+    assert partition.refuses(data(1, epoch=1)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.append(data(0, epoch=1)) == (1, 1)
+
+
+def test_an_old_epoch_is_fenced(partition):
+    partition.append(data(0, epoch=3))
+    assert partition.refuses(data(1, epoch=2)) == Code.INVALID_PRODUCER_EPOCH
+    assert partition.refuses(data(1, epoch=2), from_client=False) == Code.INVALID_PRODUCER_EPOCH
+    with pytest.raises(RequestError) as error:
+        partition.end_transaction(commit=True, epoch=2)
+    assert error.value.code == Code.INVALID_PRODUCER_EPOCH
+
+
+def test_a_marker_of_a_newer_epoch_fences_and_lets_sequences_begin_anew(partition):
+    partition.append(data(0, 5, txn=True))
+    partition.end_transaction(commit=False, epoch=1)
+    assert partition.refuses(data(5, txn=True)) == Code.INVALID_PRODUCER_EPOCH
+    assert partition.refuses(data(5, epoch=1, txn=True)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.append(data(0, epoch=1, txn=True)) == (6, 6)
+
+
+def test_sequences_go_on_after_a_transaction_of_the_same_epoch(partition):
+    partition.append(data(0, 2, txn=True))
+    partition.end_transaction(commit=True)
+    assert partition.append(data(2, txn=True)) == (3, 3)
+
+
+def test_an_old_coordinator_is_fenced(partition):
+    partition.append(data(0, txn=True))
+    partition.end_transaction(commit=True, coordinator_epoch=5)
+    with pytest.raises(RequestError) as error:
+        partition.end_transaction(commit=True, coordinator_epoch=4)
+    assert error.value.code == Code.TRANSACTION_COORDINATOR_FENCED
+    assert partition.end_transaction(commit=True, coordinator_epoch=6) is None
+
+
+def test_writing_outside_of_the_open_transaction_is_refused(partition):
+    partition.append(data(0, txn=True))
+    assert partition.refuses(data(1)) == Code.INVALID_TXN_STATE
+    partition.end_transaction(commit=True)
+    assert partition.append(data(1)) == (2, 2)
+
+
+def test_a_transaction_ends_with_its_marker(partition):
+    partition.append(data(0))
+    partition.append(data(1, 3, txn=True))
+    assert partition.producers.get(PID).current_txn_first_offset == 1
+    completed = partition.end_transaction(commit=False)
+    assert completed == (PID, 1, 4, True)
+    assert partition.producers.get(PID).current_txn_first_offset == -1
+    assert partition.end_transaction(commit=True) is None
+
+
+def test_the_oldest_open_transaction_is_the_first_unstable_offset(partition):
+    producers = partition.producers
+    assert producers.first_unstable_offset is None
+    partition.append(data(0, txn=True, pid=1))
+    partition.append(data(0, txn=True, pid=2))
+    assert (producers.first_undecided_offset, producers.first_unstable_offset) == (0, 0)
+    partition.end_transaction(commit=True, pid=1)
+    assert (producers.first_undecided_offset, producers.first_unstable_offset) == (1, 0)
+    producers.on_high_watermark(2)
+    assert producers.first_unstable_offset == 0
+    producers.on_high_watermark(3)
+    assert producers.first_unstable_offset == 1
+    partition.end_transaction(commit=False, pid=2)
+    producers.on_high_watermark(4)
+    assert producers.first_unstable_offset is None
+
+
+def test_idle_producers_expire_unless_a_transaction_is_open(partition):
+    partition.append(data(0, pid=1, timestamp=1_000))
+    partition.append(data(0, pid=2, timestamp=1_000, txn=True))
+    partition.append(data(0, pid=3, timestamp=1_001))
+    assert partition.producers.expire(10_999) == 0
+    assert partition.producers.expire(11_000) == 1
+    assert [producer.producer_id for producer in partition.producers.active()] == [2, 3]
+
+
+def test_a_transaction_that_lasts_too_long_is_noticed(partition):
+    assert not partition.producers.has_late_transaction(10**12, 60_000)
+    partition.append(data(0, txn=True, timestamp=1_000))
+    assert not partition.producers.has_late_transaction(61_000, 60_000)
+    assert partition.producers.has_late_transaction(61_001, 60_000)
+
+
+def test_a_snapshot_keeps_the_last_batch_and_open_transactions(partition):
+    for n in range(3):
+        partition.append(data(n, pid=1))
+    partition.append(data(0, pid=2, epoch=4, txn=True))
+    partition.append(data(0, 2, pid=3, txn=True))
+    partition.end_transaction(commit=True, pid=3, coordinator_epoch=9)
+    again = Partition()
+    again.producers.load(partition.producers.snapshot(), partition.end, 2_000)
+    again.end = partition.end
+    assert again.producers.snapshot() == partition.producers.snapshot()
+    assert again.producers.first_unstable_offset == 3
+    assert again.append(data(2, pid=1)) == (2, 2)
+    assert again.refuses(data(1, pid=1)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert again.append(data(1, pid=2, epoch=4, txn=True)) == (7, 7)
+    with pytest.raises(RequestError):
+        again.end_transaction(commit=True, pid=3, coordinator_epoch=8)
+    assert again.end_transaction(commit=True, pid=2, epoch=4) == (2, 3, 8, False)
+
+
+def test_a_snapshot_is_read_without_those_who_expired_since(partition):
+    partition.append(data(0, pid=1, timestamp=1_000))
+    partition.append(data(0, pid=2, timestamp=5_000))
+    again = ProducerState("t-0", expiration_ms=10_000)
+    again.load(partition.producers.snapshot(), 2, 12_000)
+    assert [producer.producer_id for producer in again.active()] == [2]
+
+
+def test_coordinators_write_without_sequence_checks(partition):
+    partition.append(data(0), from_client=False)
+    assert partition.append(data(5), from_client=False) == (1, 1)
+
+
+def test_control_batches_of_producers_are_end_markers():
+    plain = read_header(data(0, txn=True))
+    control = read_header(
+        encode_batch([Record(0, 0, b"", b"")], control=True, producer_id=1, producer_epoch=0)
+    )
+    raft = read_header(encode_batch([Record(0, 0, b"", b"")], control=True))
+    assert [is_end_marker(header) for header in (plain, control, raft)] == [False, True, False]
