@@ -1,0 +1,182 @@
+"""One message in all its versions: what the tables at the end of each generated module are made of.
+
+The rule: a codec is a table of functions by version; it holds no state and knows no header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from struct import error as struct_error
+from typing import Generic, TypeVar
+
+from barnabas.wire.errors import DecodeError, EncodeError, UnknownVersionError
+from barnabas.wire.primitives import Buffer, Chunk
+from barnabas.wire.regions import FileRegion
+
+M = TypeVar("M")
+K = TypeVar("K")
+V = TypeVar("V")
+
+_NUMBER = Struct(">h")
+
+JOINED_BYTES_MAX = 16 * 1024
+"""Chunks below this size are copied together; larger ones (records) are cheaper to send on their own."""
+
+
+class MessageCodec(Generic[M]):
+    """Decodes and encodes one message class.
+
+    `decoders[version](buf, pos) -> (message, next position)` and `encoders[version](message, out)` are None
+    below `min_version`. `flexible_from` is the first version with compact lengths and tags (KIP-482).
+    """
+
+    __slots__ = (
+        "carries_records",
+        "decoders",
+        "encoders",
+        "flexible_from",
+        "max_version",
+        "message",
+        "min_version",
+        "name",
+    )
+
+    def __init__(
+        self,
+        message: type[M],
+        decoders: tuple[Callable[[Buffer, int], tuple[M, int]] | None, ...],
+        encoders: tuple[Callable[[M, list[Chunk]], None] | None, ...],
+        *,
+        flexible_from: int | None,
+        carries_records: bool = False,
+    ) -> None:
+        self.name = message.__name__
+        self.message = message
+        self.decoders = decoders
+        self.encoders = encoders
+        self.min_version = next(version for version, one in enumerate(decoders) if one is not None)
+        self.max_version = len(decoders) - 1
+        self.flexible_from = flexible_from
+        self.carries_records = carries_records
+
+    def __repr__(self) -> str:
+        return f"<codec of {self.name} v{self.min_version}-{self.max_version}>"
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether `version` has compact lengths and tagged fields."""
+        return self.flexible_from is not None and version >= self.flexible_from
+
+    def decode(self, buf: Buffer, pos: int, version: int) -> tuple[M, int]:
+        """Decode at `pos`: (message, next position). Raises DecodeError, also for an unknown version."""
+        decoder = self.decoders[version] if 0 <= version <= self.max_version else None
+        if decoder is None:
+            raise DecodeError(f"there is no version {version}", self.name, pos)
+        return decoder(buf, pos)
+
+    def decode_whole(self, buf: Buffer, version: int, pos: int = 0) -> M:
+        """Decode from `pos` to the end. Raises DecodeError, also if bytes are left over."""
+        message, after = self.decode(buf, pos, version)
+        if after != len(buf):
+            raise DecodeError(f"{len(buf) - after} bytes are left over", self.name, after)
+        return message
+
+    def encode_into(self, message: M, version: int, out: list[Chunk]) -> None:
+        """Append the encoding in `version`. Raises EncodeError and leaves `out` in any state."""
+        encoder = self.encoders[version] if 0 <= version <= self.max_version else None
+        if encoder is None:
+            raise UnknownVersionError(f"{self.name} has no version {version}")
+        try:
+            encoder(message, out)
+        except (struct_error, TypeError, AttributeError, UnicodeEncodeError) as error:
+            raise EncodeError(f"{self.name} v{version}: {error}") from error
+
+    def encode(self, message: M, version: int) -> list[Chunk]:
+        """Encode in `version`: as few chunks as file regions and large records allow. Raises EncodeError."""
+        out: list[Chunk] = []
+        self.encode_into(message, version, out)
+        return self.joined(out)
+
+    def encode_bytes(self, message: M, version: int) -> bytes:
+        """Encode in `version` to one piece. Raises EncodeError, also if there are file regions in it."""
+        out: list[Chunk] = []
+        self.encode_into(message, version, out)
+        try:
+            return b"".join(out)  # type: ignore[arg-type]
+        except TypeError as error:
+            raise EncodeError(f"{self.name} v{version} holds a file region") from error
+
+    def joined(self, chunks: list[Chunk]) -> list[Chunk]:
+        """Copy small neighbours of an encoded message together; what is large or in a file stays as it is."""
+        if not self.carries_records:
+            return [b"".join(chunks)]  # type: ignore[arg-type]
+        out: list[Chunk] = []
+        small: list[bytes | bytearray | memoryview] = []
+        for chunk in chunks:
+            if isinstance(chunk, FileRegion) or len(chunk) > JOINED_BYTES_MAX:
+                if small:
+                    out.append(b"".join(small))
+                    small = []
+                out.append(chunk)
+            else:
+                small.append(chunk)
+        if small:
+            out.append(b"".join(small))
+        return out
+
+
+class RecordType(Generic[K, V]):
+    """One type of record of an internal topic: the key starts with its number, the value with a version.
+
+    Whoever replays a topic reads `record_type_id` of the key first, then asks `wire.registry.record_type`.
+    """
+
+    __slots__ = ("key", "topic", "type_id", "value")
+
+    def __init__(self, topic: str, type_id: int, key: MessageCodec[K], value: MessageCodec[V]) -> None:
+        self.topic = topic
+        self.type_id = type_id
+        self.key = key
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"<record type {self.type_id} of {self.topic}: {self.key.name}, {self.value.name}>"
+
+    def encode_key(self, key: K) -> bytes:
+        """The key with its type before it. Raises EncodeError."""
+        return _NUMBER.pack(self.type_id) + self.key.encode_bytes(key, 0)
+
+    def decode_key(self, data: Buffer) -> K:
+        """Decode a key with its type before it. Raises DecodeError, also if it is of another type."""
+        type_id = record_type_id(data)
+        if type_id != self.type_id:
+            raise DecodeError(f"is of type {type_id}, not {self.type_id}", self.key.name, 0)
+        return self.key.decode_whole(data, 0, _NUMBER.size)
+
+    def encode_value(self, value: V, version: int | None = None) -> bytes:
+        """The value with its version before it; the latest if none is named. Raises EncodeError."""
+        return encode_versioned(self.value, value, self.value.max_version if version is None else version)
+
+    def decode_value(self, data: Buffer) -> V:
+        """Decode a value with its version before it. Raises DecodeError."""
+        return decode_versioned(self.value, data)
+
+
+def record_type_id(key: Buffer) -> int:
+    """The type of record that a key of an internal topic belongs to. Raises DecodeError."""
+    if len(key) < _NUMBER.size:
+        raise DecodeError("is too short for a type", "record key", 0)
+    type_id: int = _NUMBER.unpack_from(key)[0]
+    return type_id
+
+
+def encode_versioned(codec: MessageCodec[M], message: M, version: int) -> bytes:
+    """The int16 `version` and the message in it. Raises EncodeError."""
+    return _NUMBER.pack(version) + codec.encode_bytes(message, version)
+
+
+def decode_versioned(codec: MessageCodec[M], data: Buffer) -> M:
+    """Decode an int16 version and the message in it, to the end of `data`. Raises DecodeError."""
+    if len(data) < _NUMBER.size:
+        raise DecodeError("is too short for a version", codec.name, 0)
+    return codec.decode_whole(data, _NUMBER.unpack_from(data)[0], _NUMBER.size)

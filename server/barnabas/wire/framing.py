@@ -1,0 +1,55 @@
+"""How requests and responses are told apart on a connection: an int32 size, then so many bytes.
+
+The rule: a size is judged before anybody makes room for it.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from barnabas.wire.errors import DecodeError
+from barnabas.wire.primitives import Buffer
+
+SIZE_BYTES = 4
+
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+"""The largest request that is accepted by default (socket.request.max.bytes)."""
+
+_SIZE = Struct(">i")
+
+
+def check_frame_size(buf: Buffer, pos: int = 0, bytes_max: int = FRAME_BYTES_MAX) -> int:
+    """Return the size of the frame whose size field is at `pos`, without that field.
+
+    The caller has seen to it that the four bytes are there. Raises DecodeError if the size is negative or
+    above `bytes_max`; the error says so if this looks like another protocol (TLS, HTTP).
+    """
+    size: int = _SIZE.unpack_from(buf, pos)[0]
+    if 0 <= size <= bytes_max:
+        return size
+    raise DecodeError(_explain(bytes(buf[pos : pos + SIZE_BYTES]), size, bytes_max), "frame size", pos)
+
+
+def frame_prefix(size: int) -> bytes:
+    """The size field of a frame of `size` bytes."""
+    return _SIZE.pack(size)
+
+
+def next_frame(buf: Buffer, pos: int, bytes_max: int = FRAME_BYTES_MAX) -> tuple[int, int] | None:
+    """Find the whole frame at `pos`: (start, stop) of its content; None until all of it is there.
+
+    Raises DecodeError as soon as the size field is there and bad.
+    """
+    if len(buf) - pos < SIZE_BYTES:
+        return None
+    start = pos + SIZE_BYTES
+    stop = start + check_frame_size(buf, pos, bytes_max)
+    return (start, stop) if stop <= len(buf) else None
+
+
+def _explain(start: bytes, size: int, bytes_max: int) -> str:
+    if start[:2] == b"\x16\x03":
+        return "looks like the start of a TLS handshake on a plaintext listener"
+    if start in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"):
+        return "looks like an HTTP request"
+    return f"is {size}, outside of 0 to {bytes_max}"

@@ -1,0 +1,183 @@
+"""Request and response headers, and whole frames.
+
+The rule: which header a message has follows from its key and version alone, with two exceptions that have
+names here. A header is read before anybody knows whether the version is supported, so its client id never
+became compact.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+from barnabas.wire import registry
+from barnabas.wire.errors import EncodeError
+from barnabas.wire.primitives import (
+    UVARINT,
+    Buffer,
+    Chunk,
+    cut_short,
+    new,
+    read_unknown_tags,
+    write_tags,
+)
+
+API_VERSIONS = 18
+"""Its response header is always version 0, since the client does not know yet what the broker speaks."""
+
+CONTROLLED_SHUTDOWN = 7
+"""Its requests of version 0 have a header without a client id, older than all others."""
+
+_START = Struct(">hhi")
+_START_AND_LENGTH = Struct(">hhih")
+_LENGTH = Struct(">h")
+_CORRELATION_ID = Struct(">i")
+_SIZE_AND_CORRELATION_ID = Struct(">ii")
+_SIZE = Struct(">i")
+
+
+class RequestHeader:
+    """What comes before a request's body, which starts at `body_position` of the frame."""
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "body_position",
+        "client_id",
+        "correlation_id",
+        "unknown_tagged_fields",
+    )
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_position: int
+    unknown_tagged_fields: dict[int, bytes] | None
+
+    def __repr__(self) -> str:
+        return (
+            f"RequestHeader(api_key={self.api_key}, api_version={self.api_version}, "
+            f"correlation_id={self.correlation_id}, client_id={self.client_id!r})"
+        )
+
+
+def request_header_version(key: int, version: int) -> int:
+    """0: no client id. 1: with client id. 2: with tagged fields. Unknown keys have version 1."""
+    if key == CONTROLLED_SHUTDOWN and version == 0:
+        return 0
+    return 2 if registry.is_flexible(key, version) else 1
+
+
+def response_header_version(key: int, version: int) -> int:
+    """0: the correlation id. 1: with tagged fields."""
+    return 0 if key == API_VERSIONS or not registry.is_flexible(key, version) else 1
+
+
+def parse_request_header(buf: Buffer, pos: int = 0) -> RequestHeader:
+    """Read the header at `pos` of a frame without its size field. Raises DecodeError.
+
+    Nothing is said about whether the API or the version exist.
+    """
+    end = len(buf)
+    if end - pos < 8:
+        raise cut_short("RequestHeader", pos, end)
+    header = new(RequestHeader)
+    header.client_id = None
+    header.unknown_tagged_fields = None
+    if end - pos < 10:
+        header.api_key, header.api_version, header.correlation_id = _START.unpack_from(buf, pos)
+        length = -1
+        if header.api_key != CONTROLLED_SHUTDOWN or header.api_version != 0:
+            raise cut_short("RequestHeader.ClientId", pos + 8, end)
+        header.body_position = pos + 8
+        return header
+    header.api_key, header.api_version, header.correlation_id, length = _START_AND_LENGTH.unpack_from(
+        buf, pos
+    )
+    if header.api_key == CONTROLLED_SHUTDOWN and header.api_version == 0:
+        header.body_position = pos + 8
+        return header
+    pos += 10
+    if length >= 0:
+        stop = pos + length
+        if stop > end:
+            raise cut_short("RequestHeader.ClientId", pos, end)
+        header.client_id = str(buf[pos:stop], "utf-8", "replace")
+        pos = stop
+    if registry.is_flexible(header.api_key, header.api_version):
+        if pos >= end:
+            raise cut_short("RequestHeader.tagged fields", pos, end)
+        if buf[pos]:
+            header.unknown_tagged_fields, pos = read_unknown_tags(buf, pos, end, "RequestHeader")
+        else:
+            pos += 1
+    header.body_position = pos
+    return header
+
+
+def encode_request(
+    key: int, version: int, correlation_id: int, client_id: str | None, message: Any
+) -> list[Chunk]:
+    """A whole request: size, header and body. Raises EncodeError, KeyError for an unknown key."""
+    codec = registry.request_codec(key)
+    header: list[Chunk] = [b""]
+    if key == CONTROLLED_SHUTDOWN and version == 0:
+        start = _START.pack(key, version, correlation_id)
+    else:
+        name = b"" if client_id is None else client_id.encode()
+        if len(name) > 0x7FFF:
+            raise EncodeError(f"the client id takes {len(name)} bytes")
+        length = -1 if client_id is None else len(name)
+        start = _START_AND_LENGTH.pack(key, version, correlation_id, length) + name
+        if registry.is_flexible(key, version):
+            start += UVARINT[0]
+    codec.encode_into(message, version, header)
+    header[0] = _SIZE.pack(len(start) + sum(map(len, header))) + start
+    return codec.joined(header)
+
+
+def encode_response(
+    key: int,
+    version: int,
+    correlation_id: int,
+    message: Any,
+    header_tags: dict[int, bytes] | None = None,
+) -> list[Chunk]:
+    """A whole response: size, header and body. Raises EncodeError, KeyError for an unknown key.
+
+    `header_tags` are tagged fields for the header, where its version has any.
+    """
+    codec = registry.response_codec(key)
+    out: list[Chunk] = [b""]
+    if response_header_version(key, version):
+        if header_tags:
+            write_tags(out, [], header_tags)
+        else:
+            out.append(UVARINT[0])
+    codec.encode_into(message, version, out)
+    out[0] = _SIZE_AND_CORRELATION_ID.pack(4 + sum(map(len, out)), correlation_id)
+    return codec.joined(out)
+
+
+def parse_response_header(buf: Buffer, key: int, version: int, pos: int = 0) -> tuple[int, int]:
+    """Read the header of a response: (correlation id, position of the body). Raises DecodeError."""
+    end = len(buf)
+    if end - pos < 4:
+        raise cut_short("ResponseHeader", pos, end)
+    correlation_id: int = _CORRELATION_ID.unpack_from(buf, pos)[0]
+    pos += 4
+    if response_header_version(key, version):
+        if pos >= end:
+            raise cut_short("ResponseHeader.tagged fields", pos, end)
+        pos = read_unknown_tags(buf, pos, end, "ResponseHeader")[1]
+    return correlation_id, pos
+
+
+def decode_response(buf: Buffer, key: int, version: int) -> tuple[int, Any]:
+    """Decode a whole response without its size field: (correlation id, message).
+
+    Raises DecodeError, also if bytes are left over; KeyError for an unknown key.
+    """
+    correlation_id, pos = parse_response_header(buf, key, version)
+    return correlation_id, registry.response_codec(key).decode_whole(buf, version, pos)
