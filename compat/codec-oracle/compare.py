@@ -1,0 +1,294 @@
+"""Compare the generated codecs with Kafka's own serialisers, message by message and version by version.
+
+    compat/codec-oracle/compare.py 3.9.2 4.4.0
+
+For each message and version that a Kafka release knows: arbitrary values are encoded here, decoded there,
+encoded again there, and built there from JSON values; all three byte strings and all field values must be the
+same. This is a test of the codecs themselves, so unlike everything else below `compat/` it imports them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "server")]
+
+from codegen.model import Field, FieldType, Message, snake  # noqa: E402
+from tests.support.messages import all_messages, codec_of, random_message  # noqa: E402
+
+# Where an older release differs from the newest on purpose. Everything else has to be the same in all.
+
+DRAFTS = {
+    "ReadShareGroupStateSummaryResponse": "4.1",
+    "ShareGroupMetadataValue": "4.1",
+    "ShareGroupPartitionMetadataValue": "4.0",
+    "ShareGroupStatePartitionMetadataValue": "4.1",
+    "ShareSnapshotValue": "4.1",
+    "ShareUpdateValue": "4.1",
+}
+"""Version 0 of these was a draft before the named release (KIP-932 early access) and had another layout."""
+
+TAGGED_SINCE = {
+    "BrokerHeartbeatRequest": {"CordonedLogDirs": "4.3"},
+    "ConsumerGroupCurrentMemberAssignmentValue": {"AssignmentEpochs": "4.3"},
+    "ConsumerGroupMetadataValue": {"MetadataHash": "4.1"},
+    "ConsumerGroupTargetAssignmentMetadataValue": {"AssignmentTimestamp": "4.3"},
+    "OffsetCommitValue": {"topicId": "4.1"},
+    "ShareGroupTargetAssignmentMetadataValue": {"AssignmentTimestamp": "4.3"},
+    "ShareSnapshotValue": {"DeliveryCompleteCount": "4.2"},
+    "ShareUpdateValue": {"DeliveryCompleteCount": "4.2"},
+    "StreamsGroupCurrentMemberAssignmentValue": {"AssignmentEpochs": "4.2"},
+    "StreamsGroupMetadataValue": {
+        "ValidatedTopologyEpoch": "4.2",
+        "LastAssignmentConfigs": "4.2",
+        "StoredDescriptionTopologyEpoch": "4.4",
+        "FailedDescriptionTopologyEpoch": "4.4",
+    },
+    "StreamsGroupTargetAssignmentMetadataValue": {"AssignmentTimestamp": "4.3"},
+    "TransactionLogValue": {
+        "PreviousProducerId": "4.0",
+        "NextProducerId": "4.0",
+        "ClientTransactionVersion": "4.0",
+        "NextProducerEpoch": "4.1",
+    },
+}
+"""Tagged fields that published versions got later: an older release takes them for unknown ones."""
+
+RENAMED = {
+    "StreamsGroupHeartbeatResponse": ("4.4", {"acceptableRecoveryLagLegacy": "acceptableRecoveryLag"}),
+    "TxnOffsetCommitRequest": ("4.4", {"generationIdOrMemberEpoch": "generationId"}),
+    "VoteRequest": (
+        "4.0",
+        {
+            "replicaEpoch": "candidateEpoch",
+            "replicaId": "candidateId",
+            "replicaDirectoryId": "candidateDirectoryId",
+        },
+    ),
+}
+"""Fields that the named release renamed: our names and the older ones."""
+
+
+class Oracle:
+    """A running Java process that knows one release of Kafka."""
+
+    def __init__(self, version: str) -> None:
+        classpath = build(version)
+        self.process = subprocess.Popen(
+            ["java", "-Xmx256m", "-cp", classpath, "oracle.CodecOracle"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def ask(self, **question: Any) -> dict[str, Any]:
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps(question) + "\n")
+        self.process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+    def close(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def build(version: str) -> str:
+    """Fetch the jars of a release and compile the oracle against them, once; return its class path."""
+    folder = ROOT / ".tools" / "codec-oracle" / version
+    if not (folder / "done").exists():
+        maven = ["mvn", "-q", "-B", f"-Dkafka.version={version}", f"-DbuildDirectory={folder}"]
+        if int(version.split(".")[0]) >= 4:
+            maven.append("-Pshare")
+        goals = ["clean", "compile", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'lib'}"]
+        subprocess.run([*maven, *goals], cwd=HERE, check=True)
+        (folder / "done").touch()
+    return f"{folder / 'classes'}:{folder / 'lib'}/*"
+
+
+def camel(name: str) -> str:
+    return name[0].lower() + name[1:]
+
+
+def to_json(message: Message, version: int, value: Any) -> dict[str, Any]:
+    """The message as Kafka's JSON converters write it."""
+    return _struct(message, version, message.fields, value)
+
+
+def _struct(message: Message, version: int, fields: tuple[Field, ...], value: Any) -> dict[str, Any]:
+    out = {}
+    for field in fields:
+        if version not in field.versions:
+            continue
+        one = getattr(value, field.attribute)
+        if version in field.tagged and one == getattr(type(value)(), field.attribute):
+            continue
+        if one is None:
+            out[camel(field.name)] = None
+        elif field.type.array:
+            out[camel(field.name)] = [_one(message, version, field.type, item) for item in one]
+        else:
+            out[camel(field.name)] = _one(message, version, field.type, one)
+    return out
+
+
+def _one(message: Message, version: int, kind: FieldType, value: Any) -> Any:
+    if kind.is_struct:
+        return _struct(message, version, message.structs[kind.name].fields, value)
+    if kind.name in ("bytes", "records"):
+        return base64.b64encode(value).decode()
+    if kind.name == "uuid":
+        return base64.urlsafe_b64encode(value).decode().rstrip("=")
+    return value
+
+
+def without_records(message: Message, value: Any) -> Any:
+    """Kafka writes the size of records to JSON but never their bytes: leave them out of the comparison."""
+    hidden = {camel(field.name) for _, field in message.all_fields() if field.type.name == "records"}
+    if isinstance(value, dict):
+        return {
+            key: "..." if key in hidden and one is not None else without_records(message, one)
+            for key, one in value.items()
+        }
+    return [without_records(message, one) for one in value] if isinstance(value, list) else value
+
+
+def renamed(value: Any, names: dict[str, str]) -> Any:
+    """The JSON values with other field names."""
+    if isinstance(value, dict):
+        return {names.get(key, key): renamed(one, names) for key, one in value.items()}
+    return [renamed(one, names) for one in value] if isinstance(value, list) else value
+
+
+def forget(value: Any, attributes: set[str]) -> None:
+    """Set fields of a message, and of the structs in it, to their defaults."""
+    default = type(value)()
+    for name in type(value).__slots__:
+        one = getattr(value, name)
+        if name in attributes:
+            setattr(value, name, getattr(default, name))
+        elif hasattr(one, "__slots__"):
+            forget(one, attributes)
+        elif isinstance(one, list):
+            for item in one:
+                if hasattr(item, "__slots__"):
+                    forget(item, attributes)
+
+
+def release(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))[:2]
+
+
+class Comparison:
+    """One release of Kafka and what came out of asking it."""
+
+    def __init__(self, kafka: str, seed: int, repeat: int) -> None:
+        self.kafka = kafka
+        self.seed = seed
+        self.repeat = repeat
+        self.oracle = Oracle(kafka)
+        self.compared: set[tuple[str, int]] = set()
+        self.sent = self.differences = 0
+
+    def older_than(self, other: str) -> bool:
+        return release(self.kafka) < release(other)
+
+    def message(self, message: Message) -> None:
+        """Compare the versions of a message that both sides know."""
+        known = self.oracle.ask(name=message.name)
+        if "lowest" not in known or self.older_than(DRAFTS.get(message.name, "0")):
+            return
+        for version in message.versions:
+            java_version = version
+            if message.kind == "coordinator-key" and known["lowest"] == known["highest"]:
+                java_version = known["lowest"]  # Before 4.1 the type of a key was its version.
+            if not known["lowest"] <= java_version <= known["highest"]:
+                continue
+            self.compared.add((message.name, version))
+            random = Random(f"{self.seed} {message.name} {version}")
+            for number in range(2 * self.repeat):
+                self.sent += 1
+                for text in self.one(message, version, java_version, random, unknown_tags=number % 2 == 1):
+                    self.differences += 1
+                    print(f"{self.kafka} {message.name} v{version}: {text}")
+
+    def one(
+        self, message: Message, version: int, java_version: int, random: Random, *, unknown_tags: bool
+    ) -> Iterator[str]:
+        """Compare one message; yield what is different."""
+        codec = codec_of(message)
+        value = random_message(message, version, random, unknown_tags=unknown_tags)
+        newer = TAGGED_SINCE.get(message.name, {})
+        forget(value, {snake(name) for name, since in newer.items() if self.older_than(since)})
+        data = codec.encode_bytes(value, version)
+        values = to_json(message, version, value)
+        until, names = RENAMED.get(message.name, ("0", {}))
+        if self.older_than(until):
+            values = renamed(values, names)
+        question: dict[str, Any] = {"name": message.name, "version": java_version, "hex": data.hex()}
+        if not unknown_tags:
+            question["json"] = values
+        answer = self.oracle.ask(**question)
+        if "error" in answer:
+            yield f"{answer['error']}: {value}"
+            return
+        if answer["left"]:
+            yield f"{answer['left']} bytes are left over of {data.hex()}: {value}"
+        if answer["hex"] != data.hex():
+            yield f"written again as {answer['hex']}, not {data.hex()}: {value}"
+        if answer.get("fromJson", data.hex()) != data.hex():
+            yield f"built as {answer['fromJson']}, not {data.hex()}: {value}"
+        if without_records(message, answer["json"]) != without_records(message, values):
+            yield f"read as {answer['json']}, not {values}"
+        if codec.decode_whole(bytes.fromhex(answer["hex"]), version) != value:
+            yield f"not read back here as what was sent: {value}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "kafka", nargs="*", default=["3.9.2", "4.0.2", "4.4.0"], help="releases to compare with"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--repeat", type=int, default=5, help="pairs of messages for each version")
+    parser.add_argument("--only", default="", help="one message")
+    options = parser.parse_args()
+    messages = [message for name, message in sorted(all_messages().items()) if options.only in ("", name)]
+    confirmed: set[tuple[str, int]] = set()
+    failed = False
+    for kafka in options.kafka:
+        comparison = Comparison(kafka, options.seed, options.repeat)
+        for message in messages:
+            comparison.message(message)
+        comparison.oracle.close()
+        count, confirmed = len(comparison.compared), confirmed | comparison.compared
+        failed = failed or bool(comparison.differences) or not count
+        print(
+            f"Kafka {kafka}: {count} message versions, {comparison.sent} messages, "
+            f"{comparison.differences} differences",
+            flush=True,
+        )
+    everything = {(message.name, version) for message in messages for version in message.versions}
+    missing = sorted(everything - confirmed)
+    print(f"{len(confirmed)} of {len(everything)} message versions compared; the others:")
+    print(", ".join(f"{name} v{version}" for name, version in missing) or "none")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
