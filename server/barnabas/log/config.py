@@ -91,6 +91,13 @@ class LogConfig:
         return cls(**values)
 
     @property
+    def roll_ms(self) -> int:
+        """After how long a segment is rolled: in time for it to be compacted, if it must be."""
+        if self.is_compacted and self.max_compaction_lag_ms > 0:
+            return min(self.max_compaction_lag_ms, self.segment_ms)
+        return self.segment_ms
+
+    @property
     def is_compacted(self) -> bool:
         """Whether the cleaner keeps only the last record of each key."""
         return "compact" in self.cleanup_policy

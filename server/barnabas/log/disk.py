@@ -94,6 +94,9 @@ class Disk(Protocol):
     def stat(self, path: str) -> Stat:
         """Return size and age of a file."""
 
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Give a file another age."""
+
     def make_dirs(self, path: str) -> None:
         """Make a directory and those above it, if need be."""
 
@@ -236,6 +239,10 @@ class OsDisk:
         """Return size and age of a file."""
         result = os.stat(path)
         return Stat(result.st_size, result.st_mtime_ns // 1_000_000)
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Give a file another age."""
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def make_dirs(self, path: str) -> None:
         """Make a directory and those above it."""

@@ -125,6 +125,7 @@ class LogManager:
         recovery_points = self._read_checkpoint(path, names.RECOVERY_POINT_CHECKPOINT)
         log_starts = self._read_checkpoint(path, names.LOG_START_CHECKPOINT)
         high_watermarks = self._read_checkpoint(path, names.HIGH_WATERMARK_CHECKPOINT)
+        clean_offsets = self._read_checkpoint(path, names.CLEANER_CHECKPOINT)
         count = 0
         for entry in entries:
             if not entry.is_dir:
@@ -138,7 +139,8 @@ class LogManager:
             )  # fmt: skip
             loaded = loader.load()
             topic_id = self._read_topic_id(f"{path}/{entry.name}")
-            self._add(path, key, loader.config, loaded, topic_id, high_watermarks.get(key, 0), now_ms)
+            added = self._add(path, key, loader.config, loaded, topic_id, high_watermarks.get(key, 0), now_ms)
+            added.clean_offset = clean_offsets.get(key)
             count += 1
         if count and not is_clean:
             log.warning("%s was not closed cleanly: its %d logs were checked", path, count)
@@ -347,8 +349,13 @@ class LogManager:
     def remove_due(self, now_ms: int) -> int:
         """Remove the files and directories whose time has come; returns how many. Raises StorageError."""
         due = self.trash.take_due(now_ms)
+        synced: set[str] = set()
         for doomed in due:
             try:
+                directory = doomed.path.rpartition("/")[0]
+                if directory not in synced:  # what took its place must last before it goes
+                    self.disk.sync_dir(directory)
+                    synced.add(directory)
                 if doomed.path.endswith(f"-{DirKind.DELETE.value}"):
                     self.disk.remove_tree(doomed.path)
                 else:
@@ -386,6 +393,8 @@ class LogManager:
                 path, names.RECOVERY_POINT_CHECKPOINT, {key: entry.recovery_point for key, entry in keyed}
             )
             self._write_checkpoint(path, names.LOG_START_CHECKPOINT, starts)
+            cleaned = {key: entry.clean_offset for key, entry in keyed if entry.clean_offset is not None}
+            self._write_checkpoint(path, names.CLEANER_CHECKPOINT, cleaned)
             self._write_checkpoint(
                 path, names.HIGH_WATERMARK_CHECKPOINT, {key: entry.high_watermark for key, entry in keyed}
             )

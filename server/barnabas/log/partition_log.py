@@ -18,6 +18,7 @@ from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk
 from barnabas.log.errors import Code
 from barnabas.log.format import CorruptFileError, names, properties
+from barnabas.log.format.offset_index import OFFSET_DELTA_MAX
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.loading import (
     LoadedLog,
@@ -30,7 +31,7 @@ from barnabas.log.loading import (
 )
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.producers import is_end_marker
-from barnabas.log.segment import OFFSET_DELTA_MAX, Segment
+from barnabas.log.segment import Segment
 from barnabas.log.timestamps import TimestampOffset, find_max_timestamp, find_timestamp
 from barnabas.log.trash import Trash
 from barnabas.records.batch import (
@@ -102,11 +103,13 @@ class PartitionLog:
         "_bases",
         "_known_end",
         "_recent",
+        "clean_offset",
         "config",
         "dir",
         "disk",
         "epochs",
         "high_watermark",
+        "is_closed",
         "is_dir_synced",
         "last_flush_ms",
         "last_stable_offset",
@@ -159,7 +162,9 @@ class PartitionLog:
         self.recovery_point = loaded.recovery_point
         self.high_watermark = min(max(high_watermark, loaded.log_start_offset), loaded.log_end_offset)
         self.last_stable_offset = self.high_watermark
+        self.clean_offset: int | None = None  # up to where the log has been compacted, None: never
         self.last_flush_ms = now_ms
+        self.is_closed = False  # for good: closed, deleted, or its disk has failed
         self.is_dir_synced = False  # whether the directory's own name is known to last
         self.unflushed_messages = 0
         self.segments: tuple[Segment, ...] = ()
@@ -377,11 +382,12 @@ class PartitionLog:
 
     def _roll_after_ms(self, segment: Segment) -> int:
         config = self.config
+        roll_ms = config.roll_ms
         if not config.segment_jitter_ms:
-            return config.segment_ms
+            return roll_ms
         # Not random, so that it needs no state: what matters is that partitions differ.
         seed = crc32(f"{self.name}/{segment.base_offset}".encode())
-        return config.segment_ms - seed % min(config.segment_jitter_ms, config.segment_ms)
+        return roll_ms - seed % min(config.segment_jitter_ms, roll_ms)
 
     def roll(self) -> Segment:
         """Begin a new segment at the log end, unless the active one is empty. Raises StorageError."""
@@ -640,6 +646,19 @@ class PartitionLog:
             for segment, end in zip(self.segments, ends, strict=True)
         ]
 
+    def replace_segments(self, old: list[Segment], new: Segment, *, now_ms: int) -> None:
+        """Put a compacted segment, whose files are marked `.cleaned`, in the place of its neighbours `old`.
+
+        Raises OSError; a crash or an error in between leaves what recovery finishes.
+        """
+        first = self.segments.index(old[0])
+        assert self.segments[first : first + len(old)] == tuple(old)
+        assert new.base_offset == old[0].base_offset
+        new.mark_files(names.SWAP)
+        self._set_segments((*self.segments[:first], new, *self.segments[first + len(old) :]))
+        self._discard_segments(old, due_ms=now_ms + self.config.file_delete_delay_ms)
+        new.mark_files("")
+
     def _discard_segments(self, segments: list[Segment], *, due_ms: int) -> None:
         """Rename the files of segments that the log no longer has, and have them removed at `due_ms`."""
         for segment in segments:
@@ -647,7 +666,7 @@ class PartitionLog:
             segment.mark_files(names.DELETED)
             suffixes = list(names.SEGMENT_SUFFIXES)
             paths = [segment.path(suffix) for suffix in suffixes]
-            if segment.base_offset in self.snapshots and segment.base_offset != self.active.base_offset:
+            if segment.base_offset in self.snapshots and segment.base_offset not in self._bases:
                 self.snapshots.discard(segment.base_offset)
                 path = f"{self.dir}/{names.file_name(segment.base_offset, names.SNAPSHOT)}"
                 self.disk.rename(path, path + names.DELETED)
@@ -725,6 +744,8 @@ class PartitionLog:
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.recovery_point = min(self.recovery_point, offset)
+        if self.clean_offset is not None:
+            self.clean_offset = min(self.clean_offset, offset)
 
     # --- lasting --------------------------------------------------------------------------------------------
 
@@ -755,11 +776,13 @@ class PartitionLog:
             self.take_snapshot()
             for segment in self.segments:
                 segment.close()
+            self.is_closed = True
         except OSError as error:
             raise self._failed(error) from error
 
     def abandon(self) -> None:
         """Let all files go as they are: the partition is deleted, or its disk has failed."""
+        self.is_closed = True
         for segment in self.segments:
             segment.abandon()
 

@@ -7,11 +7,11 @@ holds no more than SWEEP_BYTES at a time, whatever lengths it meets.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from crc32c import crc32c
 
-from barnabas.log.disk import File
 from barnabas.records.batch import (
     ATTRIBUTES_OFFSET,
     HEADER_SIZE,
@@ -23,6 +23,9 @@ from barnabas.records.batch import (
 )
 from barnabas.records.control import EndMarker, parse_end_marker
 from barnabas.records.errors import CorruptRecordsError, RecordsError
+
+if TYPE_CHECKING:
+    from barnabas.log.disk import File
 
 HOP_BYTES = 4096  # about what lies between two index entries
 SWEEP_BYTES = 1 << 20
@@ -47,6 +50,30 @@ def iter_headers(
         if header.size > end - position:
             raise CorruptRecordsError(f"a batch of {header.size} bytes at {position} reaches beyond {end}")
         yield position, header
+        position += header.size
+
+
+def iter_whole(file: File, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Yield (position, header, bytes) of the batches from the beginning of the file to `end`.
+
+    The bytes are good until the next one is asked for. Raises CorruptRecordsError as `iter_headers`.
+    """
+    position = chunk_at = 0
+    chunk = memoryview(b"")
+    while position < end:
+        at = position - chunk_at
+        size = HEADER_SIZE
+        if len(chunk) - at >= HEADER_SIZE:
+            size = read_any_header(chunk, at).size
+        if len(chunk) - at < size and chunk_at + len(chunk) < end:
+            wanted = min(max(SWEEP_BYTES, size), end - position)
+            chunk, chunk_at, at = memoryview(file.read(wanted, position)), position, 0
+        header = read_any_header(chunk, at)
+        if header.size > end - position:
+            raise CorruptRecordsError(f"a batch of {header.size} bytes at {position} reaches beyond {end}")
+        if header.size > len(chunk) - at:
+            continue
+        yield position, header, chunk[at : at + header.size]
         position += header.size
 
 

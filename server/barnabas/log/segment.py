@@ -24,8 +24,6 @@ from barnabas.records.errors import CorruptRecordsError
 
 log = logging.getLogger(__name__)
 
-OFFSET_DELTA_MAX = (1 << 31) - 1  # what an index entry can say
-
 
 class Segment:
     """The batches from `base_offset` on, up to the next segment's.
@@ -170,6 +168,11 @@ class Segment:
         self._file = None
         self._offset_index = self._time_index = None
         self._aborted = None
+
+    def move_to(self, pool: OpenFiles) -> None:
+        """Let everything go, and count against another pool from now on. Raises OSError."""
+        self.close()
+        self._pool = pool
 
     # --- indexes --------------------------------------------------------------------------------------------
 

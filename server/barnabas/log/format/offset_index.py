@@ -12,6 +12,7 @@ from struct import Struct
 from barnabas.log.format import CorruptFileError
 
 ENTRY_SIZE = 8
+OFFSET_DELTA_MAX = (1 << 31) - 1  # how far from the base offset an entry can reach
 _ENTRY = Struct(">ii")
 _INT32 = Struct(">i")
 

@@ -1,0 +1,5 @@
+"""Compaction: of each key, only the last record stays.
+
+The rule: a cleaning is planned and swapped in by the thread that owns the log; in between it reads segments
+that never change, and writes new ones beside them, in any thread.
+"""

@@ -1,0 +1,175 @@
+"""The cleaner of a broker: picks the dirtiest log, again and again.
+
+The rule: it holds no thread of its own. Whoever runs it asks for the next task, runs that in a thread, and
+hands it back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from barnabas.errors import StorageError
+from barnabas.log.cleaner.cleaning import CleaningAbortedError, CleaningTask, Source, Throttle
+from barnabas.log.cleaner.filter import LastRecord
+from barnabas.log.cleaner.planner import (
+    CleanableRange,
+    SegmentFacts,
+    cleanable_range,
+    dirtiest,
+    first_dirty_offset,
+)
+from barnabas.log.format import names
+from barnabas.log.partition_log import PartitionLog
+from barnabas.records.errors import RecordsError
+
+log = logging.getLogger(__name__)
+
+DEDUPE_BYTES = 128 << 20  # log.cleaner.dedupe.buffer.size
+LOAD_FACTOR = 0.9  # log.cleaner.io.buffer.load.factor
+
+
+class LogCleaner:
+    """Decides which log is cleaned next; those in work, and those that are damaged, are passed over."""
+
+    def __init__(
+        self,
+        logs: Callable[[], Iterable[PartitionLog]],
+        *,
+        dedupe_bytes: int = DEDUPE_BYTES,
+        load_factor: float = LOAD_FACTOR,
+        throttle: Throttle | None = None,
+    ) -> None:
+        self.dedupe_bytes = dedupe_bytes
+        self.load_factor = load_factor
+        self.throttle = throttle
+        self.uncleanable: set[PartitionLog] = set()
+        self._logs = logs
+        self._in_work: dict[PartitionLog, CleaningTask] = {}
+
+    def clean(self, now_ms: int) -> bool:
+        """Clean the dirtiest log, all in this thread; says whether there was one. Raises StorageError."""
+        task = self.next_task(now_ms)
+        if task is None:
+            return False
+        try:
+            task.run()
+        except Exception as error:
+            self.failed(task, error)
+            return True
+        self.done(task, now_ms)
+        return True
+
+    def next_task(self, now_ms: int) -> CleaningTask | None:
+        """Return a cleaning to `run` in a thread, and then to hand to `done` or `failed`; None if none is
+        due.
+
+        Raises StorageError.
+        """
+        self.uncleanable &= set(self._logs())
+        due: list[tuple[PartitionLog, CleanableRange]] = []
+        for partition_log in self._logs():
+            if partition_log.config.is_compacted and partition_log not in self._in_work:
+                try:
+                    found = self.measure(partition_log, now_ms)
+                except OSError as error:
+                    raise StorageError(partition_log.log_dir, error) from error
+                if partition_log not in self.uncleanable and found.is_due(
+                    partition_log.config.min_cleanable_dirty_ratio
+                ):
+                    due.append((partition_log, found))
+        best = dirtiest((n, found) for n, (_, found) in enumerate(due))
+        if best is None:
+            return None
+        try:
+            task = self._make_task(*due[best], now_ms)
+        except OSError as error:
+            raise StorageError(due[best][0].log_dir, error) from error
+        self._in_work[task.partition_log] = task
+        return task
+
+    def measure(self, partition_log: PartitionLog, now_ms: int) -> CleanableRange:
+        """Say how dirty a log is. Raises OSError."""
+        config = partition_log.config
+        dirty_offset = first_dirty_offset(
+            partition_log.clean_offset, partition_log.log_start_offset, partition_log.log_end_offset
+        )
+        wants_first = config.max_compaction_lag_ms < (1 << 62)
+        facts = []
+        for segment in partition_log.segments:
+            is_dirty = segment.base_offset >= dirty_offset and segment is not partition_log.active
+            facts.append(
+                SegmentFacts(
+                    segment.base_offset,
+                    segment.size,
+                    largest_timestamp=segment.largest_timestamp if config.min_compaction_lag_ms > 0 else -1,
+                    first_timestamp=segment.load_first_timestamp() if wants_first and is_dirty else -1,
+                )
+            )
+        return cleanable_range(
+            facts,
+            dirty_offset=dirty_offset,
+            last_stable_offset=partition_log.last_stable_offset,
+            now_ms=now_ms,
+            min_lag_ms=config.min_compaction_lag_ms,
+            max_lag_ms=config.max_compaction_lag_ms,
+        )
+
+    def _make_task(self, partition_log: PartitionLog, found: CleanableRange, now_ms: int) -> CleaningTask:
+        sources = []
+        for segment in partition_log.segments[:-1]:
+            if segment.base_offset >= found.end_offset:
+                break
+            segment.write_indexes()
+            facts = SegmentFacts(
+                segment.base_offset,
+                segment.size,
+                len(segment.offset_index.entries),
+                len(segment.time_index.entries),
+            )
+            path = segment.path(names.LOG)
+            sources.append(Source(facts, segment, path, partition_log.disk.stat(path).modified_ms))
+        start = sources[0].facts.base_offset
+        last_records = {
+            producer.producer_id: LastRecord(producer.last_offset, producer.producer_epoch)
+            for producer in partition_log.producers.active()
+        }
+        return CleaningTask(
+            partition_log,
+            found,
+            sources,
+            partition_log.aborted_transactions(start, found.end_offset),
+            last_records,
+            now_ms,
+            self.dedupe_bytes,
+            self.load_factor,
+            self.throttle,
+        )
+
+    def done(self, task: CleaningTask, now_ms: int) -> bool:
+        """Swap in what a task has written; says whether that was possible. Raises StorageError."""
+        self._in_work.pop(task.partition_log, None)
+        return task.finish(now_ms)
+
+    def failed(self, task: CleaningTask, error: BaseException) -> None:
+        """Undo a task whose `run` raised `error`.
+
+        Raises StorageError if the disk has failed, else only our own bugs.
+        """
+        self._in_work.pop(task.partition_log, None)
+        task.discard()
+        if isinstance(error, CleaningAbortedError):
+            log.info("%s", error)
+        elif isinstance(error, RecordsError):
+            log.error("%s is damaged and will not be cleaned: %s", task.partition_log.name, error.message)
+            self.uncleanable.add(task.partition_log)
+        elif isinstance(error, OSError):
+            raise StorageError(task.partition_log.log_dir, error) from error
+        else:
+            raise error
+
+    def cancel(self, partition_log: PartitionLog | None = None) -> None:
+        """Have the cleaning of a log stop soon, or all of them."""
+        for cleaned, task in self._in_work.items():
+            if partition_log is None or cleaned is partition_log:
+                task.cancel()

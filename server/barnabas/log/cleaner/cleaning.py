@@ -1,0 +1,244 @@
+"""One cleaning of one log: read the dirty part into a map, write the segments anew, swap them in.
+
+The rule: a `CleaningTask` is made, and its `finish` or `discard` called, by the thread that owns the log;
+`run` may be called in any. A crash at any point leaves what `recovery` knows how to finish or to undo.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from barnabas.errors import StorageError
+from barnabas.log.cleaner.filter import BatchFilter, LastRecord, control_type_of
+from barnabas.log.cleaner.offset_map import OffsetMap
+from barnabas.log.cleaner.planner import CleanableRange, SegmentFacts, group_segments
+from barnabas.log.cleaner.transactions import TransactionTracker
+from barnabas.log.format import names
+from barnabas.log.format.txn_index import AbortedTransaction
+from barnabas.log.openfiles import OpenFiles
+from barnabas.log.scan import iter_whole
+from barnabas.log.segment import Segment
+from barnabas.records.batch import BatchHeader, iter_any_records, read_any_header
+
+if TYPE_CHECKING:
+    from barnabas.log.partition_log import PartitionLog
+
+log = logging.getLogger(__name__)
+
+OPEN_FILES_MAX = 16
+Throttle = Callable[[int], None]
+
+
+class CleaningAbortedError(Exception):
+    """The log was deleted or truncated, or the broker stops, while it was cleaned: nothing has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A segment to clean, as it was when the task was made."""
+
+    facts: SegmentFacts
+    segment: Segment
+    path: str
+    modified_ms: int
+
+
+@dataclass(slots=True)
+class CleaningStats:
+    """What a cleaning has done."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    keys: int = 0
+    keyless_count: int = 0
+
+
+@dataclass(slots=True)
+class CleaningTask:
+    """A cleaning that was decided on, with all that it needs to know of the log.
+
+    `sources` are the segments from the first one to the end of the cleanable range. `throttle` is called with
+    the number of bytes read, and may wait. After `run`, the part of the log before `clean_offset` is clean.
+    """
+
+    partition_log: PartitionLog
+    range: CleanableRange
+    sources: list[Source]
+    aborted: list[AbortedTransaction]
+    last_records: dict[int, LastRecord]
+    now_ms: int
+    dedupe_bytes: int
+    load_factor: float = 0.9
+    throttle: Throttle | None = None
+    is_cancelled: bool = False
+    clean_offset: int = -1
+    stats: CleaningStats = field(default_factory=CleaningStats)
+    replacements: list[tuple[list[Source], Segment]] = field(default_factory=list)
+
+    def cancel(self) -> None:
+        """Have `run` stop soon; from any thread."""
+        self.is_cancelled = True
+
+    # --- in any thread --------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Write the new segments, as `.cleaned` files that are on the medium when this returns.
+
+        Raises OSError, RecordsError if the log is damaged, CleaningAbortedError; then `discard` removes the
+        rubbish.
+        """
+        offsets = self._build_map()
+        self.clean_offset = offsets.latest_offset + 1
+        self.stats.keys = len(offsets)
+        config = self.partition_log.config
+        sources = [source for source in self.sources if source.facts.base_offset < self.clean_offset]
+        groups = group_segments(
+            [source.facts for source in sources],
+            segment_bytes=config.segment_bytes,
+            index_bytes=config.segment_index_bytes,
+            end_offset=self.range.end_offset,
+        )
+        batch_filter = BatchFilter(
+            offsets,
+            self._tracker(),
+            self.last_records,
+            self.now_ms,
+            config.delete_retention_ms,
+            self.range.end_offset,
+        )
+        legacy_horizon_ms = self._legacy_horizon_ms(config.delete_retention_ms)
+        remaining = iter(sources)
+        for group in groups:
+            self._clean_group([next(remaining) for _ in group], batch_filter, legacy_horizon_ms)
+        self.stats.keyless_count = batch_filter.keyless_count
+
+    def _build_map(self) -> OffsetMap:
+        offsets = OffsetMap(self.dedupe_bytes, self.load_factor)
+        tracker = self._tracker(self.range.dirty_offset)
+        next_bases = [*(source.facts.base_offset for source in self.sources[1:]), self.range.end_offset]
+        for source, next_base in zip(self.sources, next_bases, strict=True):
+            if next_base <= self.range.dirty_offset:
+                continue
+            if not self._map_segment(source, offsets, tracker):
+                break
+            offsets.latest_offset = next_base - 1
+        return offsets
+
+    def _map_segment(self, source: Source, offsets: OffsetMap, tracker: TransactionTracker) -> bool:
+        """Take the keys of a segment into the map; says whether all of them found room."""
+        dirty_offset = self.range.dirty_offset
+        for header, data in self._batches(source):
+            if header.last_offset < dirty_offset:
+                continue
+            if header.is_control:
+                tracker.see_marker(header, control_type_of(data))
+            elif not tracker.see_batch(header):
+                for record in iter_any_records(data):
+                    if record.key is not None and record.offset >= dirty_offset:
+                        if offsets.is_full:
+                            return False
+                        offsets.put(record.key, record.offset)
+            offsets.latest_offset = header.last_offset
+        return True
+
+    def _tracker(self, from_offset: int = 0) -> TransactionTracker:
+        tracker = TransactionTracker()
+        tracker.expect(entry for entry in self.aborted if entry.last_offset >= from_offset)
+        return tracker
+
+    def _legacy_horizon_ms(self, delete_retention_ms: int) -> int:
+        """Return before when a segment must have been written for its tombstones of v0 and v1 to go."""
+        clean = [source for source in self.sources if source.facts.base_offset < self.range.dirty_offset]
+        return clean[-1].modified_ms - delete_retention_ms if clean else 0
+
+    def _clean_group(self, sources: list[Source], batch_filter: BatchFilter, legacy_horizon_ms: int) -> None:
+        partition_log = self.partition_log
+        cleaned = Segment.create(
+            partition_log.disk,
+            OpenFiles(OPEN_FILES_MAX),
+            partition_log.dir,
+            sources[0].facts.base_offset,
+            index_interval_bytes=partition_log.config.index_interval_bytes,
+            mark=names.CLEANED,
+        )
+        self.replacements.append((sources, cleaned))
+        for source in sources:
+            batch_filter.keep_legacy_tombstones = source.modified_ms > legacy_horizon_ms
+            for header, data in self._batches(source):
+                kept = batch_filter.filter(header, data)
+                if kept is not None:
+                    self._write(cleaned, kept)
+        cleaned.set_aborted(batch_filter.transactions.take_aborted())
+        cleaned.seal()
+        cleaned.sync()
+        modified_ms = sources[-1].modified_ms
+        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
+            partition_log.disk.set_modified(cleaned.path(suffix), modified_ms)
+
+    def _write(self, cleaned: Segment, kept: bytes | memoryview) -> None:
+        header = read_any_header(kept)
+        timestamp = header.max_timestamp
+        cleaned.append(kept, header.last_offset, timestamp, timestamp, header.last_offset)
+        self.stats.bytes_written += header.size
+
+    def _batches(self, source: Source) -> Iterator[tuple[BatchHeader, memoryview]]:
+        try:
+            file = self.partition_log.disk.open(source.path)
+        except FileNotFoundError:
+            raise CleaningAbortedError(f"{source.path} is gone") from None
+        for _, header, data in iter_whole(file, source.facts.size):
+            if self.is_cancelled:
+                raise CleaningAbortedError(f"the cleaning of {self.partition_log.name} was cancelled")
+            self.stats.bytes_read += header.size
+            if self.throttle is not None:
+                self.throttle(header.size)
+            yield header, data
+
+    # --- in the thread that owns the log --------------------------------------------------------------------
+
+    def finish(self, now_ms: int) -> bool:
+        """Swap the new segments in; returns False if the log has changed so much that it could not.
+
+        Raises StorageError.
+        """
+        partition_log = self.partition_log
+        current = set(partition_log.segments)
+        is_gone = any(s.segment not in current for sources, _ in self.replacements for s in sources)
+        if is_gone or self.is_cancelled or partition_log.is_closed:
+            self.discard()
+            return False
+        try:
+            for sources, cleaned in self.replacements:
+                cleaned.move_to(partition_log.pool)
+                partition_log.replace_segments([source.segment for source in sources], cleaned, now_ms=now_ms)
+        except OSError as error:
+            raise StorageError(partition_log.log_dir, error) from error
+        partition_log.clean_offset = self.clean_offset
+        log.info(
+            "cleaned %s up to offset %d: %d bytes became %d, %d keys",
+            partition_log.name, self.clean_offset, self._source_bytes(), self.stats.bytes_written,
+            self.stats.keys,
+        )  # fmt: skip
+        if self.stats.keyless_count:
+            log.warning(
+                "%d records without a key were removed from %s", self.stats.keyless_count, partition_log.name
+            )
+        self.replacements.clear()
+        return True
+
+    def _source_bytes(self) -> int:
+        return sum(source.facts.size for sources, _ in self.replacements for source in sources)
+
+    def discard(self) -> None:
+        """Remove what `run` has written, as far as that is possible."""
+        for _, cleaned in self.replacements:
+            cleaned.abandon()
+            for suffix in names.SEGMENT_SUFFIXES:
+                try:
+                    self.partition_log.disk.remove(cleaned.path(suffix))
+                except OSError as error:
+                    log.warning("cannot remove %s: %s", cleaned.path(suffix), error)
+        self.replacements.clear()

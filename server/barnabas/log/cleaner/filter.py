@@ -1,0 +1,131 @@
+"""What is left of one batch when its log is cleaned.
+
+The rule: offsets, epochs, sequences, formats and codecs stay as they were. A batch goes as a whole, stays as
+it is, or is written anew with the records that remain; a producer's last batch stays even if nothing is in it
+(KIP-98).
+
+A tombstone (a null value), and the marker of a transaction that has no records left, first get a time until
+which they must be kept, so that every reader can see them: the delete horizon (KIP-534). Formats v0 and v1
+have no place for it, so for them the age of the segment counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.log.cleaner.offset_map import OffsetMap
+from barnabas.log.cleaner.transactions import TransactionTracker
+from barnabas.records.batch import BatchHeader, iter_any_records, retain_records
+from barnabas.records.control import ControlType, parse_type
+from barnabas.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecord:
+    """The last thing that an active producer wrote: a data offset (-1 if a marker), and its epoch."""
+
+    last_offset: int
+    producer_epoch: int
+
+
+@dataclass(slots=True)
+class BatchFilter:
+    """The circumstances of one cleaning.
+
+    Times in ms. `end_offset` is where the cleaning ends: the last batch before it stays, so that the end is
+    not lost.
+    """
+
+    offsets: OffsetMap
+    transactions: TransactionTracker
+    last_records: dict[int, LastRecord]
+    now_ms: int
+    delete_retention_ms: int
+    end_offset: int
+    keep_legacy_tombstones: bool = True
+    keyless_count: int = 0
+
+    def filter(self, header: BatchHeader, data: memoryview) -> bytes | memoryview | None:
+        """Return what remains of a batch: `data` itself if that is all of it, None if nothing.
+
+        Raises RecordsError if the batch is damaged.
+        """
+        if header.magic < 2:
+            return self._filter_legacy(header, data)
+        if header.is_control:
+            return self._filter_marker(header, data)
+        is_aborted = self.transactions.see_batch(header)
+        if is_aborted:
+            return self._emptied(header)
+        records = list(iter_any_records(data))
+        kept = [record for record in records if self.keeps(header, record)]
+        if not kept:
+            return self._emptied(header)
+        needs_horizon = not header.has_delete_horizon and any(record.value is None for record in kept)
+        if len(kept) == len(records) and not needs_horizon:
+            return data
+        horizon_ms = self.now_ms + self.delete_retention_ms if needs_horizon else header.delete_horizon_ms
+        return retain_records(header, kept, delete_horizon_ms=horizon_ms)
+
+    def keeps(self, header: BatchHeader, record: Record) -> bool:
+        """Say whether a record stays: the last one of its key does, a tombstone for a while."""
+        if record.offset > self.offsets.latest_offset:
+            return True
+        if record.key is None:
+            self.keyless_count += 1
+            return False
+        if record.offset < self.offsets.get(record.key):
+            return False
+        if record.value is not None:
+            return True
+        if header.magic < 2:
+            return self.keep_legacy_tombstones
+        horizon_ms = header.delete_horizon_ms
+        return horizon_ms is None or self.now_ms < horizon_ms
+
+    def _filter_marker(self, header: BatchHeader, data: memoryview) -> bytes | memoryview | None:
+        records = list(iter_any_records(data))
+        is_orphan = self.transactions.see_marker(header, control_type_of(data))
+        horizon_ms = header.delete_horizon_ms
+        if not records or (is_orphan and horizon_ms is not None and horizon_ms <= self.now_ms):
+            return self._emptied(header)
+        if is_orphan and horizon_ms is None:
+            return retain_records(header, records, delete_horizon_ms=self.now_ms + self.delete_retention_ms)
+        return data
+
+    def _emptied(self, header: BatchHeader) -> bytes | None:
+        """Return a batch without records if its header is still needed, else None."""
+        if header.next_offset != self.end_offset and not self._is_last_of_producer(header):
+            return None
+        return retain_records(header, [])
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        last = self.last_records.get(header.producer_id) if header.producer_id >= 0 else None
+        if last is None:
+            return False
+        if last.last_offset >= 0:
+            return header.last_offset == last.last_offset
+        return header.is_control and header.producer_epoch == last.producer_epoch
+
+    def _filter_legacy(self, header: BatchHeader, data: memoryview) -> bytes | memoryview | None:
+        records = list(iter_any_records(data))
+        kept = [record for record in records if self.keeps(header, record)]
+        if len(kept) == len(records):
+            return data
+        if not kept:
+            return None
+        from barnabas.records import legacy
+
+        return legacy.encode_message_set(
+            kept,
+            magic=header.magic,
+            codec=header.codec,
+            timestamp_type=header.timestamp_type,
+            append_timestamp=header.max_timestamp,
+        )
+
+
+def control_type_of(data: memoryview) -> ControlType | None:
+    """Read what a control batch says; None if a cleaner has emptied it. Raises RecordsError."""
+    record = next(iter(iter_any_records(data)), None)
+    return None if record is None else parse_type(record.key)
