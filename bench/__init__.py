@@ -1,0 +1,1 @@
+"""The performance harness: Barnabas side by side with its peers, in one run, as ratios."""

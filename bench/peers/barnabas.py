@@ -1,0 +1,49 @@
+"""Barnabas from a checkout, run by the Python that runs the benchmark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.peers.base import Peer, Running, free_port, spawn
+from bench.tools import ROOT
+
+
+class Barnabas(Peer):
+    """One `barnabas serve` process, with its defaults but for `settings`."""
+
+    has_targets = True
+
+    def __init__(self, label: str, settings: dict[str, str], checkout: Path | None) -> None:
+        super().__init__(label)
+        self.settings = settings
+        self.checkout = (checkout or ROOT).resolve()
+
+    def describe(self) -> str:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty"],
+            cwd=self.checkout,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        settings = " ".join(f"{name}={value}" for name, value in self.settings.items())
+        return f"Barnabas {done.stdout.strip()} {settings}".strip()
+
+    def command(self, data: Path, port: int) -> list[str]:
+        command = ["-m", "barnabas", "serve", "--listen", f"127.0.0.1:{port}", "--data", str(data)]
+        # Files of deleted topics must not linger into the next arm.
+        for name, value in {"log.segment.delete.delay.ms": "100", **self.settings}.items():
+            command += ["--set", f"{name}={value}"]
+        return command
+
+    def environment(self) -> dict[str, str]:
+        environment = {**os.environ, "PYTHONPATH": str(self.checkout / "server")}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # a start compiles once, not every time
+        return environment
+
+    def start(self, data: Path) -> Running:
+        port = free_port()
+        return spawn(self, [sys.executable, *self.command(data, port)], data, port, self.environment())

@@ -1,0 +1,118 @@
+"""What every peer has in common."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.tools import BenchError
+from bench.wire import Connection
+
+STOP_TIMEOUT_S = 60
+READY_TIMEOUT_S = 90
+READY_POLL_S = 0.001
+
+
+@dataclass
+class Running:
+    """A broker process: where it is reached, and how long it took from exec to its first answer."""
+
+    peer: Peer
+    process: subprocess.Popen[bytes]
+    bootstrap: str
+    data: Path
+    ready_s: float = 0.0
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        with Connection(self.bootstrap) as connection:
+            connection.create_topic(topic, partitions)
+
+    def delete_topic(self, topic: str) -> None:
+        with Connection(self.bootstrap) as connection:
+            connection.delete_topic(topic)
+
+    def stop(self) -> None:
+        """End the process cleanly; a peer that does not end in time has failed."""
+        if self.process.stdin:
+            self.process.stdin.close()
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise BenchError(f"{self.peer.label} did not stop in {STOP_TIMEOUT_S} s") from None
+        finally:
+            if self.process.stdout:
+                self.process.stdout.close()
+
+
+class Peer(ABC):
+    """A kind of broker. `label` names it in tables; `keeps_data` is false for one that only pretends to;
+    `has_targets` is true for the one that this project can change."""
+
+    keeps_data = True
+    has_targets = False
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Version and settings, for the report."""
+
+    def format(self, data: Path) -> None:
+        """Make `data` ready for a first start, outside of what is measured."""
+        data.mkdir(parents=True, exist_ok=True)
+
+    @abstractmethod
+    def start(self, data: Path) -> Running:
+        """Start on a formatted directory; returns after the first answer."""
+
+
+def free_port() -> int:
+    """A TCP port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def spawn(peer: Peer, command: list[str], data: Path, port: int, environment: dict[str, str]) -> Running:
+    """Start a broker that listens on `port`, its output in a file beside its data; wait for its answer."""
+    log_path = data.with_name(f"{data.name}.out")
+    with log_path.open("ab") as log:
+        start = time.monotonic()
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
+    running = Running(peer, process, f"127.0.0.1:{port}", data)
+    try:
+        wait_until_ready(running)
+    except BenchError as error:
+        process.kill()
+        process.wait()
+        raise BenchError(f"{error}\n{log_path.read_text(errors='replace')[-3000:]}") from None
+    running.ready_s = time.monotonic() - start
+    return running
+
+
+def wait_until_ready(running: Running) -> None:
+    """Poll until ApiVersions is answered. Raises BenchError when the process ends or time is up."""
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline:
+        try:
+            with Connection(running.bootstrap, 5) as connection:
+                connection.hello()
+                return
+        except OSError:
+            time.sleep(READY_POLL_S)
+        if running.process.poll() is not None:
+            raise BenchError(f"{running.peer.label} ended with code {running.process.returncode}")
+    raise BenchError(f"{running.peer.label} was not ready in {READY_TIMEOUT_S} s")

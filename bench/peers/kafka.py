@@ -1,0 +1,116 @@
+"""Apache Kafka from Maven Central: broker and controller in one JVM, started as its own scripts do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from bench.peers.base import Peer, Running, free_port, spawn
+from bench.tools import ROOT, BenchError
+
+VERSION = "4.1.1"
+# What bin/kafka-server-start.sh and kafka-run-class.sh give a JVM.
+JVM_OPTIONS = [
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+]
+POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>bench</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
+  </dependencies>
+</project>
+"""
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs={data}
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+log.segment.delete.delay.ms=100
+log.initial.task.delay.ms=500
+"""
+
+
+class Kafka(Peer):
+    """One KRaft node. Needs Java 17 and Maven; the jars are kept in .tools."""
+
+    def __init__(self, label: str, settings: dict[str, str], version: str | None) -> None:
+        super().__init__(label)
+        self.settings = settings
+        self.version = version or VERSION
+        self._ports: dict[Path, tuple[int, int]] = {}
+
+    def describe(self) -> str:
+        settings = " ".join(f"{name}={value}" for name, value in self.settings.items())
+        return f"Apache Kafka {self.version}, one KRaft node, {JVM_OPTIONS[0]} {settings}".strip()
+
+    def format(self, data: Path) -> None:
+        super().format(data)
+        self._write_properties(data)
+        self._java(
+            data, "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", self._conf(data)
+        )
+
+    def start(self, data: Path) -> Running:
+        port, _ = self._write_properties(data)
+        command = ["java", *JVM_OPTIONS, "-cp", self._classpath(), "kafka.Kafka", self._conf(data)]
+        return spawn(self, command, data, port, dict(os.environ))
+
+    def _write_properties(self, data: Path) -> tuple[int, int]:
+        # The controller's address is part of what was formatted; it stays the same over restarts.
+        if data not in self._ports:
+            self._ports[data] = free_port(), free_port()
+        port, controller_port = self._ports[data]
+        text = PROPERTIES.format(port=port, controller_port=controller_port, data=data)
+        text += "".join(f"{name}={value}\n" for name, value in self.settings.items())
+        Path(self._conf(data)).write_text(text)
+        return self._ports[data]
+
+    @staticmethod
+    def _conf(data: Path) -> str:
+        return str(data.with_name(f"{data.name}.properties"))
+
+    def _java(self, data: Path, *arguments: str) -> None:
+        command = ["java", "-Xmx256m", "-cp", self._classpath(), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BenchError(f"{' '.join(arguments)} for {data} failed:\n{done.stdout}{done.stderr}")
+
+    def _classpath(self) -> str:
+        jars = ROOT / ".tools" / f"kafka-{self.version}"
+        if not (jars / "done").exists():
+            self._download(jars)
+        return f"{jars}/lib/*"
+
+    def _download(self, jars: Path) -> None:
+        for tool in ("java", "mvn"):
+            if not shutil.which(tool):
+                raise BenchError(
+                    f"{tool} is missing; Apache Kafka needs Java 17 and Maven, or use --peers barnabas,mock"
+                )
+        print(f"fetching Apache Kafka {self.version} with Maven")
+        jars.mkdir(parents=True, exist_ok=True)
+        (jars / "pom.xml").write_text(POM.format(version=self.version))
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}/lib"]
+        done = subprocess.run(command, cwd=jars, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BenchError(f"Apache Kafka cannot be fetched:\n{done.stdout[-2000:]}")
+        (jars / "done").touch()

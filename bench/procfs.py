@@ -1,0 +1,69 @@
+"""What Linux says of processes and of the machine.
+
+The rule: only /proc is read; nothing here changes what is measured, but `settle_disk`, which is asked for it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from pathlib import Path
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def _family(pid: int) -> list[int]:
+    """The process and its descendants."""
+    family = [pid]
+    for parent in family:
+        for task in Path(f"/proc/{parent}/task").iterdir():
+            family += map(int, (task / "children").read_text().split())
+    return family
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that a process and its descendants have used, in steps of 10 ms."""
+    ticks = 0
+    for member in _family(pid):
+        fields = Path(f"/proc/{member}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICKS_PER_S
+
+
+def rss_bytes(pid: int) -> int:
+    """Resident memory of a process and its descendants."""
+    total = 0
+    for member in _family(pid):
+        for line in Path(f"/proc/{member}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+def settle_disk(data: Path, topic: str, timeout_s: float = 20) -> None:
+    """Wait until a deleted topic's files are gone, write back what is left: no arm pays for another."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline and any(data.rglob(f"{topic}-*")):
+        time.sleep(0.1)
+    os.sync()
+
+
+def describe_machine() -> dict[str, str]:
+    """What a reader must know of the machine to compare."""
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    memory_kb = int(Path("/proc/meminfo").read_text().split()[1])
+    return {
+        "cpu": f"{os.cpu_count()} x {model}",
+        "memory": f"{memory_kb / 1024 / 1024:.0f} GiB",
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load": " ".join(f"{value:.2f}" for value in os.getloadavg()),
+    }

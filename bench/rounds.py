@@ -1,0 +1,55 @@
+"""Rounds over arms: interleaved, in an order that rotates, so that drift and neighbours hit all arms alike.
+
+The rule: a ratio is taken within one round, and the median is taken over the rounds' ratios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+
+from bench.arms import Arm
+from bench.scenarios import Scenario
+
+
+@dataclass
+class Outcome:
+    """The values of one scenario: by arm, then by metric, one for each round."""
+
+    scenario: Scenario
+    values: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)  # arm: why it has no values
+
+    def median(self, arm: str, metric: str) -> float | None:
+        values = self.values.get(arm, {}).get(metric)
+        return median(values) if values else None
+
+    def ratios(self, arm: str, other: str, metric: str) -> list[float]:
+        """arm / other, round by round."""
+        mine = self.values.get(arm, {}).get(metric, [])
+        theirs = self.values.get(other, {}).get(metric, [])
+        return [one / two for one, two in zip(mine, theirs, strict=False) if two]
+
+
+def run_scenario(scenario: Scenario, arms: list[Arm], rounds: int, say: Callable[[str], None]) -> Outcome:
+    """Measure a scenario on all arms that can take part. Raises BenchError when any run fails."""
+    outcome = Outcome(scenario)
+    taking_part = [arm for arm in arms if scenario.serves(arm)]
+    rounds = min(rounds, scenario.rounds_max or rounds)
+    for arm in taking_part:
+        scenario.prepare(arm)
+    try:
+        for number in range(-scenario.warmups, rounds):
+            shift = number % len(taking_part)
+            for arm in taking_part[shift:] + taking_part[:shift]:
+                values = scenario.measure(arm, number)
+                if number < 0:
+                    continue
+                for key, value in values.items():
+                    outcome.values.setdefault(arm.label, {}).setdefault(key, []).append(value)
+                say(f"  {arm.label}: " + ", ".join(f"{key} {value:,.1f}" for key, value in values.items()))
+    finally:
+        for arm in taking_part:
+            scenario.finish(arm)
+    return outcome

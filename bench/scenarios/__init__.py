@@ -1,0 +1,26 @@
+"""Everything that is measured side by side, in the order in which it is measured."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+
+from bench.scenarios import fanout, footprint, latency, startup, throughput
+from bench.scenarios.base import Metric, Scenario, Target
+from bench.tools import BenchError
+
+__all__ = ["ALL", "Metric", "Scenario", "Target", "choose"]
+
+# Those that start brokers of their own come first: they are alone on the machine then.
+ALL: list[Scenario] = [
+    *startup.SCENARIOS, *footprint.SCENARIOS, *throughput.SCENARIOS, *latency.SCENARIOS, *fanout.SCENARIOS
+]  # fmt: skip
+
+
+def choose(patterns: list[str]) -> list[Scenario]:
+    """The scenarios whose names match any of the patterns (`produce-*`); all without patterns."""
+    for pattern in patterns:
+        if not any(fnmatch(scenario.name, pattern) for scenario in ALL):
+            raise BenchError(f"no scenario is called {pattern!r}; --list shows them")
+    return [
+        scenario for scenario in ALL if not patterns or any(fnmatch(scenario.name, one) for one in patterns)
+    ]

@@ -1,0 +1,122 @@
+"""Produce and consume as fast as one C client can, and what that costs the broker.
+
+Each round has a topic of its own, which is deleted, with its dirty pages, before the next arm begins.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.arms import Arm
+from bench.procfs import cpu_s, settle_disk
+from bench.scenarios.base import Metric, Scenario, Target
+from bench.tools import loadgen
+
+GB = 1e9
+# The client's own queue must never be what limits it.
+QUEUE = {"queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1_048_576}
+LARGE = {"linger.ms": 50, "batch.size": 1_000_000, "batch.num.messages": 100_000}
+JAVA = {"batch.size": 16_384}  # the Java producer's default
+
+RATE = "rate"
+CPU_PER_GB = "cpu_per_gb"
+TO_KAFKA = Target(1.0, "kafka", moonshot=1.5)
+TO_MOCK = Target(0.8, "mock")
+
+
+def _rate(size: int, *targets: Target) -> Metric:
+    if size < 1000:
+        return Metric(RATE, "throughput", "k msg/s", True, targets)
+    return Metric(RATE, "throughput", "MB/s", True, targets)
+
+
+def _values(result: dict[str, Any], size: int, broker_cpu_s: float) -> dict[str, float]:
+    rate = result["messages_per_s"] / 1e3 if size < 1000 else result["bytes_per_s"] / 1e6
+    return {RATE: rate, CPU_PER_GB: broker_cpu_s / (result["messages"] * size / GB)}
+
+
+class Produce(Scenario):
+    """One producer, for some seconds."""
+
+    def __init__(self, name: str, title: str, size: int, *, partitions: int = 1, **client: object) -> None:
+        self.name = name
+        self.title = title
+        self.size = size
+        self.partitions = partitions
+        self.client = {key.replace("_", "."): value for key, value in client.items()}
+        self.metrics = (_rate(size, TO_KAFKA, TO_MOCK), Metric(CPU_PER_GB, "broker CPU", "s/GB"))
+
+    def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
+        running = arm.running
+        topic = f"{self.name}-{round_number}"
+        running.create_topic(topic, self.partitions)
+        cpu = cpu_s(running.pid)
+        seconds = 1 if arm.quick or round_number < 0 else 3
+        result = loadgen(
+            "produce", running.bootstrap, client={**QUEUE, **self.client},
+            topic=topic, size=self.size, seconds=seconds, partitions=self.partitions,
+        )  # fmt: skip
+        values = _values(result, self.size, cpu_s(running.pid) - cpu)
+        running.delete_topic(topic)
+        settle_disk(running.data, topic)
+        return values
+
+
+class Consume(Scenario):
+    """One consumer reads a prepared topic from its beginning, out of the page cache."""
+
+    def __init__(self, name: str, title: str, size: int, count: int, **client: object) -> None:
+        self.name = name
+        self.title = title
+        self.size = size
+        self.count = count
+        self.client = {key.replace("_", "."): value for key, value in client.items()}
+        self.metrics = (_rate(size, TO_KAFKA), Metric(CPU_PER_GB, "broker CPU", "s/GB"))
+
+    def serves(self, arm: Arm) -> bool:
+        return arm.peer.keeps_data
+
+    def _count(self, arm: Arm) -> int:
+        return self.count // 4 if arm.quick else self.count
+
+    def prepare(self, arm: Arm) -> None:
+        arm.running.create_topic(self.name)
+        loadgen(
+            "produce", arm.running.bootstrap, client={**QUEUE, **LARGE},
+            topic=self.name, size=self.size, count=self._count(arm),
+        )  # fmt: skip
+
+    def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
+        running = arm.running
+        cpu = cpu_s(running.pid)
+        result = loadgen(
+            "consume", running.bootstrap, client=self.client,
+            topic=self.name, size=self.size, count=self._count(arm),
+        )  # fmt: skip
+        return _values(result, self.size, cpu_s(running.pid) - cpu)
+
+    def finish(self, arm: Arm) -> None:
+        arm.running.delete_topic(self.name)
+        settle_disk(arm.running.data, self.name)
+
+
+def _large(**more: Any) -> dict[str, Any]:
+    return {**{key.replace(".", "_"): value for key, value in LARGE.items()}, **more}
+
+
+SCENARIOS: list[Scenario] = [
+    Produce("produce-100", "produce 100 B, acks=1, client defaults", 100, acks=1),
+    Produce("produce-1k", "produce 1 KB, acks=1, client defaults", 1024, acks=1),
+    Produce("produce-100-large", "produce 100 B, acks=1, large batches", 100, **_large(acks=1)),
+    Produce("produce-1k-large", "produce 1 KB, acks=1, large batches", 1024, **_large(acks=1)),
+    Produce("produce-100-all", "produce 100 B, acks=all, client defaults", 100, acks="all"),
+    Produce("produce-1k-all", "produce 1 KB, acks=all, client defaults", 1024, acks="all"),
+    Produce(
+        "produce-1k-16k", "produce 1 KB, acks=1, 16 KB batches", 1024, acks=1, batch_size=JAVA["batch.size"]
+    ),
+    Produce("produce-1k-idempotent", "produce 1 KB, idempotent", 1024, acks="all", enable_idempotence="true"),
+    Produce("produce-1k-lz4", "produce 1 KB, acks=1, lz4", 1024, acks=1, compression_codec="lz4"),
+    Produce("produce-1k-16p", "produce 1 KB, acks=1, 16 partitions", 1024, partitions=16, acks=1),
+    Consume("consume-100", "consume 100 B", 100, 10_000_000),
+    Consume("consume-1k", "consume 1 KB", 1024, 2_000_000),
+]
