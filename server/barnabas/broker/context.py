@@ -1,0 +1,61 @@
+"""What a handler is told about the request in hand and the connection it came on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a connection that has not authenticated, as Kafka names it."""
+
+
+@dataclass(slots=True)
+class ConnectionInfo:
+    """One accepted connection: who is at the other end, and which address they dialled.
+
+    `client_software_name` and `client_software_version` come with ApiVersions v3+ (KIP-511) and are empty before.
+    """
+
+    connection_id: int
+    listener: str
+    security_protocol: str
+    local_address: tuple[str, int]
+    peer_address: tuple[str, int]
+    principal: str = ANONYMOUS
+    client_software_name: str = ""
+    client_software_version: str = ""
+
+    @property
+    def client_host(self) -> str:
+        """The peer's address as Kafka shows it in group descriptions: `/127.0.0.1`."""
+        return "/" + self.peer_address[0]
+
+    def __str__(self) -> str:
+        return f"{_join(self.peer_address)}->{_join(self.local_address)}#{self.connection_id}"
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """One request: its header, its connection, and the broker that answers it."""
+
+    broker: Broker
+    connection: ConnectionInfo
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    now_ms: int
+    close_after_response: bool = field(default=False)
+    """Set by a handler whose answer must be the connection's last."""
+
+    def endpoint_of(self, broker_id: int) -> tuple[str, int, str | None]:
+        """Host, port and rack of a broker as this client can reach it: (host, port, rack)."""
+        return self.broker.endpoint_of(broker_id, self.connection)
+
+
+def _join(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,63 @@
+"""From a frame to its answer: header, version check, decode, handler, encode.
+
+The rule: the table in `apis` decides what is served. A request for anything else closes the connection, as Kafka
+does, except ApiVersions, whose unsupported versions are answered with the supported ones (KIP-511).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas import apis
+from barnabas.broker.context import RequestContext
+from barnabas.errors import PeerError, RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.headers import encode_response, parse_request_header
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.broker.context import ConnectionInfo
+    from barnabas.broker.transport import PlainTransport
+
+log = logging.getLogger(__name__)
+
+
+async def answer(broker: Broker, connection: ConnectionInfo, transport: PlainTransport, frame: memoryview) -> bool:
+    """Answer the request in `frame` (without its size field); false when the connection must be closed.
+
+    Raises PeerError for a frame that cannot be understood, OSError when the peer is gone.
+    """
+    header = parse_request_header(frame)
+    key, version = header.api_key, header.api_version
+    api = apis.SERVED.get(key)
+    if api is None or not api.min_version <= version <= api.max_version:
+        if key != apis.API_VERSIONS:
+            raise PeerError(apis.refusal(key, version, header.client_id))
+        from barnabas.handlers.api_versions import unsupported_version
+
+        await transport.send(encode_response(key, 0, header.correlation_id, unsupported_version(broker)))
+        return True
+
+    context = RequestContext(broker, connection, key, version, header.correlation_id, header.client_id, broker.now_ms())
+    try:
+        request, _ = api.decoders[version](frame, header.body_position)
+    except PeerError as error:
+        raise PeerError(f"{api.name} v{version} from client {header.client_id!r}: {error}") from error
+    try:
+        response = await api.handle(context, request)
+    except RequestError as error:
+        response = _failed(context, api, request, error.code, error.message)
+    except Exception:
+        log.exception("%s v%d from client %r on %s failed", api.name, version, header.client_id, connection)
+        response = _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+    if response is not None:
+        await transport.send(encode_response(key, version, header.correlation_id, response))
+    return not context.close_after_response
+
+
+def _failed(context: RequestContext, api: apis.Api, request: object, code: int, message: str) -> object:
+    """The API's own response with the error in every place where a client looks for it."""
+    from barnabas.handlers.errors import error_response
+
+    return error_response(api, context, request, code, message)

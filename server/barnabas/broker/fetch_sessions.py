@@ -1,0 +1,140 @@
+"""Incremental fetch sessions (KIP-227): the partitions a fetcher reads, remembered between its requests.
+
+Pure: no clock, no randomness, no waiting; `now_ms` and new session ids are passed in. The rule: a session's epoch
+moves by exactly one with each request, so that a lost or repeated request is noticed by both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+
+NO_SESSION = 0
+EPOCH_INITIAL = 0
+EPOCH_FINAL = -1
+EPOCH_MAX = 2**31 - 1
+
+EVICTION_MS_MIN = 120_000
+"""A session younger and more recently used than this is not evicted for another (Kafka's min eviction time)."""
+
+TopicKey = str | bytes
+"""A topic's name (Fetch up to v12) or its id (v13+); a session never mixes the two."""
+
+
+@dataclass(slots=True)
+class SessionPartition:
+    """What a fetcher wants of one partition, and what it was last told about it."""
+
+    topic: TopicKey
+    index: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    told_high_watermark: int = -1
+    told_last_stable_offset: int = -1
+    told_log_start_offset: int = -1
+    told_error: bool = False
+
+
+@dataclass(slots=True)
+class Session:
+    """A fetcher's remembered partitions, in the order in which they are served."""
+
+    id: int
+    uses_topic_ids: bool
+    created_ms: int
+    used_ms: int
+    epoch: int = EPOCH_INITIAL + 1
+    partitions: dict[tuple[TopicKey, int], SessionPartition] = field(default_factory=dict)
+
+    def update(
+        self,
+        wanted: Iterable[SessionPartition],
+        forgotten: Iterable[tuple[TopicKey, int]],
+    ) -> None:
+        """Take up what an incremental request changes."""
+        for partition in wanted:
+            known = self.partitions.get((partition.topic, partition.index))
+            if known is None:
+                self.partitions[(partition.topic, partition.index)] = partition
+            else:
+                known.fetch_offset = partition.fetch_offset
+                known.max_bytes = partition.max_bytes
+                known.current_leader_epoch = partition.current_leader_epoch
+                known.last_fetched_epoch = partition.last_fetched_epoch
+                known.log_start_offset = partition.log_start_offset
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+    def rotate(self, served: Iterable[tuple[TopicKey, int]]) -> None:
+        """Move partitions that returned records to the end, so that a size limit starves none of them."""
+        for key in served:
+            partition = self.partitions.pop(key, None)
+            if partition is not None:
+                self.partitions[key] = partition
+
+
+class FetchSessions:
+    """The cache of sessions, bounded by `slots_max` (max.incremental.fetch.session.cache.slots)."""
+
+    def __init__(self, slots_max: int, new_id: Callable[[], int]) -> None:
+        self._slots_max = slots_max
+        self._new_id = new_id
+        self._sessions: dict[int, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def create(
+        self, wanted: Iterable[SessionPartition], *, uses_topic_ids: bool, now_ms: int
+    ) -> Session | None:
+        """A new session for these partitions, or None when the cache is full of sessions in use."""
+        partitions = {(partition.topic, partition.index): partition for partition in wanted}
+        if self._slots_max <= 0 or not partitions:
+            return None
+        if len(self._sessions) >= self._slots_max and not self._evict(len(partitions), now_ms):
+            return None
+        session_id = self._new_id()
+        while session_id in self._sessions or session_id <= 0:
+            session_id = self._new_id()
+        session = Session(session_id, uses_topic_ids, now_ms, now_ms, partitions=partitions)
+        self._sessions[session_id] = session
+        return session
+
+    def resume(self, session_id: int, epoch: int, *, uses_topic_ids: bool, now_ms: int) -> Session:
+        """The session of an incremental request.
+
+        Raises RequestError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, or
+        FETCH_SESSION_TOPIC_ID_ERROR when the client moved between topic names and topic ids.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise RequestError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise RequestError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.epoch != epoch:
+            raise RequestError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        session.used_ms = now_ms
+        return session
+
+    def close(self, session_id: int) -> None:
+        """Forget a session; unknown ids are fine."""
+        self._sessions.pop(session_id, None)
+
+    def _evict(self, size: int, now_ms: int) -> bool:
+        """Make room for a session of `size` partitions: an unused one first, then a smaller old one."""
+        oldest = min(self._sessions.values(), key=lambda session: session.used_ms)
+        if now_ms - oldest.used_ms > EVICTION_MS_MIN:
+            del self._sessions[oldest.id]
+            return True
+        smallest = min(self._sessions.values(), key=lambda session: (len(session.partitions), session.used_ms))
+        if len(smallest.partitions) < size and now_ms - smallest.created_ms > EVICTION_MS_MIN:
+            del self._sessions[smallest.id]
+            return True
+        return False

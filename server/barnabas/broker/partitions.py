@@ -1,0 +1,203 @@
+"""The partitions that this broker holds, and who waits for what on them.
+
+The rule: every change of a partition's end or high watermark goes through `Partition`, which wakes exactly the
+waiters that the change concerns. Nobody polls a log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.image import ClusterImage, PartitionInfo
+    from barnabas.log.config import LogConfig
+    from barnabas.log.manager import LogManager
+    from barnabas.log.partition_log import AppendResult, PartitionLog
+
+log = logging.getLogger(__name__)
+
+ACKS_ALL = -1
+
+
+class Watcher(Protocol):
+    """Something that waits for a partition to grow."""
+
+    def partition_advanced(self, partition: Partition) -> None:
+        """The high watermark or the last stable offset has moved, or the partition is no longer led here."""
+
+
+class Partition:
+    """A log that this broker leads, with its leader epoch and its waiters.
+
+    Lifecycle: made when the cluster image names this broker as the leader, closed when it no longer does or the
+    topic is deleted; closing wakes every waiter, who then meet the error that a new request would meet.
+    """
+
+    __slots__ = ("_committed", "_watchers", "closed", "in_sync_count", "index", "leader_epoch", "log", "topic")
+
+    def __init__(self, topic: str, index: int, partition_log: PartitionLog, info: PartitionInfo) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = partition_log
+        self.leader_epoch = info.leader_epoch
+        self.in_sync_count = len(info.isr)
+        self.closed = False
+        self._watchers: set[Watcher] = set()
+        self._committed: list[tuple[int, trio.Event]] = []
+
+    def append(self, records: memoryview, *, acks: int, api_version: int, now_ms: int) -> AppendResult:
+        """Validate and append a producer's records as the leader.
+
+        Raises RequestError with Kafka's code when the records, the producer's state or the in-sync replicas do not
+        allow it; StorageError when the disk fails.
+        """
+        if acks == ACKS_ALL and self.in_sync_count < self.log.config.min_insync_replicas:
+            raise RequestError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.in_sync_count} replicas of {self.topic}-{self.index} are in sync, "
+                f"min.insync.replicas is {self.log.config.min_insync_replicas}",
+            )
+        result = self.log.append_as_leader(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
+        )
+        if not result.duplicate:
+            self.appended()
+        return result
+
+    def appended(self) -> None:
+        """Something was appended by whatever way: move the high watermark as far as the replicas allow."""
+        if self.in_sync_count <= 1:
+            self.log.advance_high_watermark(self.log.log_end_offset)
+            self._advanced()
+
+    async def wait_committed(self, end_offset: int) -> None:
+        """Wait until the high watermark has reached `end_offset` (the offset after the last record waited for).
+
+        Raises RequestError(NOT_LEADER_OR_FOLLOWER) when the partition closes meanwhile.
+        """
+        while self.log.high_watermark < end_offset:
+            if self.closed:
+                raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            event = trio.Event()
+            entry = (end_offset, event)
+            self._committed.append(entry)
+            try:
+                await event.wait()
+            finally:
+                if entry in self._committed:
+                    self._committed.remove(entry)
+
+    def subscribe(self, watcher: Watcher) -> None:
+        """Tell `watcher` of every advance until it unsubscribes."""
+        self._watchers.add(watcher)
+
+    def unsubscribe(self, watcher: Watcher) -> None:
+        """Stop telling `watcher`."""
+        self._watchers.discard(watcher)
+
+    def close(self) -> None:
+        """No longer led here: wake everybody."""
+        self.closed = True
+        self._advanced()
+
+    def _advanced(self) -> None:
+        if self._committed:
+            high_watermark = self.log.high_watermark
+            ready = [event for end, event in self._committed if end <= high_watermark or self.closed]
+            for event in ready:
+                event.set()
+        if self._watchers:
+            for watcher in tuple(self._watchers):
+                watcher.partition_advanced(self)
+
+
+class Partitions:
+    """All partitions led by this broker, kept in step with the cluster image."""
+
+    def __init__(self, broker_id: int, logs: LogManager) -> None:
+        self._broker_id = broker_id
+        self._logs = logs
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._image: ClusterImage | None = None
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(tuple(self._partitions.values()))
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def leader(self, topic: str, index: int, current_leader_epoch: int = -1) -> Partition:
+        """The partition, if this broker leads it in the epoch that the client believes in.
+
+        `current_leader_epoch` is -1 when the client does not check (KIP-320). Raises RequestError with
+        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH or
+        UNKNOWN_LEADER_EPOCH.
+        """
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            raise RequestError(*self._why_not(topic, index))
+        if current_leader_epoch >= 0 and current_leader_epoch != partition.leader_epoch:
+            if current_leader_epoch < partition.leader_epoch:
+                raise RequestError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        return partition
+
+    def _why_not(self, topic: str, index: int) -> tuple[ErrorCode, str]:
+        info = self._image.topics.get(topic) if self._image else None
+        if info is None or not 0 <= index < len(info.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}"
+        if info.partitions[index].leader == self._broker_id:
+            return ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{index} is offline; see the broker's log"
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._broker_id} does not lead {topic}-{index}"
+
+    def apply(self, old: ClusterImage, new: ClusterImage, now_ms: int) -> None:
+        """Open, close and delete logs so that they match `new`."""
+        self._image = new
+        if old.topics is new.topics:
+            return
+        for name, topic in old.topics.items():
+            if (kept := new.topics.get(name)) is None or kept.id != topic.id:
+                for index in range(len(topic.partitions)):
+                    self._close(name, index)
+                    self._logs.delete(name, index, now_ms)
+        for name, topic in new.topics.items():
+            if old.topics.get(name) is not topic:
+                for index, info in enumerate(topic.partitions):
+                    self._apply_partition(name, topic.id, index, info)
+
+    def _apply_partition(self, name: str, topic_id: bytes, index: int, info: PartitionInfo) -> None:
+        partition = self._partitions.get((name, index))
+        if info.leader != self._broker_id:
+            self._close(name, index)
+        elif partition is None:
+            self._open(name, topic_id, index, info)
+        else:
+            partition.leader_epoch = info.leader_epoch
+            partition.in_sync_count = len(info.isr)
+
+    def _open(self, name: str, topic_id: bytes, index: int, info: PartitionInfo) -> None:
+        partition_log = self._logs.get(name, index)
+        if partition_log is None:
+            partition_log = self._logs.create(name, index, topic_id)
+        partition = Partition(name, index, partition_log, info)
+        self._partitions[(name, index)] = partition
+        if partition.in_sync_count <= 1:
+            partition_log.advance_high_watermark(partition_log.log_end_offset)
+
+    def _close(self, name: str, index: int) -> None:
+        partition = self._partitions.pop((name, index), None)
+        if partition is not None:
+            partition.close()
+
+    def reconfigure(self, topic: str, config: LogConfig) -> None:
+        """A topic's settings have changed: hand them to its logs."""
+        for (name, _), partition in self._partitions.items():
+            if name == topic:
+                partition.log.config = config

@@ -1,0 +1,105 @@
+"""Bytes in and out of one accepted socket, without a stream abstraction in between.
+
+The rule: a call that would block waits through Trio; a call that need not block does not. Files are sent by the
+kernel (`sendfile`); only the framing around them passes through Python.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import trio
+
+from barnabas.wire.regions import Chunk, FileRegion
+
+_JOIN_BYTES_MAX = 256 * 1024
+"""Chunks are joined for one `send` up to this size; larger ones are sent as they are, without a copy."""
+
+
+class PlainTransport:
+    """An accepted, non-blocking TCP socket. Owned by one connection task, which closes it."""
+
+    __slots__ = ("_eager", "_socket")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        # Whether the last read found data waiting: a pipelining client's next request is usually there already,
+        # a one-at-a-time client's never is, and guessing wrong costs a system call.
+        self._eager = True
+
+    async def receive_into(self, view: memoryview) -> int:
+        """Read at least one byte into `view`; 0 means that the peer has closed."""
+        if self._eager:
+            try:
+                count = self._socket.recv_into(view)
+            except BlockingIOError:
+                self._eager = False
+            else:
+                await trio.lowlevel.checkpoint()
+                return count
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            try:
+                count = self._socket.recv_into(view)
+            except BlockingIOError:
+                continue
+            self._eager = count == len(view)
+            return count
+
+    async def send(self, chunks: list[Chunk]) -> None:
+        """Send all chunks in order; raises OSError when the peer is gone."""
+        pending: list[bytes | bytearray | memoryview] = []
+        pending_bytes = 0
+        for chunk in chunks:
+            if isinstance(chunk, FileRegion):
+                if pending:
+                    await self._send_bytes(pending, more=True)
+                    pending, pending_bytes = [], 0
+                await self._send_region(chunk)
+                continue
+            size = len(chunk)
+            if pending_bytes + size > _JOIN_BYTES_MAX and pending:
+                await self._send_bytes(pending, more=True)
+                pending, pending_bytes = [], 0
+            pending.append(chunk)
+            pending_bytes += size
+        if pending:
+            await self._send_bytes(pending, more=False)
+
+    async def _send_bytes(self, pieces: list[bytes | bytearray | memoryview], *, more: bool) -> None:
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        flags = socket.MSG_MORE if more else 0
+        try:
+            sent = self._socket.send(data, flags)
+        except BlockingIOError:
+            sent = 0
+        if sent == len(data):
+            return
+        with memoryview(data) as view:
+            while sent < len(view):
+                await trio.lowlevel.wait_writable(self._socket)
+                try:
+                    sent += self._socket.send(view[sent:], flags)
+                except BlockingIOError:
+                    continue
+
+    async def _send_region(self, region: FileRegion) -> None:
+        position, remaining = region.position, region.size
+        target = self._socket.fileno()
+        while remaining:
+            try:
+                count = os.sendfile(target, region.fd, position, remaining)
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self._socket)
+                continue
+            if count == 0:
+                # The file is shorter than planned: the framing already promised more, so this connection is lost.
+                raise OSError(f"segment ended {remaining} bytes early at position {position}")
+            position += count
+            remaining -= count
+
+    def close(self) -> None:
+        """Close the socket; waiting tasks are woken with ClosedResourceError."""
+        trio.lowlevel.notify_closing(self._socket)
+        self._socket.close()
