@@ -27,18 +27,21 @@ log = logging.getLogger(__name__)
 class Connection:
     """An accepted connection and the task that serves it.
 
-    `busy` is true from a frame's first byte until its response has been sent; `last_active` is the monotonic
-    second at which that last changed. The listener reads both to close idle connections and to drain at shutdown.
+    `answering` is true while a whole request is in hand and its response is not yet sent; `last_active` is the
+    monotonic second of the last byte in or response out. `Connections` reads both to close idle connections and to
+    drain at shutdown.
     """
 
-    __slots__ = ("_broker", "_carry", "_transport", "busy", "info", "last_active", "scope", "stopping")
+    __slots__ = ("_broker", "_received", "_start", "_transport", "answering", "info", "last_active", "scope", "stopping")
 
     def __init__(self, broker: Broker, transport: PlainTransport, info: ConnectionInfo) -> None:
         self._broker = broker
         self._transport = transport
-        self._carry = b""
+        # Bytes received and not yet answered: `_received[_start:]` holds the next frames of a pipelining client.
+        self._received = b""
+        self._start = 0
         self.info = info
-        self.busy = False
+        self.answering = False
         self.stopping = False
         self.last_active = time.monotonic()
         self.scope = trio.CancelScope()
@@ -62,44 +65,40 @@ class Connection:
 
     async def _serve_one(self) -> bool:
         """Read and answer one request; false when the connection is at its end."""
-        data = self._carry
-        if len(data) < SIZE_BYTES:
-            data = await self._receive_start(data)
-            if not data:
-                return False
-        self._mark(busy=True)
-        size = check_frame_size(data, self._broker.frame_bytes_max)
-        end = SIZE_BYTES + size
+        if len(self._received) - self._start < SIZE_BYTES and not await self._receive_start():
+            return False
+        data, start = self._received, self._start
+        size = check_frame_size(data, start, self._broker.frame_bytes_max)
+        end = start + SIZE_BYTES + size
         if end <= len(data):
-            self._carry = data[end:]
-            alive = await answer(self._broker, self.info, self._transport, memoryview(bytearray(data[SIZE_BYTES:end])))
-        else:
-            self._carry = b""
-            alive = await self._serve_large(data, size)
-        self._mark(busy=False)
-        return alive
+            self._start = end
+            # A copy that may be written to: a leader sets the offsets of a batch in place.
+            return await self._answer(memoryview(bytearray(data[start + SIZE_BYTES : end])))
+        self._received, self._start = b"", 0
+        return await self._serve_large(memoryview(data)[start + SIZE_BYTES :], size)
 
-    async def _receive_start(self, data: bytes) -> bytes:
-        """Receive until at least a frame's size is there; empty when the peer closed between two frames."""
+    async def _receive_start(self) -> bool:
+        """Receive until at least a frame's size is there; false when the peer has closed."""
         scratch = self._broker.buffers.scratch
+        data = self._received[self._start :]
         while len(data) < SIZE_BYTES:
             count = await self._transport.receive_into(scratch)
             if count == 0:
                 if data:
                     log.warning("closing %s: peer closed inside a frame's size field", self.info)
-                return b""
-            # Copied at once, before any other connection's task can run and reuse the scratch buffer.
+                return False
+            # Copied before anything is awaited: another connection's task would reuse the scratch buffer.
             data = data + bytes(scratch[:count]) if data else bytes(scratch[:count])
-        return data
+        self._received, self._start = data, 0
+        self.last_active = time.monotonic()
+        return True
 
-    async def _serve_large(self, start: bytes, size: int) -> bool:
+    async def _serve_large(self, start: memoryview, size: int) -> bool:
         """Receive the rest of a frame that did not come in one read, into a buffer that grows as bytes arrive."""
         pool = self._broker.buffers
         buffer = pool.take(size)
-        used = len(start) - SIZE_BYTES
-        if used > len(buffer):
-            buffer = pool.grown(buffer, 0, size)
-        buffer[:used] = memoryview(start)[SIZE_BYTES:]
+        used = len(start)
+        buffer[:used] = start
         while used < size:
             if used == len(buffer):
                 buffer = pool.grown(buffer, used, size)
@@ -109,10 +108,14 @@ class Connection:
                 return False
             used += count
             self.last_active = time.monotonic()
-        alive = await answer(self._broker, self.info, self._transport, memoryview(buffer)[:size])
+        alive = await self._answer(memoryview(buffer)[:size])
         pool.give(buffer)
         return alive
 
-    def _mark(self, *, busy: bool) -> None:
-        self.busy = busy
-        self.last_active = time.monotonic()
+    async def _answer(self, frame: memoryview) -> bool:
+        self.answering = True
+        try:
+            return await answer(self._broker, self.info, self._transport, frame)
+        finally:
+            self.answering = False
+            self.last_active = time.monotonic()

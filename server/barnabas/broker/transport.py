@@ -29,15 +29,16 @@ class PlainTransport:
         self._eager = True
 
     async def receive_into(self, view: memoryview) -> int:
-        """Read at least one byte into `view`; 0 means that the peer has closed."""
+        """Read at least one byte into `view`; 0 means that the peer has closed.
+
+        Nothing is awaited between the read and the return, so `view` may be shared with other connections.
+        """
         if self._eager:
+            await trio.lowlevel.checkpoint()
             try:
-                count = self._socket.recv_into(view)
+                return self._socket.recv_into(view)
             except BlockingIOError:
                 self._eager = False
-            else:
-                await trio.lowlevel.checkpoint()
-                return count
         while True:
             await trio.lowlevel.wait_readable(self._socket)
             try:

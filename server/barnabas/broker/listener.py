@@ -1,0 +1,153 @@
+"""Accepting connections, closing idle ones, and draining them at shutdown.
+
+The rule: one nursery owns all connections, and no connection's failure reaches it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import time
+from itertools import count
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.context import ConnectionInfo
+from barnabas.broker.transport import PlainTransport
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 1024
+ACCEPT_BACKOFF_SECONDS = 0.1
+"""How long accepting pauses when the process has no file descriptor left for a connection."""
+
+DRAIN_SECONDS = 1.0
+"""How long requests in hand may take to finish at shutdown."""
+
+IDLE_CHECK_SECONDS = 5.0
+
+_OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_connection_ids = count(1)
+
+
+class Listener:
+    """One bound address with its name and security protocol, as in `PLAINTEXT://127.0.0.1:9092`."""
+
+    def __init__(self, name: str, security_protocol: str, sockets: list[socket.socket]) -> None:
+        self.name = name
+        self.security_protocol = security_protocol
+        self._sockets = sockets
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """The (host, port) pairs really bound."""
+        return [sock.getsockname()[:2] for sock in self._sockets]
+
+    @property
+    def port(self) -> int:
+        """The port really bound; the first one where there are several addresses."""
+        return self.addresses[0][1]
+
+    async def accept_forever(self, broker: Broker, connections: Connections) -> None:
+        """Accept until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for sock in self._sockets:
+                nursery.start_soon(self._accept, sock, broker, connections)
+
+    async def _accept(self, sock: socket.socket, broker: Broker, connections: Connections) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(sock)
+            try:
+                accepted, peer = sock.accept()
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                if error.errno in _OUT_OF_DESCRIPTORS:
+                    log.error("cannot accept on %s: %s; trying again in %ss", self.name, error, ACCEPT_BACKOFF_SECONDS)
+                    await trio.sleep(ACCEPT_BACKOFF_SECONDS)
+                else:
+                    log.debug("a connection to %s went away before it was accepted: %s", self.name, error)
+                continue
+            connections.start(broker, self, accepted, peer[:2])
+
+    def close(self) -> None:
+        """Stop listening."""
+        for sock in self._sockets:
+            sock.close()
+
+
+class Connections:
+    """All open connections of a broker, living in one nursery."""
+
+    def __init__(self, nursery: trio.Nursery, *, idle_ms_max: int, count_max: int, per_ip_max: int) -> None:
+        self._nursery = nursery
+        self._open: set[Connection] = set()
+        self._idle_seconds_max = idle_ms_max / 1000
+        self._count_max = count_max
+        self._per_ip_max = per_ip_max
+        self._per_ip: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def start(self, broker: Broker, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
+        """Serve an accepted socket in a task of its own, or refuse it when there are too many."""
+        host = peer[0]
+        if len(self._open) >= self._count_max or self._per_ip.get(host, 0) >= self._per_ip_max:
+            log.warning("refusing a connection from %s: %d are open, %d of them from there",
+                        host, len(self._open), self._per_ip.get(host, 0))  # fmt: skip
+            sock.close()
+            return
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            local = sock.getsockname()[:2]
+        except OSError:
+            sock.close()
+            return
+        info = ConnectionInfo(next(_connection_ids), listener.name, listener.security_protocol, local, peer)
+        connection = Connection(broker, PlainTransport(sock), info)
+        self._open.add(connection)
+        self._per_ip[host] = self._per_ip.get(host, 0) + 1
+        self._nursery.start_soon(self._serve, connection)
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            await connection.serve()
+        finally:
+            self._open.discard(connection)
+            host = connection.info.peer_address[0]
+            left = self._per_ip[host] - 1
+            if left:
+                self._per_ip[host] = left
+            else:
+                del self._per_ip[host]
+
+    async def close_idle_forever(self) -> None:
+        """Close connections that have sent nothing for connections.max.idle.ms, half-sent frames included."""
+        while True:
+            await trio.sleep(min(IDLE_CHECK_SECONDS, max(self._idle_seconds_max / 2, 0.05)))
+            limit = time.monotonic() - self._idle_seconds_max
+            for connection in self._open:
+                if connection.last_active < limit and not connection.answering:
+                    log.debug("closing %s: idle for more than %ss", connection.info, self._idle_seconds_max)
+                    connection.scope.cancel()
+
+    async def drain(self) -> None:
+        """Let requests in hand finish for a moment, then close everything."""
+        for connection in self._open:
+            connection.stopping = True
+            if not connection.answering:
+                connection.scope.cancel()
+        with trio.move_on_after(DRAIN_SECONDS):
+            while self._open:
+                await trio.sleep(0.02)
+        for connection in self._open:
+            connection.scope.cancel()

@@ -1,0 +1,54 @@
+"""ApiVersions v0-v4. What this broker serves, straight from the table in `apis`.
+
+v3 tells the client's name and version (KIP-511; bad ones are INVALID_REQUEST) and adds features (KIP-584); v4 allows
+a feature's minimum version to be 0. The response header is version 0 whatever the version of the body.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from barnabas import apis
+from barnabas.errors import RequestError
+from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.broker.context import RequestContext
+
+CLIENT_SOFTWARE_SINCE = 3
+
+_CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """The whole table; remembers which software the client says it is."""
+    if context.api_version >= CLIENT_SOFTWARE_SINCE:
+        for value in (request.client_software_name, request.client_software_version):
+            if not _CLIENT_SOFTWARE.fullmatch(value):
+                raise RequestError(ErrorCode.INVALID_REQUEST, f"client software {value!r} is not a valid name")
+        context.connection.client_software_name = request.client_software_name
+        context.connection.client_software_version = request.client_software_version
+    return _everything(context.broker)
+
+
+def unsupported_version(broker: Broker) -> ApiVersionsResponse:
+    """The v0 answer to an ApiVersions version that is not known here: the client picks one and asks again."""
+    response = _everything(broker)
+    response.error_code = ErrorCode.UNSUPPORTED_VERSION
+    return response
+
+
+def _everything(broker: Broker) -> ApiVersionsResponse:
+    response = ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=api.key, min_version=api.min_version, max_version=api.max_version
+            )
+            for api in apis.SERVED.values()
+        ]
+    )
+    broker.features.describe(response)
+    return response

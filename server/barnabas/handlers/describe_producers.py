@@ -1,0 +1,48 @@
+"""DescribeProducers v0. The idempotent and transactional producers that a partition remembers (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+PartitionResponse = DescribeProducersResponse.PartitionResponse
+
+
+async def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    """Answer every partition on its own."""
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersResponse.TopicResponse(
+                name=topic.name,
+                partitions=[_describe(context, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(context: RequestContext, topic: str, index: int) -> PartitionResponse:
+    answer = PartitionResponse(partition_index=index)
+    try:
+        partition = context.broker.partitions.leader(topic, index)
+    except RequestError as error:
+        answer.error_code = error.code
+        answer.error_message = error.message or None
+        return answer
+    answer.active_producers = [
+        DescribeProducersResponse.ProducerState(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            last_sequence=producer.last_sequence,
+            last_timestamp=producer.last_timestamp,
+            coordinator_epoch=producer.coordinator_epoch,
+            current_txn_start_offset=producer.current_txn_first_offset,
+        )
+        for producer in partition.log.producers.active()
+    ]
+    return answer

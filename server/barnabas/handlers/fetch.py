@@ -1,0 +1,280 @@
+"""Fetch v0-v18. Waits up to max_wait_ms for min_bytes; never decodes what it sends.
+
+v3 adds max_bytes over all partitions, and from then on the first batch is sent whole even when it is larger than
+every limit; v4 isolation levels and record batches (older versions get converted message sets); v5 log start
+offsets; v7 sessions (KIP-227); v9 and v12 leader epoch checks (KIP-320, KIP-595); v10 zstd; v13 topic ids;
+v15 moves the replica id into a tagged field.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.broker.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
+from barnabas.broker.partitions import Partition
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+TOPIC_IDS_SINCE = 13
+WHOLE_FIRST_BATCH_SINCE = 3
+RECORD_BATCHES_SINCE = 4
+SESSIONS_SINCE = 7
+ZSTD_SINCE = 10
+READ_COMMITTED = 1
+
+PartitionData = FetchResponse.PartitionData
+Served = tuple[SessionPartition, PartitionData]
+
+
+async def handle(context: RequestContext, request: FetchRequest) -> FetchResponse:
+    """Read what is there; when it is too little, wait once for more."""
+    wanted, session, incremental = _resolve_session(context, request)
+    served, size, must_answer = _read(context, request, wanted)
+    if size < request.min_bytes and not must_answer and wanted and request.max_wait_ms > 0:
+        served = await _wait_and_read(context, request, wanted, served, size)
+    return _respond(context, request, session, incremental, served)
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------
+
+
+def _resolve_session(
+    context: RequestContext, request: FetchRequest
+) -> tuple[list[SessionPartition], Session | None, bool]:
+    """What to serve: the partitions, the session if there is one, and whether the answer is incremental."""
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    named = [
+        SessionPartition(
+            topic.topic_id if by_id else topic.topic,
+            partition.partition,
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            partition.current_leader_epoch,
+            partition.last_fetched_epoch,
+            partition.log_start_offset,
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    if context.api_version < SESSIONS_SINCE:
+        return named, None, False
+    sessions = context.broker.fetch_sessions
+    if request.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL):
+        if request.session_id != NO_SESSION:
+            sessions.close(request.session_id)
+        if request.session_epoch == EPOCH_FINAL:
+            return named, None, False
+        return named, sessions.create(named, uses_topic_ids=by_id, now_ms=context.now_ms), False
+    session = sessions.resume(
+        request.session_id, request.session_epoch, uses_topic_ids=by_id, now_ms=context.now_ms
+    )
+    forgotten = [
+        (topic.topic_id if by_id else topic.topic, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+    session.update(named, forgotten)
+    return list(session.partitions.values()), session, True
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def _read(
+    context: RequestContext, request: FetchRequest, wanted: list[SessionPartition]
+) -> tuple[list[Served], int, bool]:
+    """One pass over the partitions: their answers, the bytes in them, and whether one must be sent at once."""
+    broker = context.broker
+    remaining = broker.fetch_bytes_max
+    if context.api_version >= WHOLE_FIRST_BATCH_SINCE:
+        remaining = min(remaining, request.max_bytes)
+    size = 0
+    must_answer = False
+    served: list[Served] = []
+    for want in wanted:
+        data = PartitionData(partition_index=want.index)
+        try:
+            count = _read_partition(context, request, want, data, max(remaining, 0), first=size == 0)
+        except RequestError as error:
+            data.error_code = error.code
+            data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+            data.records = b""
+            must_answer = True
+        else:
+            size += count
+            remaining -= count
+            if data.diverging_epoch.epoch >= 0:
+                must_answer = True
+        served.append((want, data))
+    return served, size, must_answer
+
+
+def _partition_of(context: RequestContext, want: SessionPartition) -> Partition:
+    name = want.topic
+    if isinstance(name, bytes):
+        name = context.broker.metadata.image.topic_name(name) or ""
+        if not name:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+    return context.broker.partitions.leader(name, want.index, want.current_leader_epoch)
+
+
+def _read_partition(
+    context: RequestContext,
+    request: FetchRequest,
+    want: SessionPartition,
+    data: PartitionData,
+    remaining: int,
+    *,
+    first: bool,
+) -> int:
+    """Fill in one partition's answer; returns its size in bytes."""
+    partition = _partition_of(context, want)
+    replica_id = max(request.replica_id, request.replica_state.replica_id)
+    if replica_id >= 0:
+        raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} is no replica of this partition")
+    partition_log = partition.log
+    version = context.api_version
+    if version < ZSTD_SINCE and partition_log.config.compression_type == "zstd":
+        raise RequestError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    committed = request.isolation_level == READ_COMMITTED
+    upper = partition_log.last_stable_offset if committed else partition_log.high_watermark
+    data.high_watermark = partition_log.high_watermark
+    data.last_stable_offset = partition_log.last_stable_offset
+    data.log_start_offset = partition_log.log_start_offset
+    data.aborted_transactions = None
+    data.records = b""
+    if want.last_fetched_epoch >= 0 and _diverges(partition, want, data):
+        return 0
+    result = partition_log.read(
+        want.fetch_offset,
+        max_bytes=min(max(want.max_bytes, 0), remaining),
+        upper_offset=upper,
+        min_one_batch=first,
+    )
+    if committed:
+        data.aborted_transactions = [
+            FetchResponse.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in partition_log.aborted_transactions(want.fetch_offset, result.next_offset)
+        ]
+    size = len(result.records)
+    if not size:
+        return 0
+    if version < RECORD_BATCHES_SINCE:
+        from barnabas.handlers.fetch_conversion import down_converted
+
+        data.records = down_converted(result, version, want.fetch_offset, want.max_bytes)
+        return len(data.records)
+    data.records = result.records
+    return size
+
+
+def _diverges(partition: Partition, want: SessionPartition, data: PartitionData) -> bool:
+    """Whether the fetcher's log and ours part before its fetch offset (KIP-595); fills in where."""
+    epoch, end_offset = partition.log.end_offset_for_epoch(want.last_fetched_epoch)
+    if end_offset < 0:
+        raise RequestError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {want.last_fetched_epoch} is not known here")
+    if epoch < want.last_fetched_epoch or end_offset < want.fetch_offset:
+        data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        return True
+    return False
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------
+
+
+class _MoreBytes:
+    """A fetch that waits until its partitions have grown by `missing` bytes."""
+
+    __slots__ = ("_missing", "_seen", "event")
+
+    def __init__(self, partitions: list[Partition], missing: int) -> None:
+        self.event = trio.Event()
+        self._missing = missing
+        self._seen = {partition: partition.appended_bytes for partition in partitions}
+
+    def partition_advanced(self, partition: Partition) -> None:
+        total = partition.appended_bytes
+        self._missing -= total - self._seen[partition]
+        self._seen[partition] = total
+        if self._missing <= 0 or partition.closed:
+            self.event.set()
+
+
+async def _wait_and_read(
+    context: RequestContext, request: FetchRequest, wanted: list[SessionPartition], served: list[Served], size: int
+) -> list[Served]:
+    """Wait until there may be min_bytes, or max_wait_ms is over, and read again."""
+    partitions = [_partition_of(context, want) for want in wanted]
+    deadline = trio.current_time() + request.max_wait_ms / 1000
+    must_answer = False
+    while size < request.min_bytes and not must_answer:
+        watcher = _MoreBytes(partitions, request.min_bytes - size)
+        for partition in partitions:
+            partition.subscribe(watcher)
+        try:
+            with trio.move_on_at(deadline) as scope:
+                await watcher.event.wait()
+        finally:
+            for partition in partitions:
+                partition.unsubscribe(watcher)
+        served, size, must_answer = _read(context, request, wanted)
+        if scope.cancelled_caught:
+            break
+    return served
+
+
+# --- answering --------------------------------------------------------------------------------------------------
+
+
+def _respond(
+    context: RequestContext, request: FetchRequest, session: Session | None, incremental: bool, served: list[Served]
+) -> FetchResponse:
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    response = FetchResponse(session_id=session.id if session else NO_SESSION)
+    topic: FetchResponse.FetchableTopicResponse | None = None
+    last_key: str | bytes | None = None
+    with_records = []
+    for want, data in served:
+        if session is not None:
+            news = _is_news(want, data)
+            if incremental and not news:
+                continue
+            if len(data.records or b""):
+                with_records.append((want.topic, want.index))
+        if topic is None or want.topic != last_key:
+            topic = FetchResponse.FetchableTopicResponse()
+            last_key = want.topic
+            if by_id:
+                topic.topic_id = want.topic  # type: ignore[assignment]
+            else:
+                topic.topic = want.topic  # type: ignore[assignment]
+            response.responses.append(topic)
+        topic.partitions.append(data)
+    if session is not None and with_records:
+        session.rotate(with_records)
+    return response
+
+
+def _is_news(want: SessionPartition, data: PartitionData) -> bool:
+    """Whether an incremental answer must name the partition; remembers what it was told."""
+    error = bool(data.error_code)
+    news = (
+        error
+        or want.told_error
+        or bool(len(data.records or b""))
+        or data.high_watermark != want.told_high_watermark
+        or data.last_stable_offset != want.told_last_stable_offset
+        or data.log_start_offset != want.told_log_start_offset
+        or data.diverging_epoch.epoch >= 0
+    )
+    want.told_high_watermark = data.high_watermark
+    want.told_last_stable_offset = data.last_stable_offset
+    want.told_log_start_offset = data.log_start_offset
+    want.told_error = error
+    return news

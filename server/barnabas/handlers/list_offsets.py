@@ -1,0 +1,112 @@
+"""ListOffsets v0-v11. Offsets by timestamp, and the ends of a partition.
+
+v0 answers with a list of segment base offsets written before the timestamp (the old getOffsetsBefore); v1+ with one
+offset. Special timestamps: -1 latest, -2 earliest, -3 (v7) the record with the largest timestamp, -4 (v8) earliest
+on local disk, -5 (v9) latest in tiered storage, -6 (v11) earliest pending upload. v2 adds the isolation level
+(read_committed: latest is the last stable offset), v4 leader epochs. Earliest and latest cost O(1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+    from barnabas.broker.partitions import Partition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+READ_COMMITTED = 1
+
+PartitionAnswer = ListOffsetsResponse.ListOffsetsPartitionResponse
+PartitionQuery = ListOffsetsRequest.ListOffsetsPartition
+
+
+async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Answer every partition on its own."""
+    asked: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for query in topic.partitions:
+            key = (topic.name, query.partition_index)
+            (repeated if key in asked else asked).add(key)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsResponse.ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(context, request, topic.name, query, twice=(topic.name, query.partition_index) in repeated)
+                    for query in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    context: RequestContext, request: ListOffsetsRequest, topic: str, query: PartitionQuery, *, twice: bool
+) -> PartitionAnswer:
+    answer = PartitionAnswer(partition_index=query.partition_index)
+    try:
+        if twice:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
+        if context.api_version < _SINCE.get(query.timestamp, 0) or query.timestamp < EARLIEST_PENDING_UPLOAD:
+            raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {query.timestamp} has no meaning here")
+        epoch = query.current_leader_epoch
+        partition = context.broker.partitions.leader(topic, query.partition_index, epoch)
+        if context.api_version == 0:
+            answer.old_style_offsets = _segment_offsets(context, partition, query)
+        else:
+            upper = _upper(partition, request)
+            answer.timestamp, answer.offset, answer.leader_epoch = _find(partition, query.timestamp, upper)
+    except RequestError as error:
+        answer.error_code = error.code
+    return answer
+
+
+def _upper(partition: Partition, request: ListOffsetsRequest) -> int:
+    log = partition.log
+    return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+
+
+def _find(partition: Partition, timestamp: int, upper: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch), each -1 where there is none."""
+    log = partition.log
+    if timestamp == LATEST:
+        return -1, upper, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.log_start_offset, log.epoch_at(log.log_start_offset)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        # There is no tiered storage, so nothing is in it and nothing is waiting to be.
+        return -1, -1, -1
+    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= upper:
+        return -1, -1, -1
+    return found.timestamp, found.offset, found.leader_epoch
+
+
+def _segment_offsets(context: RequestContext, partition: Partition, query: PartitionQuery) -> list[int]:
+    """v0: base offsets of segments last written to before the timestamp, newest first."""
+    log = partition.log
+    segments = log.segments
+    known = [(segment.base_offset, segment.largest_timestamp) for segment in segments if segment.size]
+    known.append((log.high_watermark, context.now_ms))
+    if query.timestamp == LATEST:
+        start = len(known) - 1
+    elif query.timestamp == EARLIEST:
+        start = 0
+    else:
+        start = max((i for i, (_, written_ms) in enumerate(known) if written_ms <= query.timestamp), default=-1)
+    offsets = [max(base, log.log_start_offset) for base, _ in known[: start + 1]]
+    return sorted(set(offsets), reverse=True)[: max(query.max_num_offsets, 0)]

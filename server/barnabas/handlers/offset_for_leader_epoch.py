@@ -1,0 +1,46 @@
+"""OffsetForLeaderEpoch v0-v4. Where an epoch ended, so that a reader can find the point its log parts from ours.
+
+v1 adds the epoch to the answer, v2 the client's current leader epoch (KIP-320), v3 the replica id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+EpochEndOffset = OffsetForLeaderEpochResponse.EpochEndOffset
+
+
+async def handle(
+    context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Answer every partition on its own."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_answer(context, topic.topic, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    context: RequestContext, topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
+    try:
+        partition = context.broker.partitions.leader(topic, asked.partition, asked.current_leader_epoch)
+        answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    except RequestError as error:
+        answer.error_code = error.code
+    return answer

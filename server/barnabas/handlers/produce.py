@@ -1,0 +1,122 @@
+"""Produce v0-v13. Appends each partition's records and answers when `acks` is satisfied.
+
+acks=0: no response; an error closes the connection, so that the client looks for the leader again. acks=1: answered
+after the append. acks=-1: answered when the high watermark has passed the records, or with REQUEST_TIMED_OUT.
+v0-v1 carry message format v0, v2 carries v1 (both are stored as v2); v3 is the first with record batches; v7 the first
+with zstd; v8 adds per-record errors; v10 the current leader in the error answer; v13 names topics by id.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.broker.partitions import ACKS_ALL, Partition
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+log = logging.getLogger(__name__)
+
+TOPIC_IDS_SINCE = 13
+
+PartitionResponse = ProduceResponse.PartitionProduceResponse
+Pending = list[tuple[Partition, int, PartitionResponse]]
+
+
+async def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+    """Append and answer; None for acks=0."""
+    pending: Pending = []
+    topics = [_append_topic(context, request, topic, pending) for topic in request.topic_data]
+    if request.acks == 0:
+        _end_without_response(context, topics)
+        return None
+    if request.acks == ACKS_ALL and pending:
+        await _wait_committed(pending, request.timeout_ms)
+    return ProduceResponse(responses=topics)
+
+
+def _append_topic(
+    context: RequestContext, request: ProduceRequest, topic: ProduceRequest.TopicProduceData, pending: Pending
+) -> ProduceResponse.TopicProduceResponse:
+    name = topic.name
+    if context.api_version >= TOPIC_IDS_SINCE:
+        name = context.broker.metadata.image.topic_name(topic.topic_id) or ""
+    responses = []
+    for data in topic.partition_data:
+        response = PartitionResponse(index=data.index)
+        responses.append(response)
+        try:
+            if not name:
+                raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+            partition = _append(context, request, name, data, response)
+        except RequestError as error:
+            _fail(context, name, response, error)
+        else:
+            pending.append((partition, response.base_offset, response))
+    return ProduceResponse.TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=responses)
+
+
+def _append(
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: str,
+    data: ProduceRequest.PartitionProduceData,
+    response: PartitionResponse,
+) -> Partition:
+    if request.acks not in (ACKS_ALL, 0, 1):
+        raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; -1, 0 and 1 are known")
+    partition = context.broker.partitions.leader(topic, data.index)
+    if data.records is None:
+        raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
+    result = partition.append(
+        data.records, acks=request.acks, api_version=context.api_version, now_ms=context.now_ms
+    )
+    response.base_offset = result.base_offset
+    response.log_append_time_ms = result.log_append_time_ms
+    response.log_start_offset = result.log_start_offset
+    return partition
+
+
+def _fail(context: RequestContext, topic: str, response: PartitionResponse, error: RequestError) -> None:
+    response.error_code = error.code
+    response.base_offset = -1
+    response.error_message = error.message or None
+    response.record_errors = [
+        ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+        for index, message in getattr(error, "record_errors", ())
+    ]
+    log.info(
+        "produce to %s-%d from client %r on %s refused: %s",
+        topic, response.index, context.client_id, context.connection, error,
+    )  # fmt: skip
+
+
+async def _wait_committed(pending: Pending, timeout_ms: int) -> None:
+    """Wait for the high watermark of every partition; what is late gets REQUEST_TIMED_OUT."""
+    for partition, base_offset, response in pending:
+        end_offset = partition.log.log_end_offset
+        if partition.log.high_watermark >= end_offset:
+            continue
+        with trio.move_on_after(max(timeout_ms, 0) / 1000) as scope:
+            try:
+                await partition.wait_committed(end_offset)
+            except RequestError as error:
+                response.error_code = error.code
+        if scope.cancelled_caught:
+            response.error_code = ErrorCode.REQUEST_TIMED_OUT
+        if response.error_code:
+            response.base_offset = base_offset if response.error_code == ErrorCode.REQUEST_TIMED_OUT else -1
+
+
+def _end_without_response(context: RequestContext, topics: list[ProduceResponse.TopicProduceResponse]) -> None:
+    for topic in topics:
+        for response in topic.partition_responses:
+            if response.error_code:
+                context.close_after_response = True
+                return
