@@ -1,0 +1,61 @@
+# Each target sets up what it needs in .venv and .tools, from the locked requirements; nothing else has to be installed
+# first but Debian (or the like), Python 3.11+ and make.
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: run test check bench compat gen docs lock clean nightly help
+
+help:  ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+run: $(VENV)/.ready-run  ## start the broker (ARGS="--listen HOST:PORT --data DIR ...")
+	@exec $(BIN)/barnabas serve $(ARGS)
+
+test: $(VENV)/.ready-test  ## run the tests (ARGS="-k name ...")
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.ready-check  ## lint, types, layering, generated code and docs up to date
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m codegen --check
+	$(BIN)/python -m tools.reference --check
+
+gen: $(VENV)/.ready-test  ## generate the codecs from schemas/ and the reference from the tables
+	$(BIN)/python -m codegen
+	$(BIN)/python -m tools.reference
+
+compat: $(VENV)/.ready-test  ## stock clients against the broker: the matrix (ARGS="--clients a,b")
+	$(BIN)/python -m compat.matrix $(ARGS)
+
+bench: $(VENV)/.ready-test  ## measure, side by side with Apache Kafka and librdkafka's mock (ARGS="--quick")
+	$(BIN)/python -m bench $(ARGS)
+
+lock: $(VENV)/.ready-check  ## renew requirements/*.txt from pyproject.toml
+	$(BIN)/python -m pip install --quiet pip-tools
+	$(BIN)/python -m tools.lock
+
+clean:  ## remove what make has set up
+	rm -rf $(VENV) .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# --- set-up -----------------------------------------------------------------------------------------------------
+
+$(VENV)/bin/python:
+	@PYTHON="$(PYTHON)" sh tools/make-venv.sh $(VENV)
+
+$(VENV)/.ready-run: $(VENV)/bin/python requirements/run.txt pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/run.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.ready-test: $(VENV)/.ready-run requirements/test.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/test.txt
+	@touch $@
+
+$(VENV)/.ready-check: $(VENV)/.ready-test requirements/check.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/check.txt
+	@touch $@
