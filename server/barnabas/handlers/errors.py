@@ -1,12 +1,13 @@
-"""An error for the whole request, put into every place of the API's response where a client looks for it.
+"""An error for a whole request, put into every place of the API's response where a client looks for it.
 
-A response either has an error code of its own at the top, or one per topic, partition, group or resource that the
-request named. Which of them an API has is read off its response class; only the echo of what was asked is special.
+Many responses have an error code of their own at the top. The others have one per topic, partition, group or
+resource that the request named; for those `_ECHOES` says which list answers which.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from barnabas.wire import registry
@@ -18,26 +19,113 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """Each entry of the request's list `asked` is answered by a `struct` in the response's list `answered`.
+
+    `copied` names the fields that identify it (`asked_name=answered_name` where they differ); a plain number or
+    string goes into the first of them. The innermost level carries the error.
+    """
+
+    asked: str
+    answered: str
+    struct: str
+    copied: tuple[str, ...]
+    inner: Echo | None = None
+
+
+def _partitions(struct: str, answered: str = "partitions", asked: str = "partitions", index: str = "") -> Echo:
+    return Echo(asked, answered, struct, (index or "partition_index",))
+
+
+_ECHOES: dict[int, Echo] = {
+    0: Echo(
+        "topic_data", "responses", "TopicProduceResponse", ("name", "topic_id"),
+        Echo("partition_data", "partition_responses", "PartitionProduceResponse", ("index",)),
+    ),
+    1: Echo(
+        "topics", "responses", "FetchableTopicResponse", ("topic", "topic_id"),
+        Echo("partitions", "partitions", "PartitionData", ("partition=partition_index",)),
+    ),
+    2: Echo("topics", "topics", "ListOffsetsTopicResponse", ("name",), _partitions("ListOffsetsPartitionResponse")),
+    3: Echo("topics", "topics", "MetadataResponseTopic", ("name", "topic_id")),
+    8: Echo(
+        "topics", "topics", "OffsetCommitResponseTopic", ("name", "topic_id"),
+        _partitions("OffsetCommitResponsePartition"),
+    ),
+    9: Echo("groups", "groups", "OffsetFetchResponseGroup", ("group_id",)),
+    10: Echo("coordinator_keys", "coordinators", "Coordinator", ("key",)),
+    15: Echo("groups", "groups", "DescribedGroup", ("group_id",)),
+    19: Echo("topics", "topics", "CreatableTopicResult", ("name",)),
+    20: Echo("topics", "responses", "DeletableTopicResult", ("name", "topic_id")),
+    21: Echo(
+        "topics", "topics", "DeleteRecordsTopicResult", ("name",),
+        _partitions("DeleteRecordsPartitionResult"),
+    ),
+    23: Echo(
+        "topics", "topics", "OffsetForLeaderTopicResult", ("topic",),
+        Echo("partitions", "partitions", "EpochEndOffset", ("partition",)),
+    ),
+    28: Echo(
+        "topics", "topics", "TxnOffsetCommitResponseTopic", ("name",),
+        _partitions("TxnOffsetCommitResponsePartition"),
+    ),
+    32: Echo("resources", "results", "DescribeConfigsResult", ("resource_type", "resource_name")),
+    33: Echo("resources", "responses", "AlterConfigsResourceResponse", ("resource_type", "resource_name")),
+    37: Echo("topics", "results", "CreatePartitionsTopicResult", ("name",)),
+    42: Echo("groups_names", "results", "DeletableGroupResult", ("group_id",)),
+    44: Echo("resources", "responses", "AlterConfigsResourceResponse", ("resource_type", "resource_name")),
+    61: Echo(
+        "topics", "topics", "TopicResponse", ("name",),
+        Echo("partition_indexes", "partitions", "PartitionResponse", ("partition_index",)),
+    ),
+    75: Echo("topics", "topics", "DescribeTopicPartitionsResponseTopic", ("name",)),
+}  # fmt: skip
+
+_TOP_LEVEL_SINCE = {1: 7, 3: 13, 9: 2, 35: 3}
+"""APIs whose top-level error code came later than their first version."""
+_TOP_LEVEL_UNTIL = {9: 7, 10: 3}
+"""APIs whose top-level error code has given way to one per entry."""
+
+
 def error_response(api: Api, context: RequestContext, request: Any, code: int, message: str) -> Any:
-    """The response of `api` that says `code`; None where that API version has no place for an error."""
-    log.info("%s from client %r on %s refused: %s", api.name, context.client_id, context.connection, message or code)
+    """The response of `api` that says `code`; None, and the end of the connection, where none can say it."""
+    log.info("%s from client %r on %s: error %s %s", api.name, context.client_id, context.connection, code, message)
+    version = context.api_version
+    if api.key == 0 and request.acks == 0:
+        context.close_after_response = True
+        return None
     response = registry.response_codec(api.key).message()
-    if hasattr(response, "error_code"):
+    top_level = _TOP_LEVEL_SINCE.get(api.key, 0) <= version <= _TOP_LEVEL_UNTIL.get(api.key, version)
+    if top_level and hasattr(response, "error_code"):
         response.error_code = code
         if hasattr(response, "error_message"):
             response.error_message = message or None
-        return response
-    echo = _ECHOES.get(api.key)
-    if echo is None:
+    elif api.key in _ECHOES:
+        _echo(_ECHOES[api.key], type(response), request, response, code, message)
+    else:
         context.close_after_response = True
         return None
-    echo(response, request, code, message)
     return response
 
 
-def _metadata(response: Any, request: Any, code: int, message: str) -> None:  # noqa: ARG001
-    for topic in request.topics or ():
-        response.topics.append(type(response).MetadataResponseTopic(error_code=code, name=topic.name))
-
-
-_ECHOES: dict[int, Any] = {3: _metadata}
+def _echo(echo: Echo, message_class: Any, asked: Any, answered: Any, code: int, message: str) -> None:
+    """Answer one level of the request, and the levels inside it."""
+    struct = getattr(message_class, echo.struct)
+    answers = getattr(answered, echo.answered)
+    for entry in getattr(asked, echo.asked) or ():
+        answer = struct()
+        for names in echo.copied:
+            source, _, target = names.partition("=")
+            if isinstance(entry, int | str):
+                setattr(answer, target or source, entry)
+                break
+            if hasattr(entry, source) and hasattr(answer, target or source):
+                setattr(answer, target or source, getattr(entry, source))
+        if echo.inner is not None:
+            _echo(echo.inner, message_class, entry, answer, code, message)
+        else:
+            answer.error_code = code
+            if message and hasattr(answer, "error_message"):
+                answer.error_message = message
+        answers.append(answer)
