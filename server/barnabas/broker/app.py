@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker import housekeeping
+from barnabas.broker import housekeeping, storage
 from barnabas.broker.buffers import BufferPool
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.listener import Connections, Listener
@@ -30,6 +30,7 @@ from barnabas.errors import StorageError
 
 if TYPE_CHECKING:
     from barnabas.broker.context import ConnectionInfo
+    from barnabas.cluster.image import ClusterImage
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.log.manager import LogManager
@@ -41,7 +42,7 @@ class Broker:
     """One running broker.
 
     Lifecycle: `Broker(config)`, then `await run()` in a task of its own; `run` reports readiness through
-    `task_status` with the broker itself as the value, and returns after a clean stop, which `stop()` asks for.
+    `task_status` with the broker itself as the value, and returns after the clean stop that `stop()` asks for.
     """
 
     def __init__(self, config: BrokerConfig, *, now_ms: Callable[[], int] | None = None) -> None:
@@ -59,3 +60,116 @@ class Broker:
         self.metadata: MetadataStore
         self.partitions: Partitions
         self._stopping = trio.Event()
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of the first listener, as a client on this machine can dial it."""
+        host, port = self.listeners[0].addresses[0]
+        if host in ("0.0.0.0", "::"):
+            host = "localhost"
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def endpoint_of(self, broker_id: int, connection: ConnectionInfo) -> tuple[str, int, str | None]:
+        """Host, port and rack under which the other end of `connection` can reach a broker."""
+        return advertised_endpoint(self.config, self.metadata.image, broker_id, connection)
+
+    def stop(self) -> None:
+        """Ask for a clean stop; `run` returns when it is done."""
+        self._stopping.set()
+
+    async def run(self, *, task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED) -> None:
+        """Start, serve until `stop()`, and stop cleanly.
+
+        Raises StartupError or StorageError, with everything closed again, when the broker cannot start.
+        """
+        self.listeners = open_listeners(
+            self.config.get(settings.LISTENERS), self.config.listener_security_protocols()
+        )
+        try:
+            await storage.open_storage(self)
+            try:
+                await self._serve(task_status)
+            finally:
+                with trio.CancelScope(shield=True):
+                    await storage.close_storage(self)
+        finally:
+            for listener in self.listeners:
+                listener.close()
+
+    async def _serve(self, task_status: trio.TaskStatus[Broker]) -> None:
+        async with trio.open_nursery() as background:
+            background.start_soon(housekeeping.keep_house, self)
+            async with trio.open_nursery() as accepting:
+                connections = Connections(
+                    background,
+                    idle_ms_max=self.config.get(settings.CONNECTIONS_MAX_IDLE_MS),
+                    count_max=self.config.get(settings.MAX_CONNECTIONS),
+                    per_ip_max=self.config.get(settings.MAX_CONNECTIONS_PER_IP),
+                )
+                for listener in self.listeners:
+                    accepting.start_soon(listener.accept_forever, self, connections)
+                accepting.start_soon(connections.close_idle_forever)
+                task_status.started(self)
+                await self._stopping.wait()
+                accepting.cancel_scope.cancel()
+            for listener in self.listeners:
+                listener.close()
+            await connections.drain()
+            background.cancel_scope.cancel()
+
+    def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
+        """The metadata store has a new image: bring partitions and settings in line with it."""
+        self.partitions.apply(old, new, self.now_ms())
+
+
+def run(config: BrokerConfig) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the process's exit code."""
+    try:
+        trio.run(_run_until_signalled, config, restrict_keyboard_interrupt_to_checkpoints=True)
+    except* (StartupError, StorageError) as group:
+        for error in _leaves(group):
+            print(f"barnabas: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _run_until_signalled(config: BrokerConfig) -> None:
+    broker = Broker(config)
+    async with trio.open_nursery() as nursery:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            nursery.start_soon(_stop_when_signalled, signals, broker)
+            await nursery.start(_run_then_cancel, broker, nursery.cancel_scope)
+            _settle_garbage_collector()
+            print(f"barnabas is ready: bootstrap.servers={broker.bootstrap}", flush=True)
+            await trio.sleep_forever()
+
+
+async def _run_then_cancel(
+    broker: Broker, scope: trio.CancelScope, *, task_status: trio.TaskStatus[Broker]
+) -> None:
+    await broker.run(task_status=task_status)
+    scope.cancel()
+
+
+async def _stop_when_signalled(signals: object, broker: Broker) -> None:
+    async for number in signals:  # type: ignore[attr-defined]
+        log.info("stopping on %s", signal.Signals(number).name)
+        broker.stop()
+
+
+def _settle_garbage_collector() -> None:
+    """What start-up made stays; collecting it again and again would only cost pauses."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    leaves: list[BaseException] = []
+    for error in group.exceptions:
+        leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return leaves

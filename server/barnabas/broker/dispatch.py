@@ -36,7 +36,7 @@ async def answer(broker: Broker, connection: ConnectionInfo, transport: PlainTra
             raise PeerError(apis.refusal(key, version, header.client_id))
         from barnabas.handlers.api_versions import unsupported_version
 
-        await transport.send(encode_response(key, 0, header.correlation_id, unsupported_version(broker)))
+        await transport.send(encode_response(key, 0, header.correlation_id, unsupported_version()))
         return True
 
     context = RequestContext(broker, connection, key, version, header.correlation_id, header.client_id, broker.now_ms())

@@ -15,7 +15,6 @@ from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersions
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
     from barnabas.broker.context import RequestContext
 
 CLIENT_SOFTWARE_SINCE = 3
@@ -31,18 +30,18 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"client software {value!r} is not a valid name")
         context.connection.client_software_name = request.client_software_name
         context.connection.client_software_version = request.client_software_version
-    return _everything(context.broker)
+    return _everything()
 
 
-def unsupported_version(broker: Broker) -> ApiVersionsResponse:
+def unsupported_version() -> ApiVersionsResponse:
     """The v0 answer to an ApiVersions version that is not known here: the client picks one and asks again."""
-    response = _everything(broker)
+    response = _everything()
     response.error_code = ErrorCode.UNSUPPORTED_VERSION
     return response
 
 
-def _everything(broker: Broker) -> ApiVersionsResponse:
-    response = ApiVersionsResponse(
+def _everything() -> ApiVersionsResponse:
+    return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(
                 api_key=api.key, min_version=api.min_version, max_version=api.max_version
@@ -50,5 +49,3 @@ def _everything(broker: Broker) -> ApiVersionsResponse:
             for api in apis.SERVED.values()
         ]
     )
-    broker.features.describe(response)
-    return response
