@@ -1,0 +1,82 @@
+"""Fetch sessions: what is remembered, what is refused, who is evicted."""
+
+import itertools
+
+import pytest
+
+from barnabas.broker.fetch_sessions import EVICTION_MS_MIN, FetchSessions, SessionPartition
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+
+
+def partitions(*indexes: int, topic: str = "t", offset: int = 0) -> list[SessionPartition]:
+    return [SessionPartition(topic, index, offset, 1000) for index in indexes]
+
+
+def make(slots: int = 2) -> FetchSessions:
+    ids = itertools.count(1)
+    return FetchSessions(slots, lambda: next(ids))
+
+
+def code_of(sessions: FetchSessions, session_id: int, epoch: int, *, by_id: bool = False) -> int:
+    with pytest.raises(RequestError) as caught:
+        sessions.resume(session_id, epoch, uses_topic_ids=by_id, now_ms=0)
+    return caught.value.code
+
+
+def test_a_session_remembers_its_partitions_and_takes_up_changes() -> None:
+    sessions = make()
+    session = sessions.create(partitions(0, 1), uses_topic_ids=False, now_ms=0)
+    assert session is not None
+    resumed = sessions.resume(session.id, 1, uses_topic_ids=False, now_ms=1)
+    resumed.update([*partitions(1, offset=7), *partitions(2)], [("t", 0)])
+    assert [(p.index, p.fetch_offset) for p in resumed.partitions.values()] == [(1, 7), (2, 0)]
+
+
+def test_an_epoch_moves_by_one_and_wraps_to_one() -> None:
+    sessions = make()
+    session = sessions.create(partitions(0), uses_topic_ids=False, now_ms=0)
+    assert session is not None
+    assert code_of(sessions, session.id, 2) == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    sessions.resume(session.id, 1, uses_topic_ids=False, now_ms=0)
+    assert code_of(sessions, session.id, 1) == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    session.epoch = 2**31 - 1
+    sessions.resume(session.id, 2**31 - 1, uses_topic_ids=False, now_ms=0)
+    assert session.epoch == 1
+
+
+def test_an_unknown_session_and_a_change_to_topic_ids_are_refused() -> None:
+    sessions = make()
+    session = sessions.create(partitions(0), uses_topic_ids=False, now_ms=0)
+    assert session is not None
+    assert code_of(sessions, session.id + 1, 1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert code_of(sessions, session.id, 1, by_id=True) == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    sessions.close(session.id)
+    assert code_of(sessions, session.id, 1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_full_cache_evicts_only_what_is_unused_or_smaller_and_old() -> None:
+    sessions = make(slots=1)
+    first = sessions.create(partitions(0, 1), uses_topic_ids=False, now_ms=0)
+    assert first is not None
+    assert sessions.create(partitions(0, 1, 2), uses_topic_ids=False, now_ms=1) is None
+    sessions.resume(first.id, 1, uses_topic_ids=False, now_ms=EVICTION_MS_MIN)
+    assert sessions.create(partitions(0, 1), uses_topic_ids=False, now_ms=EVICTION_MS_MIN + 1) is None
+    larger = sessions.create(partitions(0, 1, 2), uses_topic_ids=False, now_ms=EVICTION_MS_MIN + 1)
+    assert larger is not None
+    assert len(sessions) == 1
+    unused = sessions.create(partitions(0), uses_topic_ids=False, now_ms=3 * EVICTION_MS_MIN)
+    assert unused is not None
+    assert code_of(sessions, larger.id, 1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_partitions_that_returned_records_go_to_the_end() -> None:
+    session = make().create(partitions(0, 1, 2), uses_topic_ids=False, now_ms=0)
+    assert session is not None
+    session.rotate([("t", 0), ("t", 9)])
+    assert [p.index for p in session.partitions.values()] == [1, 2, 0]
+
+
+def test_no_slots_and_no_partitions_mean_no_session() -> None:
+    assert make(slots=0).create(partitions(0), uses_topic_ids=False, now_ms=0) is None
+    assert make().create([], uses_topic_ids=False, now_ms=0) is None
