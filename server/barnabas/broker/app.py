@@ -25,6 +25,7 @@ from barnabas.broker.listener import Connections, Listener
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.startup import StartupError, open_listeners
 from barnabas.cluster.endpoints import advertised_endpoint
+from barnabas.cluster.image import TOPIC
 from barnabas.config import broker as settings
 from barnabas.errors import StorageError
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.image import ClusterImage
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
+    from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
 
 log = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class Broker:
         self.logs: LogManager
         self.metadata: MetadataStore
         self.partitions: Partitions
+        self.config_for_topic: Callable[[str], LogConfig]
         self._stopping = trio.Event()
 
     @property
@@ -71,7 +74,7 @@ class Broker:
 
     def endpoint_of(self, broker_id: int, connection: ConnectionInfo) -> tuple[str, int, str | None]:
         """Host, port and rack under which the other end of `connection` can reach a broker."""
-        return advertised_endpoint(self.config, self.metadata.image, broker_id, connection)
+        return advertised_endpoint(self.metadata.image, broker_id, connection)
 
     def stop(self) -> None:
         """Ask for a clean stop; `run` returns when it is done."""
@@ -118,8 +121,22 @@ class Broker:
             background.cancel_scope.cancel()
 
     def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
-        """The metadata store has a new image: bring partitions and settings in line with it."""
+        """The metadata store has a new image: bring partitions and their settings in line with it."""
         self.partitions.apply(old, new, self.now_ms())
+        for resource_type, name in old.configs.keys() | new.configs.keys():
+            key = (resource_type, name)
+            if resource_type == TOPIC and old.configs.get(key) != new.configs.get(key) and name in new.topics:
+                self.partitions.reconfigure(name, self.config_for_topic(name))
+
+    def storage_failed(self, error: StorageError) -> None:
+        """Take the log dir that failed offline, with its partitions; stop when it was the last one."""
+        try:
+            lost = self.logs.take_offline(error.log_dir, error)
+        except StorageError:
+            log.critical("no log dir works any more: stopping")
+            self.stop()
+            return
+        self.partitions.lose(lost)
 
 
 def run(config: BrokerConfig) -> int:

@@ -7,7 +7,7 @@ waiters that the change concerns. Nobody polls a log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -40,7 +40,7 @@ class Partition:
     topic is deleted; closing wakes every waiter, who then meet the error that a new request would meet.
     """
 
-    __slots__ = ("_committed", "_watchers", "closed", "in_sync_count", "index", "leader_epoch", "log", "topic")
+    __slots__ = ("_committed", "_watchers", "appended_bytes", "closed", "in_sync_count", "index", "leader_epoch", "log", "topic")
 
     def __init__(self, topic: str, index: int, partition_log: PartitionLog, info: PartitionInfo) -> None:
         self.topic = topic
@@ -49,6 +49,7 @@ class Partition:
         self.leader_epoch = info.leader_epoch
         self.in_sync_count = len(info.isr)
         self.closed = False
+        self.appended_bytes = 0
         self._watchers: set[Watcher] = set()
         self._committed: list[tuple[int, trio.Event]] = []
 
@@ -67,12 +68,12 @@ class Partition:
         result = self.log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
         )
-        if not result.duplicate:
-            self.appended()
+        self.appended(result)
         return result
 
-    def appended(self) -> None:
+    def appended(self, result: AppendResult) -> None:
         """Something was appended by whatever way: move the high watermark as far as the replicas allow."""
+        self.appended_bytes += result.size
         if self.in_sync_count <= 1:
             self.log.advance_high_watermark(self.log.log_end_offset)
             self._advanced()
@@ -170,22 +171,22 @@ class Partitions:
         for name, topic in new.topics.items():
             if old.topics.get(name) is not topic:
                 for index, info in enumerate(topic.partitions):
-                    self._apply_partition(name, topic.id, index, info)
+                    self._apply_partition(name, topic.id, index, info, now_ms)
 
-    def _apply_partition(self, name: str, topic_id: bytes, index: int, info: PartitionInfo) -> None:
+    def _apply_partition(self, name: str, topic_id: bytes, index: int, info: PartitionInfo, now_ms: int) -> None:
         partition = self._partitions.get((name, index))
         if info.leader != self._broker_id:
             self._close(name, index)
         elif partition is None:
-            self._open(name, topic_id, index, info)
+            self._open(name, topic_id, index, info, now_ms)
         else:
             partition.leader_epoch = info.leader_epoch
             partition.in_sync_count = len(info.isr)
 
-    def _open(self, name: str, topic_id: bytes, index: int, info: PartitionInfo) -> None:
+    def _open(self, name: str, topic_id: bytes, index: int, info: PartitionInfo, now_ms: int) -> None:
         partition_log = self._logs.get(name, index)
         if partition_log is None:
-            partition_log = self._logs.create(name, index, topic_id)
+            partition_log = self._logs.create(name, index, topic_id, now_ms=now_ms)
         partition = Partition(name, index, partition_log, info)
         self._partitions[(name, index)] = partition
         if partition.in_sync_count <= 1:
@@ -195,6 +196,11 @@ class Partitions:
         partition = self._partitions.pop((name, index), None)
         if partition is not None:
             partition.close()
+
+    def lose(self, logs: Iterable[PartitionLog]) -> None:
+        """These logs' disk has failed: their partitions answer KAFKA_STORAGE_ERROR from now on."""
+        for partition_log in logs:
+            self._close(partition_log.topic, partition_log.partition)
 
     def reconfigure(self, topic: str, config: LogConfig) -> None:
         """A topic's settings have changed: hand them to its logs."""

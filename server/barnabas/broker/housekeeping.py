@@ -1,0 +1,60 @@
+"""What a broker does by the clock: retention, removal of files, forced writes, checkpoints.
+
+The rule: decisions are made in the event loop, where nothing else changes a log; slow disk work goes to a thread.
+A log dir that fails here goes offline; the broker goes on with the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.config import broker as settings
+from barnabas.errors import StorageError
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+
+log = logging.getLogger(__name__)
+
+REMOVE_INTERVAL_SECONDS = 5.0
+FLUSH_INTERVAL_SECONDS = 1.0
+
+
+async def keep_house(broker: Broker) -> None:
+    """Run all periodic work until cancelled."""
+    config = broker.config
+    retention_seconds = config.get(settings.LOG_RETENTION_CHECK_INTERVAL_MS) / 1000
+    checkpoint_seconds = config.get(settings.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS) / 1000
+
+    async def retention() -> None:
+        broker.logs.apply_retention(broker.now_ms())
+
+    async def removal() -> None:
+        await trio.to_thread.run_sync(broker.logs.remove_due, broker.now_ms())
+
+    async def flush() -> None:
+        broker.logs.flush_due(broker.now_ms())
+
+    async def checkpoints() -> None:
+        await trio.to_thread.run_sync(broker.logs.write_checkpoints)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_every, broker, retention_seconds, retention)
+        nursery.start_soon(_every, broker, REMOVE_INTERVAL_SECONDS, removal)
+        nursery.start_soon(_every, broker, FLUSH_INTERVAL_SECONDS, flush)
+        nursery.start_soon(_every, broker, max(checkpoint_seconds, 1.0), checkpoints)
+
+
+async def _every(broker: Broker, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await trio.sleep(min(seconds, 1e9))
+        try:
+            await work()
+        except StorageError as error:
+            broker.storage_failed(error)
+        except Exception:
+            log.exception("periodic work failed; it is tried again in %s s", seconds)

@@ -1,0 +1,109 @@
+"""Opening and closing what a broker keeps: log dirs, logs, cluster metadata, and what hangs on them.
+
+The rule: topics are what the metadata says; a log that is found without its topic is adopted, so that a directory
+which another broker wrote can be opened.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from base64 import urlsafe_b64encode
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.broker.partitions import Partitions
+from barnabas.broker.startup import parse_endpoint
+from barnabas.cluster.embedded import EmbeddedStore
+from barnabas.cluster.image import TOPIC, BrokerInfo, Change, ClusterImage, PartitionInfo, TopicCreated, TopicInfo
+from barnabas.config import broker as settings
+from barnabas.log.config import LogConfig
+from barnabas.log.disk import OsDisk
+from barnabas.log.manager import LogManager
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+
+log = logging.getLogger(__name__)
+
+
+def new_uuid() -> bytes:
+    """A random id of 16 bytes whose base64url text does not begin with a dash, as Kafka's."""
+    while True:
+        value = secrets.token_bytes(16)
+        if value[0] >> 2 != 62 and value[:15] != bytes(15):
+            return value
+
+
+def uuid_text(value: bytes) -> str:
+    """Kafka's text of an id: base64url without padding."""
+    return urlsafe_b64encode(value).decode().rstrip("=")
+
+
+async def open_storage(broker: Broker) -> None:
+    """Open everything below the log dirs. Raises StorageError."""
+    config = broker.config
+    disk = OsDisk()
+    dirs = [disk.absolute(path) for path in config.log_dirs]
+    disk.make_dirs(dirs[0])
+    store = EmbeddedStore(dirs[0], disk)
+    broker.metadata = store
+
+    def config_for(topic: str) -> LogConfig:
+        return LogConfig.of(config.topic_values(store.image.settings_of(TOPIC, topic)))
+
+    broker.config_for_topic = config_for
+    broker.logs = LogManager(
+        dirs,
+        config_for=config_for,
+        disk=disk,
+        producer_expiration_ms=config.get(settings.PRODUCER_ID_EXPIRATION_MS),
+    )
+    store.open("", _this_broker(broker))
+    await trio.to_thread.run_sync(broker.logs.open, broker.now_ms())
+    cluster_id = broker.logs.cluster_id or uuid_text(new_uuid())
+    broker.logs.write_meta(cluster_id, broker.broker_id)
+    store.open(cluster_id, _this_broker(broker))
+    broker.partitions = Partitions(broker.broker_id, broker.logs)
+    store.subscribe(broker.image_changed)
+    adopted = _adopt(broker, store.image)
+    broker.partitions.apply(ClusterImage(cluster_id), store.image, broker.now_ms())
+    if adopted:
+        store.change_nowait(lambda _: adopted)
+
+
+async def close_storage(broker: Broker) -> None:
+    """Close everything, cleanly."""
+    for partition in broker.partitions:
+        partition.close()
+    await trio.to_thread.run_sync(broker.logs.close)
+    if isinstance(broker.metadata, EmbeddedStore):
+        broker.metadata.close()
+
+
+def _this_broker(broker: Broker) -> BrokerInfo:
+    endpoints = {}
+    for text in broker.config.get(settings.ADVERTISED_LISTENERS):
+        name, host, port = parse_endpoint(text)
+        endpoints[name] = (host, port)
+    return BrokerInfo(broker.broker_id, broker.config.get(settings.BROKER_RACK) or None, endpoints)
+
+
+def _adopt(broker: Broker, image: ClusterImage) -> list[Change]:
+    """Topics for the logs that no topic knows, as many partitions as there are logs up to the highest."""
+    found: dict[str, tuple[int, bytes | None]] = {}
+    for partition_log in broker.logs:
+        if partition_log.topic not in image.topics:
+            count, topic_id = found.get(partition_log.topic, (0, None))
+            found[partition_log.topic] = (
+                max(count, partition_log.partition + 1),
+                topic_id or partition_log.topic_id,
+            )
+    changes: list[Change] = []
+    for name, (count, topic_id) in sorted(found.items()):
+        log.warning("adopting topic %s with %d partitions, whose logs were found on disk", name, count)
+        me = (broker.broker_id,)
+        partitions = tuple(PartitionInfo(broker.broker_id, me, me) for _ in range(count))
+        changes.append(TopicCreated(TopicInfo(name, topic_id or new_uuid(), partitions)))
+    return changes

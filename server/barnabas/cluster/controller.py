@@ -1,0 +1,176 @@
+"""What the controller decides about topics. Pure: an image and a wish in, changes out.
+
+The rule: a refused wish raises the RequestError that its client must see, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from barnabas.cluster.image import (
+    TOPIC,
+    Change,
+    ClusterImage,
+    ConfigChanged,
+    PartitionInfo,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+    TopicInfo,
+)
+from barnabas.config import topic as topic_settings
+from barnabas.config.loading import BrokerConfig
+from barnabas.config.setting import SettingError
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+
+NAME_LENGTH_MAX = 249
+PARTITIONS_PER_REQUEST_MAX = 10_000
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Raise INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
+    why = ""
+    if not name:
+        why = "the name is empty"
+    elif name in (".", ".."):
+        why = f"the name cannot be {name!r}"
+    elif len(name) > NAME_LENGTH_MAX:
+        why = f"the name has {len(name)} characters; {NAME_LENGTH_MAX} are the most"
+    elif not _LEGAL.fullmatch(name):
+        why = f"the name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+    if why:
+        raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+
+
+def check_settings(settings: Mapping[str, str], config: BrokerConfig) -> None:
+    """Raise INVALID_CONFIG for a topic setting that does not exist or cannot have its value."""
+    for name, text in settings.items():
+        row = topic_settings.SETTINGS.get(name)
+        if row is None:
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"unknown topic setting {name!r}")
+        try:
+            row.parse(text)
+        except SettingError as error:
+            raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    values = config.topic_values(settings)
+    if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
+        raise RequestError(ErrorCode.INVALID_CONFIG, "min.compaction.lag.ms is above max.compaction.lag.ms")
+
+
+def create_topic(
+    image: ClusterImage,
+    config: BrokerConfig,
+    name: str,
+    topic_id: bytes,
+    partitions: int,
+    replication_factor: int,
+    *,
+    assignments: Mapping[int, Sequence[int]] | None = None,
+    settings: Mapping[str, str] | None = None,
+    start_index: int = 0,
+) -> list[Change]:
+    """Decide on a new topic; counts must be positive unless `assignments` gives the replicas by partition.
+
+    Raises RequestError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+    INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, POLICY_VIOLATION.
+    """
+    check_topic_name(name)
+    if name in image.topics:
+        raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
+    if "." in name or "_" in name:
+        like = name.replace(".", "_")
+        for other in image.topics:
+            if other.replace(".", "_") == like:
+                raise RequestError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"topic {name!r} would be mixed up with {other!r} where '.' and '_' count as one",
+                )
+    if assignments:
+        replicas = _checked_assignments(image, assignments, first=0)
+    else:
+        if partitions <= 0:
+            raise RequestError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: at least 1 is needed")
+        if partitions > PARTITIONS_PER_REQUEST_MAX:
+            raise RequestError(
+                ErrorCode.POLICY_VIOLATION, f"{partitions} partitions: at most {PARTITIONS_PER_REQUEST_MAX} at once"
+            )
+        replicas = assign_replicas(image, partitions, replication_factor, start_index=start_index)
+    check_settings(settings or {}, config)
+    infos = tuple(PartitionInfo(chosen[0], chosen, chosen) for chosen in replicas)
+    changes: list[Change] = [TopicCreated(TopicInfo(name, topic_id, infos))]
+    if settings:
+        changes.append(ConfigChanged(TOPIC, name, tuple(sorted(settings.items()))))
+    return changes
+
+
+def assign_replicas(
+    image: ClusterImage, partitions: int, replication_factor: int, *, start_index: int, first: int = 0
+) -> list[tuple[int, ...]]:
+    """Spread replicas round the brokers, leaders in turn. Raises INVALID_REPLICATION_FACTOR."""
+    brokers = sorted(image.brokers)
+    if not 0 < replication_factor <= len(brokers):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {replication_factor}: from 1 to {len(brokers)} is possible with {len(brokers)} brokers",
+        )
+    count = len(brokers)
+    return [
+        tuple(brokers[(start_index + first + n + k) % count] for k in range(replication_factor))
+        for n in range(partitions)
+    ]
+
+
+def _checked_assignments(
+    image: ClusterImage, assignments: Mapping[int, Sequence[int]], *, first: int
+) -> list[tuple[int, ...]]:
+    if sorted(assignments) != list(range(first, first + len(assignments))):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partitions are not numbered from {first} without gaps"
+        )
+    width = len(next(iter(assignments.values())))
+    for index, replicas in assignments.items():
+        unknown = [broker for broker in replicas if broker not in image.brokers]
+        if not replicas or len(set(replicas)) != len(replicas) or unknown or len(replicas) != width:
+            raise RequestError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"partition {index} cannot have the replicas {list(replicas)}",
+            )
+    return [tuple(assignments[index]) for index in sorted(assignments)]
+
+
+def delete_topic(image: ClusterImage, name: str) -> list[Change]:
+    """Decide on a topic's end. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+    if name not in image.topics:
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    return [TopicDeleted(name)]
+
+
+def add_partitions(
+    image: ClusterImage, name: str, total: int, assignments: Sequence[Sequence[int]] | None = None
+) -> list[Change]:
+    """Decide on a topic's growth to `total` partitions.
+
+    Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
+    """
+    topic = image.topics.get(name)
+    if topic is None:
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    now = len(topic.partitions)
+    if total <= now:
+        raise RequestError(ErrorCode.INVALID_PARTITIONS, f"topic {name!r} has {now} partitions; {total} are not more")
+    if total - now > PARTITIONS_PER_REQUEST_MAX:
+        raise RequestError(ErrorCode.INVALID_PARTITIONS, f"at most {PARTITIONS_PER_REQUEST_MAX} can be added at once")
+    if assignments is not None:
+        if len(assignments) != total - now:
+            raise RequestError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{total - now} partitions are added, {len(assignments)} have replicas assigned",
+            )
+        replicas = _checked_assignments(image, {now + n: item for n, item in enumerate(assignments)}, first=now)
+    else:
+        width = len(topic.partitions[0].replicas)
+        replicas = assign_replicas(image, total - now, width, start_index=0, first=now)
+    return [PartitionsAdded(name, tuple(PartitionInfo(chosen[0], chosen, chosen) for chosen in replicas))]

@@ -1,0 +1,72 @@
+"""Changes as JSON lines and back, for stores that keep a journal. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from barnabas.cluster import image
+from barnabas.cluster.image import Change, ClusterImage, PartitionInfo, TopicInfo
+
+
+def encode(change: Change) -> str:
+    """One change as one line of JSON, without the newline."""
+    kind = type(change).__name__
+    match change:
+        case image.TopicCreated(topic):
+            body: dict[str, Any] = {
+                "name": topic.name,
+                "id": topic.id.hex(),
+                "partitions": [_partition(partition) for partition in topic.partitions],
+            }
+        case image.PartitionsAdded(name, partitions):
+            body = {"name": name, "partitions": [_partition(partition) for partition in partitions]}
+        case image.TopicDeleted(name):
+            body = {"name": name}
+        case image.ConfigChanged(resource_type, resource_name, settings):
+            body = {"type": resource_type, "name": resource_name, "settings": dict(settings)}
+        case image.ProducerIdsAllocated(next_id):
+            body = {"next_id": next_id}
+        case _:
+            raise TypeError(f"{kind} is not kept: it is true only while a broker runs")
+    return json.dumps({"change": kind, **body}, separators=(",", ":"))
+
+
+def decode(line: str) -> Change:
+    """The change in a line. Raises ValueError, KeyError or TypeError for what `encode` never wrote."""
+    body = json.loads(line)
+    match body["change"]:
+        case "TopicCreated":
+            topic = TopicInfo(body["name"], bytes.fromhex(body["id"]), _partitions(body["partitions"]))
+            return image.TopicCreated(topic)
+        case "PartitionsAdded":
+            return image.PartitionsAdded(body["name"], _partitions(body["partitions"]))
+        case "TopicDeleted":
+            return image.TopicDeleted(body["name"])
+        case "ConfigChanged":
+            return image.ConfigChanged(body["type"], body["name"], tuple(body["settings"].items()))
+        case "ProducerIdsAllocated":
+            return image.ProducerIdsAllocated(body["next_id"])
+    raise ValueError(f"unknown change {body['change']!r}")
+
+
+def changes_of(whole: ClusterImage) -> list[Change]:
+    """The changes that lead from nothing to this image: a snapshot in the journal's own terms."""
+    changes: list[Change] = [image.TopicCreated(topic) for topic in whole.topics.values()]
+    changes += [
+        image.ConfigChanged(kind, name, tuple(settings.items())) for (kind, name), settings in whole.configs.items()
+    ]
+    if whole.next_producer_id:
+        changes.append(image.ProducerIdsAllocated(whole.next_producer_id))
+    return changes
+
+
+def _partition(info: PartitionInfo) -> list[Any]:
+    return [info.leader, list(info.replicas), list(info.isr), info.leader_epoch, info.partition_epoch]
+
+
+def _partitions(rows: list[Any]) -> tuple[PartitionInfo, ...]:
+    return tuple(
+        PartitionInfo(leader, tuple(replicas), tuple(isr), leader_epoch, partition_epoch)
+        for leader, replicas, isr, leader_epoch, partition_epoch in rows
+    )
