@@ -45,7 +45,7 @@ async def open_storage(broker: Broker) -> None:
     """Open everything below the log dirs. Raises StorageError."""
     config = broker.config
     disk = OsDisk()
-    dirs = [disk.absolute(path) for path in config.log_dirs]
+    dirs = list(config.log_dirs)
     disk.make_dirs(dirs[0])
     store = EmbeddedStore(dirs[0], disk)
     broker.metadata = store

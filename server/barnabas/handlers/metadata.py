@@ -1,0 +1,98 @@
+"""Metadata v0-v13. Brokers and topics; makes a topic that is asked for by name, where that is allowed.
+
+v0: an empty list means all topics; v1+: null means all, empty none. v1 adds the controller, v2 the cluster id, v4 lets the
+client refuse automatic creation (before, it is always allowed), v8-v10 authorized operations, v10 topic ids, v12 asking by
+id. A topic made here is told at once, with its leader: nothing has to be waited for in a cluster of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from barnabas.broker.storage import new_uuid
+from barnabas.cluster import controller
+from barnabas.cluster.image import TopicInfo
+from barnabas.config import broker as settings
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
+from barnabas.wire.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+AUTO_CREATION_FLAG_SINCE = 4
+OPERATIONS_SINCE = 8
+TOPIC_OPERATIONS = 0b1_1101_1111_1000 & ~0b0  # read, write, create, delete, alter, describe, describe/alter configs
+NOT_ASKED = -(2**31)
+
+Topic = MetadataResponse.MetadataResponseTopic
+
+
+async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """Describe what was asked for."""
+    broker = context.broker
+    topics = [topic async for topic in _described(context, request)]
+    image = broker.metadata.image
+    response = MetadataResponse(cluster_id=image.cluster_id, controller_id=image.controller_id, topics=topics)
+    for broker_id in image.brokers:
+        host, port, rack = context.endpoint_of(broker_id)
+        response.brokers.append(
+            MetadataResponse.MetadataResponseBroker(node_id=broker_id, host=host, port=port, rack=rack)
+        )
+    return response
+
+
+async def _described(context: RequestContext, request: MetadataRequest) -> Iterator[Topic]:  # type: ignore[misc]
+    image = context.broker.metadata.image
+    asked = request.topics
+    if asked is None or (context.api_version == 0 and not asked):
+        for info in image.topics.values():
+            yield _describe(info, request)
+        return
+    for entry in asked:
+        if entry.topic_id != ZERO_UUID:
+            name = context.broker.metadata.image.topic_name(entry.topic_id)
+            if name is None:
+                yield Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=entry.topic_id)
+                continue
+        else:
+            name = entry.name or ""
+        try:
+            yield _describe(await _find(context, request, name), request)
+        except RequestError as error:
+            yield Topic(error_code=error.code, name=name, topic_authorized_operations=NOT_ASKED)
+
+
+async def _find(context: RequestContext, request: MetadataRequest, name: str) -> TopicInfo:
+    """The topic, made if need be. Raises RequestError as the client must see it."""
+    broker = context.broker
+    info = broker.metadata.image.topics.get(name)
+    if info is not None:
+        return info
+    controller.check_topic_name(name)
+    allowed = context.api_version < AUTO_CREATION_FLAG_SINCE or request.allow_auto_topic_creation
+    if not allowed or not broker.config.get(settings.AUTO_CREATE_TOPICS_ENABLE):
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    await broker.ensure_topic(name, new_uuid())
+    return broker.metadata.image.topics[name]
+
+
+def _describe(info: TopicInfo, request: MetadataRequest) -> Topic:
+    return Topic(
+        name=info.name,
+        topic_id=info.id,
+        is_internal=info.internal,
+        topic_authorized_operations=TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED,
+        partitions=[
+            MetadataResponse.MetadataResponsePartition(
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+            )
+            for index, partition in enumerate(info.partitions)
+        ],
+    )
