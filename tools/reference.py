@@ -26,12 +26,13 @@ def api_page() -> str:
         "| key | API | published | served | handler |",
         "|--:|---|---|---|---|",
     ]
-    for key in registry.all_keys():
-        first, last = registry.published_versions(key)
+    for key in sorted(registry.keys()):
+        info = registry.info(key)
         api = apis.SERVED.get(key)
         served = f"{api.min_version}-{api.max_version}" if api else "-"
         handler = f"`handlers/{api.module}.py`" if api else ""
-        lines.append(f"| {key} | {registry.name_of(key)} | {first}-{last} | {served} | {handler} |")
+        published = f"{info.request_min_version}-{info.request_max_version}"
+        lines.append(f"| {key} | {info.name} | {published} | {served} | {handler} |")
     return "\n".join(lines) + "\n"
 
 

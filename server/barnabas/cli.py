@@ -38,8 +38,12 @@ def _add_serve(commands: Any) -> None:
         help="where to listen (default: port 9092 on all interfaces); may be repeated with NAME://HOST:PORT",
     )  # fmt: skip
     where = serve.add_mutually_exclusive_group()
-    where.add_argument("--data", metavar="DIR", help="where to keep the data (default: %(metavar)s in the state directory)")
-    where.add_argument("--ephemeral", action="store_true", help="keep nothing: the data goes when the broker stops")
+    where.add_argument(
+        "--data", metavar="DIR", help="where to keep the data (default: %(metavar)s in the state directory)"
+    )
+    where.add_argument(
+        "--ephemeral", action="store_true", help="keep nothing: the data goes when the broker stops"
+    )
     serve.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="set one setting; may be repeated"
     )
@@ -57,7 +61,9 @@ def _serve(options: argparse.Namespace) -> int:
     from barnabas.config.setting import SettingError
 
     logging.basicConfig(
-        level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+        level=options.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
     )
     try:
         settings, temporary = _settings(options)

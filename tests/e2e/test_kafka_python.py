@@ -34,7 +34,11 @@ def produce(bootstrap: str, topic: str, first: int, last: int, **options: object
 
 def consume(bootstrap: str, topic: str, group: str, count: int) -> list[int]:
     consumer = KafkaConsumer(
-        topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
     )
     seen: list[int] = []
     for _ in range(200):
@@ -58,7 +62,9 @@ def create(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-def test_what_is_produced_is_consumed_by_a_group_and_committed(broker: BrokerProcess, codec: str | None) -> None:
+def test_what_is_produced_is_consumed_by_a_group_and_committed(
+    broker: BrokerProcess, codec: str | None
+) -> None:
     topic, group = fresh("topic"), fresh("group")
     create(broker.bootstrap, topic, 3)
     produce(broker.bootstrap, topic, 0, COUNT, compression_type=codec)

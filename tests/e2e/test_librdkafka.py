@@ -32,7 +32,9 @@ def produce(bootstrap: str, topic: str, count: int, **options: Any) -> None:
 
     producer = Producer({"bootstrap.servers": bootstrap, **options})
     for i in range(count):
-        producer.produce(topic, key=b"k%d" % i, value=b"v%d" % i, headers=[("h", b"%d" % i)], on_delivery=report)
+        producer.produce(
+            topic, key=b"k%d" % i, value=b"v%d" % i, headers=[("h", b"%d" % i)], on_delivery=report
+        )
         producer.poll(0)
     assert producer.flush(30) == 0
     assert not errors

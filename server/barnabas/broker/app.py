@@ -23,7 +23,9 @@ from barnabas.broker.buffers import BufferPool
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.listener import Connections, Listener
 from barnabas.broker.partitions import Partitions
+from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.startup import StartupError, open_listeners
+from barnabas.cluster import controller
 from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.cluster.image import TOPIC
 from barnabas.config import broker as settings
@@ -31,13 +33,15 @@ from barnabas.errors import StorageError
 
 if TYPE_CHECKING:
     from barnabas.broker.context import ConnectionInfo
-    from barnabas.cluster.image import ClusterImage
+    from barnabas.cluster.image import Change, ClusterImage
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
 
 log = logging.getLogger(__name__)
+
+OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class Broker:
@@ -61,6 +65,7 @@ class Broker:
         self.logs: LogManager
         self.metadata: MetadataStore
         self.partitions: Partitions
+        self.producer_ids: ProducerIds
         self.config_for_topic: Callable[[str], LogConfig]
         self._stopping = trio.Event()
 
@@ -86,7 +91,7 @@ class Broker:
         Raises StartupError or StorageError, with everything closed again, when the broker cannot start.
         """
         self.listeners = open_listeners(
-            self.config.get(settings.LISTENERS), self.config.listener_security_protocols()
+            list(self.config.get(settings.LISTENERS)), self.config.listener_security_protocols()
         )
         try:
             await storage.open_storage(self)
@@ -128,6 +133,35 @@ class Broker:
             if resource_type == TOPIC and old.configs.get(key) != new.configs.get(key) and name in new.topics:
                 self.partitions.reconfigure(name, self.config_for_topic(name))
 
+    async def ensure_topic(self, name: str, topic_id: bytes) -> None:
+        """Make a topic with the broker's defaults, unless it is there. Raises RequestError."""
+
+        def decide(image: ClusterImage) -> list[Change]:
+            if name in image.topics:
+                return []
+            get = self.config.get
+            partitions, replicas = get(settings.NUM_PARTITIONS), get(settings.DEFAULT_REPLICATION_FACTOR)
+            overrides: dict[str, str] = {}
+            if name == OFFSETS_TOPIC:
+                partitions = get(settings.OFFSETS_TOPIC_NUM_PARTITIONS)
+                replicas = get(settings.OFFSETS_TOPIC_REPLICATION_FACTOR)
+                overrides = {
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(get(settings.OFFSETS_TOPIC_SEGMENT_BYTES)),
+                }
+            return controller.create_topic(
+                image,
+                self.config,
+                name,
+                topic_id,
+                partitions,
+                min(replicas, len(image.brokers)),
+                settings=overrides,
+            )
+
+        await self.metadata.change(decide)
+
     def storage_failed(self, error: StorageError) -> None:
         """Take the log dir that failed offline, with its partitions; stop when it was the last one."""
         try:
@@ -141,13 +175,14 @@ class Broker:
 
 def run(config: BrokerConfig) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the process's exit code."""
+    code = 0
     try:
         trio.run(_run_until_signalled, config, restrict_keyboard_interrupt_to_checkpoints=True)
     except* (StartupError, StorageError) as group:
         for error in _leaves(group):
             print(f"barnabas: {error}", file=sys.stderr)
-        return 1
-    return 0
+        code = 1
+    return code
 
 
 async def _run_until_signalled(config: BrokerConfig) -> None:

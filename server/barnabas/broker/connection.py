@@ -32,7 +32,17 @@ class Connection:
     drain at shutdown.
     """
 
-    __slots__ = ("_broker", "_received", "_start", "_transport", "answering", "info", "last_active", "scope", "stopping")
+    __slots__ = (
+        "_broker",
+        "_received",
+        "_start",
+        "_transport",
+        "answering",
+        "info",
+        "last_active",
+        "scope",
+        "stopping",
+    )
 
     def __init__(self, broker: Broker, transport: PlainTransport, info: ConnectionInfo) -> None:
         self._broker = broker

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-async def answer(broker: Broker, connection: ConnectionInfo, transport: PlainTransport, frame: memoryview) -> bool:
+async def answer(
+    broker: Broker, connection: ConnectionInfo, transport: PlainTransport, frame: memoryview
+) -> bool:
     """Answer the request in `frame` (without its size field); false when the connection must be closed.
 
     Raises PeerError for a frame that cannot be understood, OSError when the peer is gone.
@@ -39,7 +41,9 @@ async def answer(broker: Broker, connection: ConnectionInfo, transport: PlainTra
         await transport.send(encode_response(key, 0, header.correlation_id, unsupported_version()))
         return True
 
-    context = RequestContext(broker, connection, key, version, header.correlation_id, header.client_id, broker.now_ms())
+    context = RequestContext(
+        broker, connection, key, version, header.correlation_id, header.client_id, broker.now_ms()
+    )
     try:
         request, _ = api.decoders[version](frame, header.body_position)
     except PeerError as error:

@@ -133,7 +133,9 @@ class FetchSessions:
         if now_ms - oldest.used_ms > EVICTION_MS_MIN:
             del self._sessions[oldest.id]
             return True
-        smallest = min(self._sessions.values(), key=lambda session: (len(session.partitions), session.used_ms))
+        smallest = min(
+            self._sessions.values(), key=lambda session: (len(session.partitions), session.used_ms)
+        )
         if len(smallest.partitions) < size and now_ms - smallest.created_ms > EVICTION_MS_MIN:
             del self._sessions[smallest.id]
             return True

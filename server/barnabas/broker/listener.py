@@ -69,7 +69,12 @@ class Listener:
                 continue
             except OSError as error:
                 if error.errno in _OUT_OF_DESCRIPTORS:
-                    log.error("cannot accept on %s: %s; trying again in %ss", self.name, error, ACCEPT_BACKOFF_SECONDS)
+                    log.error(
+                        "cannot accept on %s: %s; trying again in %ss",
+                        self.name,
+                        error,
+                        ACCEPT_BACKOFF_SECONDS,
+                    )
                     await trio.sleep(ACCEPT_BACKOFF_SECONDS)
                 else:
                     log.debug("a connection to %s went away before it was accepted: %s", self.name, error)

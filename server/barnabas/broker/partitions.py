@@ -40,7 +40,17 @@ class Partition:
     topic is deleted; closing wakes every waiter, who then meet the error that a new request would meet.
     """
 
-    __slots__ = ("_committed", "_watchers", "appended_bytes", "closed", "in_sync_count", "index", "leader_epoch", "log", "topic")
+    __slots__ = (
+        "_committed",
+        "_watchers",
+        "appended_bytes",
+        "closed",
+        "in_sync_count",
+        "index",
+        "leader_epoch",
+        "log",
+        "topic",
+    )
 
     def __init__(self, topic: str, index: int, partition_log: PartitionLog, info: PartitionInfo) -> None:
         self.topic = topic
@@ -155,7 +165,10 @@ class Partitions:
         if info is None or not 0 <= index < len(info.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}"
         if info.partitions[index].leader == self._broker_id:
-            return ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{index} is offline; see the broker's log"
+            return (
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the log of {topic}-{index} is offline; see the broker's log",
+            )
         return ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._broker_id} does not lead {topic}-{index}"
 
     def apply(self, old: ClusterImage, new: ClusterImage, now_ms: int) -> None:
@@ -173,7 +186,9 @@ class Partitions:
                 for index, info in enumerate(topic.partitions):
                     self._apply_partition(name, topic.id, index, info, now_ms)
 
-    def _apply_partition(self, name: str, topic_id: bytes, index: int, info: PartitionInfo, now_ms: int) -> None:
+    def _apply_partition(
+        self, name: str, topic_id: bytes, index: int, info: PartitionInfo, now_ms: int
+    ) -> None:
         partition = self._partitions.get((name, index))
         if info.leader != self._broker_id:
             self._close(name, index)

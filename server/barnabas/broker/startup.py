@@ -55,20 +55,24 @@ def _bind(endpoint: str, host: str, port: int) -> list[socket.socket]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
-        raise StartupError(f"cannot listen on {endpoint}: host {host!r} is not known ({error.strerror})") from error
+        raise StartupError(
+            f"cannot listen on {endpoint}: host {host!r} is not known ({error.strerror})"
+        ) from error
     sockets: list[socket.socket] = []
     failure: OSError | None = None
     for family, _, _, _, address in dict.fromkeys(found):
         if sockets and port == 0:
             # All addresses of one name share the port that the first was given.
-            address = (address[0], sockets[0].getsockname()[1], *address[2:])  # noqa: PLW2901
+            address = (address[0], sockets[0].getsockname()[1], *address[2:])
         try:
             sockets.append(_listening(family, address))
         except OSError as error:
             failure = error
             if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 break
-    if failure is not None and (not sockets or failure.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)):
+    if failure is not None and (
+        not sockets or failure.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+    ):
         for sock in sockets:
             sock.close()
         raise _cannot_bind(endpoint, port, failure) from failure
@@ -112,5 +116,7 @@ def _cannot_bind(endpoint: str, port: int, error: OSError) -> StartupError:
             f"stop it or choose another port with --listen HOST:PORT"
         )
     if error.errno == errno.EACCES:
-        return StartupError(f"cannot listen on {endpoint}: no permission for port {port}; choose one above 1023")
+        return StartupError(
+            f"cannot listen on {endpoint}: no permission for port {port}; choose one above 1023"
+        )
     return StartupError(f"cannot listen on {endpoint}: {error.strerror or error}")

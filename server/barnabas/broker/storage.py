@@ -14,9 +14,18 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.broker.partitions import Partitions
+from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.startup import parse_endpoint
 from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.cluster.image import TOPIC, BrokerInfo, Change, ClusterImage, PartitionInfo, TopicCreated, TopicInfo
+from barnabas.cluster.image import (
+    TOPIC,
+    BrokerInfo,
+    Change,
+    ClusterImage,
+    PartitionInfo,
+    TopicCreated,
+    TopicInfo,
+)
 from barnabas.config import broker as settings
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import OsDisk
@@ -66,6 +75,7 @@ async def open_storage(broker: Broker) -> None:
     broker.logs.write_meta(cluster_id, broker.broker_id)
     store.open(cluster_id, _this_broker(broker))
     broker.partitions = Partitions(broker.broker_id, broker.logs)
+    broker.producer_ids = ProducerIds(store)
     store.subscribe(broker.image_changed)
     adopted = _adopt(broker, store.image)
     broker.partitions.apply(ClusterImage(cluster_id), store.image, broker.now_ms())

@@ -95,7 +95,8 @@ def create_topic(
             raise RequestError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: at least 1 is needed")
         if partitions > PARTITIONS_PER_REQUEST_MAX:
             raise RequestError(
-                ErrorCode.POLICY_VIOLATION, f"{partitions} partitions: at most {PARTITIONS_PER_REQUEST_MAX} at once"
+                ErrorCode.POLICY_VIOLATION,
+                f"{partitions} partitions: at most {PARTITIONS_PER_REQUEST_MAX} at once",
             )
         replicas = assign_replicas(image, partitions, replication_factor, start_index=start_index)
     check_settings(settings or {}, config)
@@ -160,16 +161,22 @@ def add_partitions(
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     now = len(topic.partitions)
     if total <= now:
-        raise RequestError(ErrorCode.INVALID_PARTITIONS, f"topic {name!r} has {now} partitions; {total} are not more")
+        raise RequestError(
+            ErrorCode.INVALID_PARTITIONS, f"topic {name!r} has {now} partitions; {total} are not more"
+        )
     if total - now > PARTITIONS_PER_REQUEST_MAX:
-        raise RequestError(ErrorCode.INVALID_PARTITIONS, f"at most {PARTITIONS_PER_REQUEST_MAX} can be added at once")
+        raise RequestError(
+            ErrorCode.INVALID_PARTITIONS, f"at most {PARTITIONS_PER_REQUEST_MAX} can be added at once"
+        )
     if assignments is not None:
         if len(assignments) != total - now:
             raise RequestError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{total - now} partitions are added, {len(assignments)} have replicas assigned",
             )
-        replicas = _checked_assignments(image, {now + n: item for n, item in enumerate(assignments)}, first=now)
+        replicas = _checked_assignments(
+            image, {now + n: item for n, item in enumerate(assignments)}, first=now
+        )
     else:
         width = len(topic.partitions[0].replicas)
         replicas = assign_replicas(image, total - now, width, start_index=0, first=now)

@@ -54,7 +54,8 @@ def changes_of(whole: ClusterImage) -> list[Change]:
     """The changes that lead from nothing to this image: a snapshot in the journal's own terms."""
     changes: list[Change] = [image.TopicCreated(topic) for topic in whole.topics.values()]
     changes += [
-        image.ConfigChanged(kind, name, tuple(settings.items())) for (kind, name), settings in whole.configs.items()
+        image.ConfigChanged(kind, name, tuple(settings.items()))
+        for (kind, name), settings in whole.configs.items()
     ]
     if whole.next_producer_id:
         changes.append(image.ProducerIdsAllocated(whole.next_producer_id))

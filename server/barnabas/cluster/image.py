@@ -99,7 +99,9 @@ class ProducerIdsAllocated:
     next_id: int
 
 
-Change = TopicCreated | PartitionsAdded | TopicDeleted | ConfigChanged | BrokerRegistered | ProducerIdsAllocated
+Change = (
+    TopicCreated | PartitionsAdded | TopicDeleted | ConfigChanged | BrokerRegistered | ProducerIdsAllocated
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,14 +37,18 @@ CONNECTIONS_MAX_IDLE_MS = Setting(
     "connections.max.idle.ms", LONG, 600_000, "Idle connections are closed after this time."
 )
 MAX_CONNECTIONS = Setting("max.connections", INT, INT_MAX, "Open connections in all.", low=0)
-MAX_CONNECTIONS_PER_IP = Setting("max.connections.per.ip", INT, INT_MAX, "Open connections of one address.", low=0)
+MAX_CONNECTIONS_PER_IP = Setting(
+    "max.connections.per.ip", INT, INT_MAX, "Open connections of one address.", low=0
+)
 FETCH_MAX_BYTES = Setting("fetch.max.bytes", INT, 55 << 20, "Bytes in one answer to a fetch.", low=1024)
 MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = Setting(
     "max.incremental.fetch.session.cache.slots", INT, 1000, "Fetch sessions that are remembered.", low=0
 )
 
 GROUP_MIN_SESSION_TIMEOUT_MS = Setting("group.min.session.timeout.ms", INT, 6000, "Shortest session timeout.")
-GROUP_MAX_SESSION_TIMEOUT_MS = Setting("group.max.session.timeout.ms", INT, 1_800_000, "Longest session timeout.")
+GROUP_MAX_SESSION_TIMEOUT_MS = Setting(
+    "group.max.session.timeout.ms", INT, 1_800_000, "Longest session timeout."
+)
 GROUP_INITIAL_REBALANCE_DELAY_MS = Setting(
     "group.initial.rebalance.delay.ms", INT, 3000, "How long a new group waits for more members."
 )
@@ -53,7 +57,11 @@ OFFSETS_TOPIC_NUM_PARTITIONS = Setting(
     "offsets.topic.num.partitions", INT, 50, "Partitions of __consumer_offsets.", low=1
 )
 OFFSETS_TOPIC_REPLICATION_FACTOR = Setting(
-    "offsets.topic.replication.factor", INT, 3, "Replicas of __consumer_offsets; at most the number of brokers.", low=1
+    "offsets.topic.replication.factor",
+    INT,
+    3,
+    "Replicas of __consumer_offsets; at most the number of brokers.",
+    low=1,
 )
 OFFSETS_TOPIC_SEGMENT_BYTES = Setting(
     "offsets.topic.segment.bytes", INT, 100 << 20, "Segment size of __consumer_offsets.", low=1
@@ -75,7 +83,11 @@ LOG_FLUSH_SCHEDULER_INTERVAL_MS = Setting(
     "log.flush.scheduler.interval.ms", LONG, 2**63 - 1, "How often logs that are due are forced to disk."
 )
 LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = Setting(
-    "log.flush.offset.checkpoint.interval.ms", INT, 60_000, "How often recovery points are written down.", low=0
+    "log.flush.offset.checkpoint.interval.ms",
+    INT,
+    60_000,
+    "How often recovery points are written down.",
+    low=0,
 )
 PRODUCER_ID_EXPIRATION_MS = Setting(
     "producer.id.expiration.ms", INT, 86_400_000, "How long an idle producer is remembered.", low=1

@@ -54,7 +54,9 @@ class BrokerConfig:
         for item in self.get(broker.LISTENER_SECURITY_PROTOCOL_MAP):
             name, colon, protocol = item.partition(":")
             if not colon:
-                raise SettingError(f"listener.security.protocol.map: {item!r} is not of the form NAME:PROTOCOL")
+                raise SettingError(
+                    f"listener.security.protocol.map: {item!r} is not of the form NAME:PROTOCOL"
+                )
             protocols[name.strip().upper()] = protocol.strip().upper()
         return protocols
 

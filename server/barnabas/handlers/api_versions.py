@@ -27,7 +27,9 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     if context.api_version >= CLIENT_SOFTWARE_SINCE:
         for value in (request.client_software_name, request.client_software_version):
             if not _CLIENT_SOFTWARE.fullmatch(value):
-                raise RequestError(ErrorCode.INVALID_REQUEST, f"client software {value!r} is not a valid name")
+                raise RequestError(
+                    ErrorCode.INVALID_REQUEST, f"client software {value!r} is not a valid name"
+                )
         context.connection.client_software_name = request.client_software_name
         context.connection.client_software_version = request.client_software_version
     return _everything()

@@ -38,7 +38,12 @@ async def handle(context: RequestContext, request: CreatePartitionsRequest) -> C
 
 
 async def _grow(
-    context: RequestContext, name: str, total: int, assignments: list[list[int]] | None, *, validate_only: bool
+    context: RequestContext,
+    name: str,
+    total: int,
+    assignments: list[list[int]] | None,
+    *,
+    validate_only: bool,
 ) -> None:
     def decide(image: ClusterImage) -> list[Change]:
         return controller.add_partitions(image, name, total, assignments)

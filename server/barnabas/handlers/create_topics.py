@@ -36,7 +36,9 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named twice")
             results.append(await _create(context, request, topic))
         except RequestError as error:
-            results.append(Result(name=topic.name, error_code=error.code, error_message=error.message or None))
+            results.append(
+                Result(name=topic.name, error_code=error.code, error_message=error.message or None)
+            )
     return CreateTopicsResponse(topics=results)
 
 

@@ -21,7 +21,9 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     """Delete each topic on its own."""
     asked = [(topic.name, topic.topic_id) for topic in request.topics]
     asked += [(name, ZERO_UUID) for name in request.topic_names]
-    return DeleteTopicsResponse(responses=[await _delete(context, name, topic_id) for name, topic_id in asked])
+    return DeleteTopicsResponse(
+        responses=[await _delete(context, name, topic_id) for name, topic_id in asked]
+    )
 
 
 async def _delete(context: RequestContext, name: str | None, topic_id: bytes) -> Result:

@@ -38,7 +38,7 @@ async def handle(context: RequestContext, request: FetchRequest) -> FetchRespons
     served, size, must_answer = _read(context, request, wanted)
     if size < request.min_bytes and not must_answer and wanted and request.max_wait_ms > 0:
         served = await _wait_and_read(context, request, wanted, served, size)
-    return _respond(context, request, session, incremental, served)
+    return _respond(context, session, incremental, served)
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------
@@ -137,7 +137,9 @@ def _read_partition(
     partition = _partition_of(context, want)
     replica_id = max(request.replica_id, request.replica_state.replica_id)
     if replica_id >= 0:
-        raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} is no replica of this partition")
+        raise RequestError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} is no replica of this partition"
+        )
     partition_log = partition.log
     version = context.api_version
     if version < ZSTD_SINCE and partition_log.config.compression_type == "zstd":
@@ -159,7 +161,9 @@ def _read_partition(
     )
     if committed:
         data.aborted_transactions = [
-            FetchResponse.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            FetchResponse.AbortedTransaction(
+                producer_id=aborted.producer_id, first_offset=aborted.first_offset
+            )
             for aborted in partition_log.aborted_transactions(want.fetch_offset, result.next_offset)
         ]
     size = len(result.records)
@@ -178,7 +182,9 @@ def _diverges(partition: Partition, want: SessionPartition, data: PartitionData)
     """Whether the fetcher's log and ours part before its fetch offset (KIP-595); fills in where."""
     epoch, end_offset = partition.log.end_offset_for_epoch(want.last_fetched_epoch)
     if end_offset < 0:
-        raise RequestError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {want.last_fetched_epoch} is not known here")
+        raise RequestError(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {want.last_fetched_epoch} is not known here"
+        )
     if epoch < want.last_fetched_epoch or end_offset < want.fetch_offset:
         data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
         return True
@@ -207,7 +213,11 @@ class _MoreBytes:
 
 
 async def _wait_and_read(
-    context: RequestContext, request: FetchRequest, wanted: list[SessionPartition], served: list[Served], size: int
+    context: RequestContext,
+    request: FetchRequest,
+    wanted: list[SessionPartition],
+    served: list[Served],
+    size: int,
 ) -> list[Served]:
     """Wait until there may be min_bytes, or max_wait_ms is over, and read again."""
     partitions = [_partition_of(context, want) for want in wanted]
@@ -233,7 +243,10 @@ async def _wait_and_read(
 
 
 def _respond(
-    context: RequestContext, request: FetchRequest, session: Session | None, incremental: bool, served: list[Served]
+    context: RequestContext,
+    session: Session | None,
+    incremental: bool,
+    served: list[Served],
 ) -> FetchResponse:
     by_id = context.api_version >= TOPIC_IDS_SINCE
     response = FetchResponse(session_id=session.id if session else NO_SESSION)

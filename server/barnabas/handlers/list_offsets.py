@@ -45,7 +45,13 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
             ListOffsetsResponse.ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(context, request, topic.name, query, twice=(topic.name, query.partition_index) in repeated)
+                    _answer(
+                        context,
+                        request,
+                        topic.name,
+                        query,
+                        twice=(topic.name, query.partition_index) in repeated,
+                    )
                     for query in topic.partitions
                 ],
             )
@@ -62,7 +68,9 @@ def _answer(
         if twice:
             raise RequestError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
         if context.api_version < _SINCE.get(query.timestamp, 0) or query.timestamp < EARLIEST_PENDING_UPLOAD:
-            raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {query.timestamp} has no meaning here")
+            raise RequestError(
+                ErrorCode.UNSUPPORTED_VERSION, f"timestamp {query.timestamp} has no meaning here"
+            )
         epoch = query.current_leader_epoch
         partition = context.broker.partitions.leader(topic, query.partition_index, epoch)
         if context.api_version == 0:
@@ -90,7 +98,9 @@ def _find(partition: Partition, timestamp: int, upper: int) -> tuple[int, int, i
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         # There is no tiered storage, so nothing is in it and nothing is waiting to be.
         return -1, -1, -1
-    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    found = (
+        log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    )
     if found is None or found.offset >= upper:
         return -1, -1, -1
     return found.timestamp, found.offset, found.leader_epoch
@@ -107,6 +117,8 @@ def _segment_offsets(context: RequestContext, partition: Partition, query: Parti
     elif query.timestamp == EARLIEST:
         start = 0
     else:
-        start = max((i for i, (_, written_ms) in enumerate(known) if written_ms <= query.timestamp), default=-1)
+        start = max(
+            (i for i, (_, written_ms) in enumerate(known) if written_ms <= query.timestamp), default=-1
+        )
     offsets = [max(base, log.log_start_offset) for base, _ in known[: start + 1]]
     return sorted(set(offsets), reverse=True)[: max(query.max_num_offsets, 0)]

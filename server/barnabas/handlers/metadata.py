@@ -7,7 +7,7 @@ id. A topic made here is told at once, with its leader: nothing has to be waited
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from barnabas.broker.storage import new_uuid
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 AUTO_CREATION_FLAG_SINCE = 4
 OPERATIONS_SINCE = 8
-TOPIC_OPERATIONS = 0b1_1101_1111_1000 & ~0b0  # read, write, create, delete, alter, describe, describe/alter configs
+TOPIC_OPERATIONS = (
+    0b1_1101_1111_1000 & ~0b0
+)  # read, write, create, delete, alter, describe, describe/alter configs
 NOT_ASKED = -(2**31)
 
 Topic = MetadataResponse.MetadataResponseTopic
@@ -44,7 +46,7 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
     return response
 
 
-async def _described(context: RequestContext, request: MetadataRequest) -> Iterator[Topic]:  # type: ignore[misc]
+async def _described(context: RequestContext, request: MetadataRequest) -> AsyncIterator[Topic]:
     image = context.broker.metadata.image
     asked = request.topics
     if asked is None or (context.api_version == 0 and not asked):
@@ -84,7 +86,9 @@ def _describe(info: TopicInfo, request: MetadataRequest) -> Topic:
         name=info.name,
         topic_id=info.id,
         is_internal=info.internal,
-        topic_authorized_operations=TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED,
+        topic_authorized_operations=TOPIC_OPERATIONS
+        if request.include_topic_authorized_operations
+        else NOT_ASKED,
         partitions=[
             MetadataResponse.MetadataResponsePartition(
                 partition_index=index,

@@ -59,7 +59,9 @@ def _append_topic(
             _fail(context, name, response, error)
         else:
             pending.append((partition, response.base_offset, response))
-    return ProduceResponse.TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=responses)
+    return ProduceResponse.TopicProduceResponse(
+        name=name, topic_id=topic.topic_id, partition_responses=responses
+    )
 
 
 def _append(
@@ -72,10 +74,11 @@ def _append(
     if request.acks not in (ACKS_ALL, 0, 1):
         raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; -1, 0 and 1 are known")
     partition = context.broker.partitions.leader(topic, data.index)
-    if data.records is None:
+    records = data.records
+    if not isinstance(records, memoryview):
         raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
     result = partition.append(
-        data.records, acks=request.acks, api_version=context.api_version, now_ms=context.now_ms
+        records, acks=request.acks, api_version=context.api_version, now_ms=context.now_ms
     )
     response.base_offset = result.base_offset
     response.log_append_time_ms = result.log_append_time_ms
@@ -114,7 +117,9 @@ async def _wait_committed(pending: Pending, timeout_ms: int) -> None:
             response.base_offset = base_offset if response.error_code == ErrorCode.REQUEST_TIMED_OUT else -1
 
 
-def _end_without_response(context: RequestContext, topics: list[ProduceResponse.TopicProduceResponse]) -> None:
+def _end_without_response(
+    context: RequestContext, topics: list[ProduceResponse.TopicProduceResponse]
+) -> None:
     for topic in topics:
         for response in topic.partition_responses:
             if response.error_code:

@@ -19,7 +19,9 @@ def test_endpoints_are_parsed(text: str, expected: tuple[str, str, int]) -> None
     assert parse_endpoint(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "127.0.0.1:9092", "PLAINTEXT://host", "PLAINTEXT://host:x", "A://h:70000"])
+@pytest.mark.parametrize(
+    "text", ["", "127.0.0.1:9092", "PLAINTEXT://host", "PLAINTEXT://host:x", "A://h:70000"]
+)
 def test_a_malformed_endpoint_is_named(text: str) -> None:
     with pytest.raises(StartupError, match="is not of the form"):
         parse_endpoint(text)

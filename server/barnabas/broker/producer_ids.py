@@ -1,0 +1,37 @@
+"""Producer ids: never the same one twice, not even after a crash.
+
+The rule: a block of ids is noted in the cluster's metadata before the first of it is handed out; what a crash leaves of
+a block is never used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.image import ProducerIdsAllocated
+
+if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+
+BLOCK_SIZE = 1000
+"""Ids noted at once, as many as Kafka's."""
+
+
+class ProducerIds:
+    """Hands out producer ids from blocks that the metadata store keeps."""
+
+    __slots__ = ("_end", "_next", "_store")
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._next = self._end = 0
+
+    async def next(self) -> int:
+        """A producer id that nobody has had. Raises StorageError when a new block cannot be noted."""
+        if self._next == self._end:
+            image = await self._store.change(
+                lambda image: [ProducerIdsAllocated(image.next_producer_id + BLOCK_SIZE)]
+            )
+            self._next, self._end = image.next_producer_id - BLOCK_SIZE, image.next_producer_id
+        self._next += 1
+        return self._next - 1
