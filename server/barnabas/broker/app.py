@@ -90,9 +90,8 @@ class Broker:
 
         Raises StartupError or StorageError, with everything closed again, when the broker cannot start.
         """
-        self.listeners = open_listeners(
-            list(self.config.get(settings.LISTENERS)), self.config.listener_security_protocols()
-        )
+        endpoints: tuple[str, ...] = self.config.get(settings.LISTENERS)
+        self.listeners = open_listeners(endpoints, self.config.listener_security_protocols())
         try:
             await storage.open_storage(self)
             try:
