@@ -21,7 +21,7 @@ check: $(VENV)/.ready-check  ## lint, types, layering, generated code and docs u
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	PYTHONPATH=server:. $(BIN)/lint-imports
 	$(BIN)/python -m codegen --check
 	$(BIN)/python -m tools.reference --check
 

@@ -7,8 +7,6 @@ which another broker wrote can be opened.
 from __future__ import annotations
 
 import logging
-import secrets
-from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING
 
 import trio
@@ -27,6 +25,7 @@ from barnabas.cluster.image import (
     TopicInfo,
 )
 from barnabas.config import broker as settings
+from barnabas.ids import new_uuid, uuid_text
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import OsDisk
 from barnabas.log.manager import LogManager
@@ -35,19 +34,6 @@ if TYPE_CHECKING:
     from barnabas.broker.app import Broker
 
 log = logging.getLogger(__name__)
-
-
-def new_uuid() -> bytes:
-    """A random id of 16 bytes whose base64url text does not begin with a dash, as Kafka's."""
-    while True:
-        value = secrets.token_bytes(16)
-        if value[0] >> 2 != 62 and value[:15] != bytes(15):
-            return value
-
-
-def uuid_text(value: bytes) -> str:
-    """Kafka's text of an id: base64url without padding."""
-    return urlsafe_b64encode(value).decode().rstrip("=")
 
 
 async def open_storage(broker: Broker) -> None:

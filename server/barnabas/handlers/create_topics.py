@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from barnabas.broker.storage import new_uuid
 from barnabas.cluster import controller
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.config import broker as settings
 from barnabas.config import topic as topic_settings
 from barnabas.errors import RequestError
 from barnabas.handlers.config_sources import source_of_topic_setting
+from barnabas.ids import new_uuid
 from barnabas.wire.generated.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.generated.errors import ErrorCode
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from barnabas.broker.storage import new_uuid
 from barnabas.cluster import controller
 from barnabas.cluster.image import TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
+from barnabas.ids import new_uuid
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.primitives import ZERO_UUID

@@ -1,0 +1,19 @@
+"""Ids of topics and clusters: 16 random bytes, shown as Kafka shows them."""
+
+from __future__ import annotations
+
+import secrets
+from base64 import urlsafe_b64encode
+
+
+def new_uuid() -> bytes:
+    """A random id of 16 bytes whose base64url text does not begin with a dash, as Kafka's."""
+    while True:
+        value = secrets.token_bytes(16)
+        if value[0] >> 2 != 62 and value[:15] != bytes(15):
+            return value
+
+
+def uuid_text(value: bytes) -> str:
+    """Kafka's text of an id: base64url without padding."""
+    return urlsafe_b64encode(value).decode().rstrip("=")
