@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from codegen.model import OPEN_END, Field, Message, SchemaError, Struct, Versions
-from codegen.plan import plan_message, structs_of
+from codegen.plan import StructArray, StructPlan, plan_message, structs_of
 
 INTEGER_RANGES = {
     "int8": (-(1 << 7), (1 << 7) - 1),
@@ -35,7 +35,7 @@ def check_message(message: Message) -> None:
         _check_struct(message, struct)
     for version in message.versions:
         for plan in structs_of(plan_message(message, version)):
-            _check_arrays(message, plan.struct, version)
+            _check_arrays(message, plan, version)
 
 
 def _check_head(message: Message) -> None:
@@ -134,16 +134,15 @@ def _check_tags(struct: Struct) -> None:
             )
 
 
-def _check_arrays(message: Message, struct: str, version: int) -> None:
+def _check_arrays(message: Message, plan: StructPlan, version: int) -> None:
     """An item of an array takes at least a byte, or a peer could claim any number of them."""
-    fields = message.structs[struct].fields if struct in message.structs else ()
-    for field in fields:
-        if not field.type.array or version not in field.versions or not field.type.is_struct:
-            continue
-        inner = message.structs[field.type.name]
-        present = [one for one in inner.fields if version in one.versions]
-        if not present and version not in message.flexible:
-            raise SchemaError(field.where, f"an item of {inner.name} takes no bytes in version {version}")
+    for step in plan.steps:
+        array = step.tail
+        if isinstance(array, StructArray) and array.element.size_min == 0:
+            raise SchemaError(
+                f"{message.where}: {array.name}",
+                f"an item of {array.element.struct} takes no bytes in version {version}",
+            )
 
 
 def _check_together(messages: list[Message]) -> None:

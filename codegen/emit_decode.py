@@ -75,7 +75,7 @@ class _Decoder:
         elif isinstance(tail, FixedArray | BlobArray | StructArray):
             self.array(tail, f"{target}.{tail.attribute}", f'"{struct}.{tail.name}"')
         elif isinstance(tail, Single):
-            self.single(tail, f"{target}.{tail.attribute}")
+            self.single(tail, f"{target}.{tail.attribute}", f'"{struct}.{tail.name}"')
         elif isinstance(tail, Tags):
             self.tags(tail, target, struct)
 
@@ -168,10 +168,11 @@ class _Decoder:
             self.struct(plan, item)
             out.add(f"{add}({item})")
 
-    def single(self, single: Single, place: str) -> None:
+    def single(self, single: Single, place: str, label: str) -> None:
         out = self.out
         if single.nullable:
-            with out.indented("if n < 0:"):
+            self.long_length(single.prefix, "read_uvarint", label)
+            with out.indented("if n == 0:" if single.prefix == COMPACT else "if n < 0:"):
                 out.add(f"{place} = None")
             out.add("else:")
             out.depth += 1

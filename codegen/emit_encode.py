@@ -164,7 +164,8 @@ class _Encoder:
         item = out.fresh("x")
         out.add(f"{item} = {value}")
         if single.nullable:
-            self.pack(fixed + "b", [*values, f"-1 if {item} is None else 1"])
+            null = "0" if single.prefix == COMPACT else "-1"
+            self.pack(fixed + single.prefix, [*values, f"{null} if {item} is None else 1"])
             out.add(f"if {item} is not None:")
             out.depth += 1
         else:

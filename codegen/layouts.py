@@ -130,7 +130,7 @@ def _step(step: Step) -> str:
     elif isinstance(tail, StructArray):
         fixed.append(f"[{tail.prefix}{_null(tail.nullable)}]{_struct(tail.element)}")
     elif isinstance(tail, Single):
-        fixed.append(_null(tail.nullable) + _struct(tail.element))
+        fixed.append((tail.prefix + _null(True) if tail.nullable else "") + _struct(tail.element))
     elif isinstance(tail, Tags):
         fixed.append("tags")
     return ",".join(fixed)

@@ -10,12 +10,14 @@ and then at most one operation of variable width. The length prefix of that oper
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codegen.model import FIXED_FORMATS, FIXED_SIZES, Field, Message, SchemaError
 
 SIZE_PREFIX = {"string": "h", "bytes": "i", "records": "i", "array": "i"}
 """Format of the length before a value where the encoding is not compact; null is -1."""
+
+NULL_MARKER = "b"
 
 COMPACT = "B"
 """First byte of an unsigned varint that holds length + 1 (KIP-482); null is 0."""
@@ -81,10 +83,14 @@ class StructArray:
 
 @dataclass(frozen=True)
 class Single:
-    """A struct inside a struct; if nullable, a byte before it says whether it is there (1) or null (-1)."""
+    """A struct inside a struct; if nullable, a marker before it says whether it is there (1) or null.
+
+    Null is the byte -1, but in a tagged field the varint 0.
+    """
 
     attribute: str
     name: str
+    prefix: str
     nullable: bool
     element: StructPlan
 
@@ -124,7 +130,7 @@ class Step:
         if isinstance(tail, Tags):
             return COMPACT
         if isinstance(tail, Single):
-            return "b" if tail.nullable else ""
+            return tail.prefix if tail.nullable else ""
         return tail.prefix
 
     @property
@@ -203,7 +209,10 @@ class _Planner:
 
     def tagged(self, field: Field) -> Tagged:
         assert field.tag is not None
-        return Tagged(field.tag, field, _steps([self.operation(field)]))
+        operation = self.operation(field)
+        if isinstance(operation, Single):
+            operation = replace(operation, prefix=COMPACT)
+        return Tagged(field.tag, field, _steps([operation]))
 
     def operation(self, field: Field) -> Fixed | Tail:
         flexible = self.flexible if field.flexible is None else self.version in field.flexible
@@ -220,7 +229,7 @@ class _Planner:
             )
             return BlobArray(attribute, name, prefix, nullable, element)
         if kind.is_struct:
-            return Single(attribute, name, nullable, self.nested(field))
+            return Single(attribute, name, NULL_MARKER, nullable, self.nested(field))
         if kind.is_fixed:
             return Fixed(attribute, name, kind.name)
         return Blob(attribute, name, kind.name, COMPACT if flexible else SIZE_PREFIX[kind.name], nullable)

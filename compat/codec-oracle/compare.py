@@ -10,7 +10,6 @@ same. This is a test of the codecs themselves, so unlike everything else below `
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import subprocess
 import sys
@@ -23,8 +22,14 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "server")]
 
-from codegen.model import Field, FieldType, Message, snake  # noqa: E402
-from tests.support.messages import all_messages, codec_of, random_message  # noqa: E402
+from codegen.model import Message, snake  # noqa: E402
+from tests.support.messages import (  # noqa: E402
+    all_messages,
+    codec_of,
+    random_message,
+    to_json,
+    without_records,
+)
 
 # Where an older release differs from the newest on purpose. Everything else has to be the same in all.
 
@@ -79,6 +84,13 @@ RENAMED = {
 """Fields that the named release renamed: our names and the older ones."""
 
 
+Golden = dict[tuple[str, int], tuple[str, Any]]
+"""Message and version -> Kafka's bytes in hex, and the values that they were made of."""
+
+GOLDEN_SIZE = 160
+"""How many hex digits a golden message should have: enough to mean something, not more."""
+
+
 class Oracle:
     """A running Java process that knows one release of Kafka."""
 
@@ -119,53 +131,6 @@ def build(version: str) -> str:
     return f"{folder / 'classes'}:{folder / 'lib'}/*"
 
 
-def camel(name: str) -> str:
-    return name[0].lower() + name[1:]
-
-
-def to_json(message: Message, version: int, value: Any) -> dict[str, Any]:
-    """The message as Kafka's JSON converters write it."""
-    return _struct(message, version, message.fields, value)
-
-
-def _struct(message: Message, version: int, fields: tuple[Field, ...], value: Any) -> dict[str, Any]:
-    out = {}
-    for field in fields:
-        if version not in field.versions:
-            continue
-        one = getattr(value, field.attribute)
-        if version in field.tagged and one == getattr(type(value)(), field.attribute):
-            continue
-        if one is None:
-            out[camel(field.name)] = None
-        elif field.type.array:
-            out[camel(field.name)] = [_one(message, version, field.type, item) for item in one]
-        else:
-            out[camel(field.name)] = _one(message, version, field.type, one)
-    return out
-
-
-def _one(message: Message, version: int, kind: FieldType, value: Any) -> Any:
-    if kind.is_struct:
-        return _struct(message, version, message.structs[kind.name].fields, value)
-    if kind.name in ("bytes", "records"):
-        return base64.b64encode(value).decode()
-    if kind.name == "uuid":
-        return base64.urlsafe_b64encode(value).decode().rstrip("=")
-    return value
-
-
-def without_records(message: Message, value: Any) -> Any:
-    """Kafka writes the size of records to JSON but never their bytes: leave them out of the comparison."""
-    hidden = {camel(field.name) for _, field in message.all_fields() if field.type.name == "records"}
-    if isinstance(value, dict):
-        return {
-            key: "..." if key in hidden and one is not None else without_records(message, one)
-            for key, one in value.items()
-        }
-    return [without_records(message, one) for one in value] if isinstance(value, list) else value
-
-
 def renamed(value: Any, names: dict[str, str]) -> Any:
     """The JSON values with other field names."""
     if isinstance(value, dict):
@@ -202,6 +167,7 @@ class Comparison:
         self.oracle = Oracle(kafka)
         self.compared: set[tuple[str, int]] = set()
         self.sent = self.differences = 0
+        self.golden: Golden = {}
 
     def older_than(self, other: str) -> bool:
         return release(self.kafka) < release(other)
@@ -234,7 +200,7 @@ class Comparison:
         newer = TAGGED_SINCE.get(message.name, {})
         forget(value, {snake(name) for name, since in newer.items() if self.older_than(since)})
         data = codec.encode_bytes(value, version)
-        values = to_json(message, version, value)
+        values = ours = to_json(message, version, value)
         until, names = RENAMED.get(message.name, ("0", {}))
         if self.older_than(until):
             values = renamed(values, names)
@@ -255,6 +221,24 @@ class Comparison:
             yield f"read as {answer['json']}, not {values}"
         if codec.decode_whole(bytes.fromhex(answer["hex"]), version) != value:
             yield f"not read back here as what was sent: {value}"
+        if "fromJson" in answer:
+            keep(self.golden, message.name, version, answer["fromJson"], ours)
+
+
+def keep(golden: Golden, name: str, version: int, data: str, values: Any) -> None:
+    """Remember Kafka's encoding of a message, if it is nearer to the wanted size than the last one."""
+    kept = golden.get((name, version))
+    if kept is None or abs(len(data) - GOLDEN_SIZE) < abs(len(kept[0]) - GOLDEN_SIZE):
+        golden[name, version] = (data, values)
+
+
+def write_golden(golden: Golden, path: Path) -> None:
+    """Write a line for each message version: its name, the version, Kafka's bytes, and the values."""
+    lines = [
+        json.dumps([name, version, *golden[name, version]], ensure_ascii=False) + "\n"
+        for name, version in sorted(golden)
+    ]
+    path.write_text("".join(lines), encoding="utf-8")
 
 
 def main() -> int:
@@ -267,15 +251,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=5, help="pairs of messages for each version")
     parser.add_argument("--only", default="", help="one message")
+    parser.add_argument(
+        "--write-golden", type=Path, help="file for one message of each version in Kafka's bytes"
+    )
     options = parser.parse_args()
     messages = [message for name, message in sorted(all_messages().items()) if options.only in ("", name)]
     confirmed: set[tuple[str, int]] = set()
+    golden: Golden = {}
     failed = False
     for kafka in options.kafka:
         comparison = Comparison(kafka, options.seed, options.repeat)
         for message in messages:
             comparison.message(message)
         comparison.oracle.close()
+        golden |= comparison.golden
         count, confirmed = len(comparison.compared), confirmed | comparison.compared
         failed = failed or bool(comparison.differences) or not count
         print(
@@ -287,6 +276,8 @@ def main() -> int:
     missing = sorted(everything - confirmed)
     print(f"{len(confirmed)} of {len(everything)} message versions compared; the others:")
     print(", ".join(f"{name} v{version}" for name, version in missing) or "none")
+    if options.write_golden and not failed:
+        write_golden(golden, options.write_golden)
     return 1 if failed else 0
 
 

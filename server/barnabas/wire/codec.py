@@ -175,8 +175,15 @@ def encode_versioned(codec: MessageCodec[M], message: M, version: int) -> bytes:
     return _NUMBER.pack(version) + codec.encode_bytes(message, version)
 
 
-def decode_versioned(codec: MessageCodec[M], data: Buffer) -> M:
-    """Decode an int16 version and the message in it, to the end of `data`. Raises DecodeError."""
+def decode_versioned(codec: MessageCodec[M], data: Buffer, *, newer_as_latest: bool = False) -> M:
+    """Decode an int16 version and the message in it, to the end of `data`. Raises DecodeError.
+
+    With `newer_as_latest`, a version that is not known yet is read as the latest one, and what comes after it
+    is ignored. That is how consumers read each other's subscriptions (KIP-429).
+    """
     if len(data) < _NUMBER.size:
         raise DecodeError("is too short for a version", codec.name, 0)
-    return codec.decode_whole(data, _NUMBER.unpack_from(data)[0], _NUMBER.size)
+    version: int = _NUMBER.unpack_from(data)[0]
+    if newer_as_latest and version > codec.max_version:
+        return codec.decode(data, _NUMBER.size, codec.max_version)[0]
+    return codec.decode_whole(data, version, _NUMBER.size)

@@ -70,8 +70,7 @@ class ConsumerGroupMemberMetadataValue:
 
 _ConsumerGroupMemberMetadataValue_ClassicMemberMetadata = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata
 _ConsumerGroupMemberMetadataValue_ClassicProtocol = ConsumerGroupMemberMetadataValue.ClassicProtocol
-_pack_b = Struct(">b").pack
-_unpack_from_b = Struct(">b").unpack_from
+_pack_B = Struct(">B").pack
 _pack_h = Struct(">h").pack
 _unpack_from_h = Struct(">h").unpack_from
 _pack_i = Struct(">i").pack
@@ -262,11 +261,13 @@ def decode_consumer_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tup
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
-                if end1 - pos < 1:
+                if pos >= end1:
                     raise cut_short("ConsumerGroupMemberMetadataValue.ClassicMemberMetadata", pos, end1)
-                (n,) = _unpack_from_b(buf, pos)
+                n = buf[pos]
                 pos += 1
-                if n < 0:
+                if n > 127:
+                    n, pos = read_uvarint(buf, pos - 1, end1, "ConsumerGroupMemberMetadataValue.ClassicMemberMetadata")
+                if n == 0:
                     m.classic_member_metadata = None
                 else:
                     x1 = m.classic_member_metadata = new(_ConsumerGroupMemberMetadataValue_ClassicMemberMetadata)
@@ -412,7 +413,7 @@ def encode_consumer_group_member_metadata_value_v0(m: ConsumerGroupMemberMetadat
         part1: list[Chunk] = []
         add1 = part1.append
         x2 = m.classic_member_metadata
-        add1(_pack_b(-1 if x2 is None else 1))
+        add1(_pack_B(0 if x2 is None else 1))
         if x2 is not None:
             v9 = x2.supported_protocols
             if v9 is None:

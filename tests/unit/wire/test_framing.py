@@ -1,0 +1,35 @@
+"""Frame sizes are judged before anybody makes room for a frame."""
+
+import pytest
+
+from barnabas.errors import PeerError
+from barnabas.wire.errors import DecodeError
+from barnabas.wire.framing import FRAME_BYTES_MAX, check_frame_size, frame_prefix, next_frame
+
+
+def test_the_largest_allowed_frame_is_allowed():
+    assert check_frame_size(frame_prefix(FRAME_BYTES_MAX)) == FRAME_BYTES_MAX
+    assert check_frame_size(b"__" + frame_prefix(0), 2) == 0
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 31), 101])
+def test_a_size_outside_of_the_limits_is_the_peers_fault(size):
+    with pytest.raises(PeerError, match=f"{size}, outside of 0 to 100"):
+        check_frame_size(size.to_bytes(4, "big", signed=True), 0, 100)
+
+
+@pytest.mark.parametrize(
+    ("start", "what"),
+    [(b"GET ", "HTTP"), (b"POST", "HTTP"), (b"\x16\x03\x01\x02", "TLS")],
+)
+def test_other_protocols_are_named(start, what):
+    with pytest.raises(DecodeError, match=what):
+        check_frame_size(start)
+
+
+def test_frames_are_found_once_they_are_whole():
+    data = frame_prefix(3) + b"abc" + frame_prefix(2) + b"d"
+    assert next_frame(data, 0) == (4, 7)
+    assert next_frame(data, 7) is None
+    assert next_frame(data + b"e", 7) == (11, 13)
+    assert next_frame(data[:2], 0) is None
