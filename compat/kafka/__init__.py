@@ -1,0 +1,15 @@
+"""Apache Kafka as an oracle: the released jars from Maven Central, one broker on loopback, its own tools.
+
+    with RealKafka(version="4.x") as kafka:
+        ...  # kafka.bootstrap
+
+The rule: standard library, a JDK 17 and Maven; what is fetched goes to `.tools/`.
+"""
+
+from __future__ import annotations
+
+from compat.kafka.broker import RealKafka, free_port
+from compat.kafka.releases import KafkaError, release
+from compat.kafka.tools import run_tool, tool_command
+
+__all__ = ["KafkaError", "RealKafka", "free_port", "release", "run_tool", "tool_command"]

@@ -1,0 +1,221 @@
+"""One Kafka broker on loopback: settings, formatting, start, readiness, stop.
+
+The rule: everything of a broker (settings, data, output, pids) is in the one directory it was given.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from compat.kafka.process import LIGHT_JVM, JavaProcess, java_command
+from compat.kafka.releases import KafkaError, release
+
+READY_TIMEOUT_S = 90
+READY_POLL_S = 0.05
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
+COMMON_SETTINGS = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.initial.task.delay.ms": "500",
+}
+
+
+def free_port() -> int:
+    """A TCP port of loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class RealKafka:
+    """Apache Kafka as a context manager; `bootstrap` is HOST:PORT once it is entered.
+
+    `version` is `4.x`, `3.9` or exact; `mode` is `kraft` or, for 3.9, `zookeeper`. `port` 0 takes a free one.
+    `settings` are lines of server.properties. Without `data` a temporary directory is made and removed again;
+    a directory that was used before is started again with what is in it. Raises KafkaError.
+    """
+
+    def __init__(
+        self,
+        version: str = "4.x",
+        port: int = 0,
+        *,
+        data: Path | str | None = None,
+        settings: Mapping[str, str] | None = None,
+        mode: str = "kraft",
+        jvm_options: tuple[str, ...] = LIGHT_JVM,
+    ) -> None:
+        self.release = release(version)
+        if mode not in {"kraft", "zookeeper"} or (mode == "zookeeper" and not self.release.zookeeper):
+            raise KafkaError(f"Kafka {self.release.version} has no mode {mode!r}")
+        self.mode = mode
+        self.port = port
+        self.settings = dict(settings or {})
+        self.jvm_options = jvm_options
+        self._temporary = data is None
+        self.directory = Path(data) if data is not None else Path(tempfile.mkdtemp(prefix="kafka-"))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory = self.directory.resolve()
+        self.log_dir = self.directory / "logs"
+        self.zookeeper_port = 0
+        self._broker = JavaProcess("kafka", self.directory)
+        self._zookeeper = JavaProcess("zookeeper", self.directory)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The broker's pid while it runs."""
+        return self._broker.pid()
+
+    def start(self) -> None:
+        """Start and wait until the broker serves clients. Raises KafkaError."""
+        if self.pid is not None:
+            raise KafkaError(f"a broker already runs on {self.directory}")
+        self.port = self.port or free_port()
+        properties = self._write_properties()
+        if self.mode == "zookeeper":
+            self._start_zookeeper()
+        elif not (self.log_dir / "meta.properties").exists():
+            self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
+        # The pid file names the broker; `stop` needs nothing else.
+        self._broker.start(
+            java_command(self.release, "kafka.Kafka", str(properties), options=self.jvm_options)
+        )
+        try:
+            self._wait_until_ready()
+        except KafkaError:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop the broker, then its ZooKeeper; keeps the data unless the directory was temporary."""
+        self._broker.stop()
+        self._zookeeper.stop()
+
+    def __enter__(self) -> RealKafka:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _write_properties(self) -> Path:
+        properties = {**COMMON_SETTINGS, "log.dirs": str(self.log_dir)}
+        if self.mode == "kraft":
+            controller = self._kept_port("controller.port")
+            properties |= {
+                "process.roles": "broker,controller",
+                "node.id": "1",
+                "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+                "controller.listener.names": "CONTROLLER",
+            }
+        else:
+            self.zookeeper_port = self._kept_port("zookeeper.port")
+            properties |= {
+                "broker.id": "1",
+                "zookeeper.connect": f"127.0.0.1:{self.zookeeper_port}",
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            }
+        properties["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
+        properties |= self.settings
+        path = self.directory / "server.properties"
+        path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        return path
+
+    def _kept_port(self, name: str) -> int:
+        """A port that stays the same when this directory is started again: it is part of what was formatted."""
+        path = self.directory / name
+        if not path.exists():
+            path.write_text(f"{free_port()}\n")
+        return int(path.read_text())
+
+    def _start_zookeeper(self) -> None:
+        config = self.directory / "zoo.cfg"
+        lines = [
+            f"dataDir={self.directory / 'zookeeper'}",
+            f"clientPort={self.zookeeper_port}",
+            "clientPortAddress=127.0.0.1",
+            "admin.enableServer=false",
+            "tickTime=1000",
+        ]
+        config.write_text("\n".join(lines) + "\n")
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        self._zookeeper.start(java_command(self.release, main, str(config), options=options))
+        self._wait("ZooKeeper", self._zookeeper, lambda: _accepts(self.zookeeper_port))
+
+    def _run(self, main: str, *arguments: str) -> None:
+        command = java_command(self.release, main, *arguments)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=READY_TIMEOUT_S)
+        if done.returncode:
+            raise KafkaError(f"{main} {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
+
+    def _wait_until_ready(self) -> None:
+        self._wait("Kafka", self._broker, lambda: _serves(self.port))
+
+    @staticmethod
+    def _wait(what: str, process: JavaProcess, ready: object) -> None:
+        assert callable(ready)
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not ready():
+            process.check_running()
+            if time.monotonic() > deadline:
+                raise KafkaError(f"{what} was not ready in {READY_TIMEOUT_S} s; see {process.output}")
+            time.sleep(READY_POLL_S)
+
+
+def _accepts(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1):
+            return True
+    except OSError:
+        return False
+
+
+def _serves(port: int) -> bool:
+    """Whether Metadata lists a broker: by then it has registered, and topics can be created."""
+    # Metadata v4 (the oldest that Kafka 3.9 and 4 both serve without surprises) for no topics.
+    request = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">i?", 0, False)
+    try:
+        with socket.create_connection(("127.0.0.1", port), 2) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            size = struct.unpack(">i", _receive(connection, 4))[0]
+            answer = _receive(connection, size)
+    except OSError:
+        return False
+    brokers: int = struct.unpack_from(">i", answer, 8)[0]
+    return brokers > 0
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        part = connection.recv(size - len(received))
+        if not part:
+            raise ConnectionError("closed")
+        received += part
+    return received

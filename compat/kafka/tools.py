@@ -1,0 +1,70 @@
+"""Kafka's command line tools by their usual names, without the scripts of its distribution.
+
+The rule: a name here is the name of the script in `bin/` without `kafka-` and `.sh`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from compat.kafka.process import java_command
+from compat.kafka.releases import KafkaError, Release
+
+TOOLS_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# Where Kafka 4 has its tools; what an older line has elsewhere is below.
+TOOLS = {
+    "acls": "org.apache.kafka.tools.AclCommand",
+    "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
+    "configs": "kafka.admin.ConfigCommand",
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
+    "features": "org.apache.kafka.tools.FeatureCommand",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "groups": "org.apache.kafka.tools.GroupsCommand",
+    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "storage": "kafka.tools.StorageTool",
+    "streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
+    "topics": "org.apache.kafka.tools.TopicCommand",
+    "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+}
+ALIASES = {"producer-perf": "producer-perf-test", "consumer-perf": "consumer-perf-test"}
+TOOLS_3_9 = {
+    "acls": "kafka.admin.AclCommand",
+    "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "console-producer": "kafka.tools.ConsoleProducer",
+    "dump-log": "kafka.tools.DumpLogSegments",
+}
+
+
+def tool_command(release: Release, name: str, *arguments: str) -> list[str]:
+    """The command line of a tool; `name` may also be a class. Raises KafkaError."""
+    name = ALIASES.get(name, name)
+    main = TOOLS.get(name, name if "." in name else "")
+    if release.line == "3.9":
+        main = TOOLS_3_9.get(name, main)
+    if not main:
+        raise KafkaError(f"no such tool: {name!r}; there are {', '.join(sorted(TOOLS))}")
+    return java_command(release, main, *arguments, options=TOOLS_JVM)
+
+
+def run_tool(release: Release, name: str, *arguments: str) -> int:
+    """Run a tool on this terminal; returns its exit code. Raises KafkaError."""
+    sys.stdout.flush()
+    return subprocess.run(tool_command(release, name, *arguments), check=False).returncode
