@@ -60,11 +60,19 @@ _ROWS: tuple[tuple[int, int, int], ...] = (
     (18, 0, 4),  # ApiVersions
     (19, 0, 7),  # CreateTopics
     (20, 0, 6),  # DeleteTopics
+    (21, 0, 2),  # DeleteRecords
     (22, 0, 5),  # InitProducerId
     (23, 0, 4),  # OffsetForLeaderEpoch
+    (32, 0, 4),  # DescribeConfigs
+    (33, 0, 2),  # AlterConfigs
+    (35, 0, 5),  # DescribeLogDirs
     (36, 0, 2),  # SaslAuthenticate
     (37, 0, 3),  # CreatePartitions
+    (44, 0, 1),  # IncrementalAlterConfigs
+    (60, 0, 2),  # DescribeCluster
     (61, 0, 0),  # DescribeProducers
+    (74, 0, 1),  # ListConfigResources
+    (75, 0, 0),  # DescribeTopicPartitions
 )
 
 SERVED: dict[int, Api] = {row[0]: Api(*row) for row in _ROWS}

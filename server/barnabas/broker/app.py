@@ -27,7 +27,7 @@ from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.startup import StartupError, open_listeners
 from barnabas.cluster import controller
 from barnabas.cluster.endpoints import advertised_endpoint
-from barnabas.cluster.image import TOPIC
+from barnabas.cluster.image import BROKER, TOPIC
 from barnabas.config import broker as settings
 from barnabas.errors import StorageError
 
@@ -126,11 +126,17 @@ class Broker:
 
     def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
         """The metadata store has a new image: bring partitions and their settings in line with it."""
+        if old.configs is not new.configs:
+            self.config.set_dynamic(new.settings_of(BROKER, ""), new.settings_of(BROKER, str(self.broker_id)))
         self.partitions.apply(old, new, self.now_ms())
         for resource_type, name in old.configs.keys() | new.configs.keys():
             key = (resource_type, name)
-            if resource_type == TOPIC and old.configs.get(key) != new.configs.get(key) and name in new.topics:
-                self.partitions.reconfigure(name, self.config_for_topic(name))
+            if old.configs.get(key) == new.configs.get(key):
+                continue
+            if resource_type == TOPIC and name in new.topics:
+                self.partitions.reconfigure([name], self.config_for_topic)
+            elif resource_type == BROKER:
+                self.partitions.reconfigure(new.topics, self.config_for_topic)
 
     async def ensure_topic(self, name: str, topic_id: bytes) -> None:
         """Make a topic with the broker's defaults, unless it is there. Raises RequestError."""

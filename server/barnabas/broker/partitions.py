@@ -7,7 +7,7 @@ waiters that the change concerns. Nobody polls a log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -217,8 +217,9 @@ class Partitions:
         for partition_log in logs:
             self._close(partition_log.topic, partition_log.partition)
 
-    def reconfigure(self, topic: str, config: LogConfig) -> None:
-        """A topic's settings have changed: hand them to its logs."""
+    def reconfigure(self, topics: Iterable[str], config_for: Callable[[str], LogConfig]) -> None:
+        """These topics' settings have changed: hand the new ones to their logs."""
+        configs = {name: config_for(name) for name in topics}
         for (name, _), partition in self._partitions.items():
-            if name == topic:
-                partition.log.config = config
+            if name in configs:
+                partition.log.config = configs[name]

@@ -16,6 +16,7 @@ from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.startup import parse_endpoint
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.image import (
+    BROKER,
     TOPIC,
     BrokerInfo,
     Change,
@@ -61,6 +62,9 @@ async def open_storage(broker: Broker) -> None:
     broker.logs.write_meta(cluster_id, broker.broker_id)
     store.open(cluster_id, _this_broker(broker))
     broker.partitions = Partitions(broker.broker_id, broker.logs)
+    config.set_dynamic(
+        store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker.broker_id))
+    )
     broker.producer_ids = ProducerIds(store)
     store.subscribe(broker.image_changed)
     adopted = _adopt(broker, store.image)

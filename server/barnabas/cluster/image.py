@@ -129,7 +129,7 @@ class ClusterImage:
         """The image after these changes."""
         topics, names = dict(self.topics), dict(self.names_by_id)
         configs, brokers = dict(self.configs), dict(self.brokers)
-        next_producer_id, count, about_topics = self.next_producer_id, 0, False
+        next_producer_id, count, about_topics, about_configs = self.next_producer_id, 0, False, False
         for change in changes:
             count += 1
             match change:
@@ -143,8 +143,9 @@ class ClusterImage:
                 case TopicDeleted(name):
                     del names[topics.pop(name).id]
                     configs.pop((TOPIC, name), None)
-                    about_topics = True
+                    about_topics = about_configs = True
                 case ConfigChanged(resource_type, name, settings):
+                    about_configs = True
                     if settings:
                         configs[resource_type, name] = dict(settings)
                     else:
@@ -160,6 +161,6 @@ class ClusterImage:
             brokers,
             topics if about_topics else self.topics,
             names if about_topics else self.names_by_id,
-            configs,
+            configs if about_configs else self.configs,
             next_producer_id,
         )

@@ -13,11 +13,22 @@ from barnabas.config.setting import Setting, SettingError
 
 T = TypeVar("T")
 
+# Where a value comes from, as DescribeConfigs tells it.
+DYNAMIC_TOPIC_CONFIG = 1
+DYNAMIC_BROKER_CONFIG = 2
+DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+STATIC_BROKER_CONFIG = 4
+DEFAULT_CONFIG = 5
+
 
 class BrokerConfig:
-    """What is set for one broker; everything else has its default."""
+    """What is set for one broker; everything else has its default.
 
-    __slots__ = ("_values", "unknown")
+    A setting of the broker's own file gives way to one that was set for all brokers while they run, and that to one
+    set for this broker (KIP-226). `sources` tells for each set name which of them counts.
+    """
+
+    __slots__ = ("_static", "_values", "sources", "unknown")
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         """Take texts by name. Raises SettingError for a value that cannot be used."""
@@ -29,6 +40,17 @@ class BrokerConfig:
                 self.unknown.append(name)
             else:
                 self._values[known.name] = known.parse(text)
+        self._static = dict(self._values)
+        self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
+
+    def set_dynamic(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> None:
+        """Take up what was set while brokers run: for all of them, and for this one."""
+        self._values = dict(self._static)
+        self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
+        for settings, source in ((of_all, DYNAMIC_DEFAULT_BROKER_CONFIG), (of_this, DYNAMIC_BROKER_CONFIG)):
+            for name, text in settings.items():
+                self._values[name] = broker.SETTINGS[name].parse(text)
+                self.sources[name] = source
 
     def get(self, setting: Setting[T]) -> T:
         """The value of a setting, or its default."""

@@ -13,7 +13,7 @@ from barnabas.cluster.image import Change, ClusterImage
 from barnabas.config import broker as settings
 from barnabas.config import topic as topic_settings
 from barnabas.errors import RequestError
-from barnabas.handlers.config_sources import source_of_topic_setting
+from barnabas.handlers.config_resources import value_of_topic_setting
 from barnabas.ids import new_uuid
 from barnabas.wire.generated.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -85,7 +85,7 @@ async def _create(
             is_sensitive=False,
         )
         for row in topic_settings.ROWS
-        for value, source in [source_of_topic_setting(broker.config, row, overrides)]
+        for value, source in [value_of_topic_setting(broker.config, row, overrides)]
     ]
     return result
 

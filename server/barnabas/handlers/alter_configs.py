@@ -1,0 +1,39 @@
+"""AlterConfigs v0-v2. Replaces all of a resource's own settings; what is not named goes back to its default."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.handlers.config_resources import SET, Alteration, alter, apply_alterations
+from barnabas.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+Answer = AlterConfigsResponse.AlterConfigsResourceResponse
+
+
+async def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """Alter each resource on its own."""
+    answers = []
+    for resource in request.resources:
+        answer = Answer(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+        )
+        answers.append(answer)
+        wanted = [Alteration(entry.name, SET, entry.value) for entry in resource.configs]
+        kind = resource.resource_type
+        try:
+            await alter(
+                context,
+                kind,
+                resource.resource_name,
+                lambda _, kind=kind, wanted=wanted: apply_alterations(  # type: ignore[misc]
+                    kind, {}, wanted, context.broker.config
+                ),
+                validate_only=request.validate_only,
+            )
+        except RequestError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+    return AlterConfigsResponse(responses=answers)

@@ -1,0 +1,53 @@
+"""DeleteRecords v0-v2. Moves the start of partitions forward; -1 means up to the high watermark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+UP_TO_HIGH_WATERMARK = -1
+
+Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
+
+
+async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Answer every partition on its own."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    _delete(context, topic.name, entry.partition_index, entry.offset)
+                    for entry in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(context: RequestContext, topic: str, index: int, offset: int) -> Result:
+    result = Result(partition_index=index, low_watermark=-1)
+    try:
+        partition_log = context.broker.partitions.leader(topic, index).log
+        if not partition_log.config.is_deleted:
+            raise RequestError(
+                ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not include delete"
+            )
+        if offset == UP_TO_HIGH_WATERMARK:
+            offset = partition_log.high_watermark
+        if not 0 <= offset <= partition_log.high_watermark:
+            raise RequestError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not within 0 to {partition_log.high_watermark}"
+            )
+        partition_log.delete_records_before(offset)
+        result.low_watermark = partition_log.log_start_offset
+    except RequestError as error:
+        result.error_code = error.code
+    return result

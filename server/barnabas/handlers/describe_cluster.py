@@ -1,0 +1,43 @@
+"""DescribeCluster v0-v2. The cluster's id, its controller and its brokers (KIP-700).
+
+v1 tells controllers from brokers: there are no controllers to be talked to here. v2 can include fenced brokers: none is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+BROKERS = 1
+CONTROLLERS = 2
+CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+"""Bits of the ACL operations on a cluster: create, alter, describe, cluster action, describe and alter configs,
+idempotent write."""
+
+
+async def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """Describe the cluster as this client can reach it."""
+    if request.endpoint_type == CONTROLLERS:
+        raise RequestError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's endpoint, not a controller's"
+        )
+    if request.endpoint_type != BROKERS:
+        raise RequestError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {request.endpoint_type}")
+    image = context.broker.metadata.image
+    response = DescribeClusterResponse(cluster_id=image.cluster_id, controller_id=image.controller_id)
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    for broker_id in image.brokers:
+        host, port, rack = context.endpoint_of(broker_id)
+        response.brokers.append(
+            DescribeClusterResponse.DescribeClusterBroker(
+                broker_id=broker_id, host=host, port=port, rack=rack
+            )
+        )
+    return response

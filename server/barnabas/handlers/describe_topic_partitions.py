@@ -1,0 +1,94 @@
+"""DescribeTopicPartitions v0. Topics and their partitions in pages (KIP-966).
+
+Topics come in the order of their names; a page ends after `response_partition_limit` partitions, and the cursor says where
+the next one begins. No topics asked for means all. Nothing is created by asking.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cluster import controller
+from barnabas.cluster.image import TopicInfo
+from barnabas.errors import RequestError
+from barnabas.handlers.metadata import TOPIC_OPERATIONS
+from barnabas.wire.generated.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+PARTITIONS_MAX = 2000
+"""max.request.partition.size.limit"""
+
+Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+
+
+async def handle(
+    context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """One page, from the cursor on."""
+    topics = context.broker.metadata.image.topics
+    names = sorted({topic.name for topic in request.topics} or topics)
+    first_partition = 0
+    if request.cursor is not None:
+        if request.cursor.partition_index < 0:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
+        names = [name for name in names if name >= request.cursor.topic_name]
+        if names and names[0] == request.cursor.topic_name:
+            first_partition = request.cursor.partition_index
+    room = min(request.response_partition_limit, PARTITIONS_MAX)
+    if room <= 0:
+        room = PARTITIONS_MAX
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if room <= 0:
+            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
+            break
+        info = topics.get(name)
+        if info is None:
+            response.topics.append(_unknown(name))
+            continue
+        last = first_partition + room
+        response.topics.append(_page(info, first_partition, last))
+        if last < len(info.partitions):
+            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
+                topic_name=name, partition_index=last
+            )
+            break
+        room -= len(info.partitions) - first_partition
+        first_partition = 0
+    return response
+
+
+def _unknown(name: str) -> Topic:
+    try:
+        controller.check_topic_name(name)
+    except RequestError as error:
+        return Topic(error_code=error.code, name=name)
+    return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+
+
+def _page(info: TopicInfo, first: int, last: int) -> Topic:
+    return Topic(
+        name=info.name,
+        topic_id=info.id,
+        is_internal=info.internal,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+        partitions=[
+            Partition(
+                partition_index=first + n,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for n, partition in enumerate(info.partitions[first:last])
+        ],
+    )

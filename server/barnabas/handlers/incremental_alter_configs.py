@@ -1,0 +1,44 @@
+"""IncrementalAlterConfigs v0-v1. Sets, deletes, appends to and subtracts from single settings (KIP-339)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.handlers.config_resources import Alteration, alter, apply_alterations
+from barnabas.wire.generated.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+Answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+
+
+async def handle(
+    context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Alter each resource on its own."""
+    answers = []
+    for resource in request.resources:
+        answer = Answer(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+        )
+        answers.append(answer)
+        wanted = [Alteration(entry.name, entry.config_operation, entry.value) for entry in resource.configs]
+        kind = resource.resource_type
+        try:
+            await alter(
+                context,
+                kind,
+                resource.resource_name,
+                lambda current, kind=kind, wanted=wanted: apply_alterations(  # type: ignore[misc]
+                    kind, current, wanted, context.broker.config
+                ),
+                validate_only=request.validate_only,
+            )
+        except RequestError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+    return IncrementalAlterConfigsResponse(responses=answers)

@@ -1,0 +1,43 @@
+"""ListConfigResources v0-v1. The names of resources that have settings (KIP-1142); v0 knows client metrics only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.image import BROKER, TOPIC
+from barnabas.errors import RequestError
+from barnabas.handlers.config_resources import BROKER_LOGGER
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+CLIENT_METRICS = 16
+GROUP = 32
+KINDS = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+
+
+async def handle(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    """List the resources of the kinds asked for; of all kinds when none is named."""
+    image = context.broker.metadata.image
+    wanted = request.resource_types or list(KINDS)
+    if context.api_version == 0:
+        wanted = [CLIENT_METRICS]
+    for kind in wanted:
+        if kind not in KINDS:
+            raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"there are no resources of type {kind}")
+    brokers = [str(broker_id) for broker_id in image.brokers]
+    names = {TOPIC: list(image.topics), BROKER: brokers, BROKER_LOGGER: brokers}
+    for kind in (CLIENT_METRICS, GROUP):
+        names[kind] = [name for resource_type, name in image.configs if resource_type == kind]
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
+            for kind in wanted
+            for name in names[kind]
+        ]
+    )
