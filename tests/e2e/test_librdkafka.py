@@ -6,8 +6,23 @@ import uuid
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 
 from .conftest import BrokerProcess
 
@@ -41,18 +56,12 @@ def produce(bootstrap: str, topic: str, count: int, **options: Any) -> None:
     assert len(delivered) == count
 
 
-def consume(bootstrap: str, topic: str, group: str, count: int) -> list[int]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.subscribe([topic])
+def read(bootstrap: str, topic: str, partitions: int, count: int) -> list[int]:
+    """Read a topic from its beginning, without a group (the client wants a group's name all the same)."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
     seen: list[int] = []
-    for _ in range(count + 200):
+    for _ in range(count + 100):
         message = consumer.poll(0.5)
         if message is None:
             continue
@@ -63,24 +72,67 @@ def consume(bootstrap: str, topic: str, group: str, count: int) -> list[int]:
         seen.append(number)
         if len(seen) == count:
             break
-    consumer.commit(asynchronous=False)
     consumer.close()
     return seen
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_what_is_produced_is_consumed_by_a_group(broker: BrokerProcess, codec: str, idempotent: bool) -> None:
-    topic, group = fresh("topic"), fresh("group")
+def test_what_is_produced_is_read(broker: BrokerProcess, codec: str, idempotent: bool) -> None:
+    topic = fresh("topic")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, num_partitions=3, replication_factor=1)])[topic].result(10)
     options = {"compression.type": codec, "enable.idempotence": idempotent, "acks": "all"}
     produce(broker.bootstrap, topic, COUNT, **options)
-    assert sorted(consume(broker.bootstrap, topic, group, COUNT)) == list(range(COUNT))
+    assert sorted(read(broker.bootstrap, topic, 3, COUNT)) == list(range(COUNT))
 
 
 def test_the_records_of_one_key_keep_their_order(broker: BrokerProcess) -> None:
     topic = fresh("topic")
     produce(broker.bootstrap, topic, COUNT)
-    numbers = consume(broker.bootstrap, topic, fresh("group"), COUNT)
+    numbers = read(broker.bootstrap, topic, 1, COUNT)
     assert numbers == sorted(numbers)
+
+
+def test_settings_are_described_and_altered(broker: BrokerProcess) -> None:
+    topic = fresh("topic")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    created = admin.create_topics([NewTopic(topic, 1, 1, config={"retention.ms": "1000000"})])
+    created[topic].result(10)
+    resource = ConfigResource("topic", topic)
+    append = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND)
+    resource.add_incremental_config(append)
+    altered = admin.incremental_alter_configs([resource])
+    altered[resource].result(10)
+    plain = ConfigResource("topic", topic)
+    described = admin.describe_configs([plain])
+    settings = described[plain].result(10)
+    assert settings["retention.ms"].value == "1000000"
+    assert settings["cleanup.policy"].value == "delete,compact"
+    assert settings["segment.bytes"].is_default
+
+
+def test_records_are_deleted_up_to_an_offset_and_partitions_are_added(broker: BrokerProcess) -> None:
+    topic = fresh("topic")
+    produce(broker.bootstrap, topic, 100)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    partition = TopicPartition(topic, 0, 40)
+    deleted = admin.delete_records([partition])
+    assert deleted[partition].result(10).low_watermark == 40
+    grown = admin.create_partitions([NewPartitions(topic, 4)])
+    grown[topic].result(10)
+    metadata = admin.list_topics(topic, 10)
+    assert sorted(metadata.topics[topic].partitions) == [0, 1, 2, 3]
+
+
+def test_a_topic_that_cannot_be_is_refused_with_the_reason(broker: BrokerProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for wish, code in [
+        (NewTopic("not a name", 1, 1), KafkaError.TOPIC_EXCEPTION),
+        (NewTopic(fresh("topic"), 1, 3), KafkaError.INVALID_REPLICATION_FACTOR),
+        (NewTopic(fresh("topic"), 1, 1, config={"no.such.setting": "1"}), KafkaError.INVALID_CONFIG),
+    ]:
+        refused = admin.create_topics([wish])
+        with pytest.raises(KafkaException) as caught:
+            refused[wish.topic].result(10)
+        assert caught.value.args[0].code() == code

@@ -49,6 +49,8 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> De
         wanted = resource.configuration_keys
         # Before v1 clients sent an empty list where later ones send null.
         everything = wanted is None or (context.api_version == 0 and not wanted)
+        for entry in described:
+            entry.is_default = context.api_version == 0 and entry.config_source == DEFAULT_CONFIG
         result.configs = [entry for entry in described if everything or entry.name in (wanted or ())]
     return DescribeConfigsResponse(results=results)
 
@@ -137,7 +139,6 @@ def _entry(request: DescribeConfigsRequest, row: Setting[Any], value: Any, sourc
         name=row.name,
         value=None if value is None else row.format(value),
         config_source=source,
-        is_default=source == DEFAULT_CONFIG,
         config_type=row.kind.code,
         documentation=row.doc if request.include_documentation else None,
     )

@@ -27,6 +27,7 @@ EARLIEST_PENDING_UPLOAD = -6
 
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 READ_COMMITTED = 1
+LEADER_EPOCH_SINCE = 4
 
 PartitionAnswer = ListOffsetsResponse.ListOffsetsPartitionResponse
 PartitionQuery = ListOffsetsRequest.ListOffsetsPartition
@@ -77,7 +78,9 @@ def _answer(
             answer.old_style_offsets = _segment_offsets(context, partition, query)
         else:
             upper = _upper(partition, request)
-            answer.timestamp, answer.offset, answer.leader_epoch = _find(partition, query.timestamp, upper)
+            answer.timestamp, answer.offset, leader_epoch = _find(partition, query.timestamp, upper)
+            if context.api_version >= LEADER_EPOCH_SINCE:
+                answer.leader_epoch = leader_epoch
     except RequestError as error:
         answer.error_code = error.code
     return answer
