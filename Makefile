@@ -1,7 +1,9 @@
 # Each target sets up what it needs in .venv and .tools, from the locked requirements; nothing else has to be installed
 # first but Debian (or the like), Python 3.11+ and make.
 
-PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p && break; done)
+# The first of these that really runs and is new enough: a name on the PATH may be a shim with nothing behind it.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
