@@ -13,6 +13,7 @@ from barnabas.errors import StorageError
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk, Lock, OsDisk, Usage
 from barnabas.log.epochs import LeaderEpochs
+from barnabas.log.flushing import FlushTask
 from barnabas.log.format import CorruptFileError, checkpoints, names, properties
 from barnabas.log.format.checkpoints import TopicPartition
 from barnabas.log.format.names import DirKind
@@ -364,17 +365,22 @@ class LogManager:
                 raise StorageError(doomed.log_dir, error) from error
         return len(due)
 
-    def flush_due(self, now_ms: int) -> int:
-        """Flush the logs that want it by flush.ms; returns how many. Raises StorageError."""
-        count = 0
+    def flush_due(self, now_ms: int) -> list[FlushTask]:
+        """Return the flushes that are due: by flush.ms, by flush.messages, or as a segment has been rolled.
+
+        Each is to be `run`, best in a thread, and then to be told `finish`. Raises StorageError.
+        """
+        tasks = []
         for partition_log in self:
-            if (
-                partition_log.recovery_point < partition_log.log_end_offset
-                and now_ms - partition_log.last_flush_ms >= partition_log.config.flush_ms
+            if partition_log.recovery_point < partition_log.log_end_offset and (
+                partition_log.recovery_point < partition_log.active.base_offset
+                or now_ms - partition_log.last_flush_ms >= partition_log.config.flush_ms
+                or partition_log.wants_flush
             ):
-                partition_log.flush(now_ms)
-                count += 1
-        return count
+                task = partition_log.begin_flush()
+                if task is not None:
+                    tasks.append(task)
+        return tasks
 
     def write_checkpoints(self) -> None:
         """Write recovery points, log starts and high watermarks of all log dirs. Raises StorageError."""

@@ -17,6 +17,7 @@ from barnabas.log import retention
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk
 from barnabas.log.errors import Code
+from barnabas.log.flushing import FlushTask
 from barnabas.log.format import CorruptFileError, names, properties
 from barnabas.log.format.offset_index import OFFSET_DELTA_MAX
 from barnabas.log.format.txn_index import AbortedTransaction
@@ -101,6 +102,7 @@ class PartitionLog:
 
     __slots__ = (
         "_bases",
+        "_generation",
         "_known_end",
         "_recent",
         "clean_offset",
@@ -169,6 +171,7 @@ class PartitionLog:
         self.unflushed_messages = 0
         self.segments: tuple[Segment, ...] = ()
         self._bases: list[int] = []
+        self._generation = 0  # counts truncations
         self._recent: dict[
             int, int
         ] = {}  # base offset -> position, of the last batches of the active segment
@@ -740,6 +743,8 @@ class PartitionLog:
 
     def _truncated(self, offset: int) -> None:
         self._recent.clear()
+        self._generation += 1
+        self.unflushed_messages = 0
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
@@ -749,31 +754,62 @@ class PartitionLog:
 
     # --- lasting --------------------------------------------------------------------------------------------
 
-    def flush(self, now_ms: int | None = None) -> None:
-        """Return when everything appended so far survives a power cut. Raises StorageError."""
+    @property
+    def wants_flush(self) -> bool:
+        """Whether flush.messages asks for a flush now, before anybody is told that the records are safe."""
+        return self.unflushed_messages >= self.config.flush_messages
+
+    def begin_flush(self) -> FlushTask | None:
+        """Return what makes all that was appended so far survive a power cut; None if it does already.
+
+        Indexes of the active segment are left out: recovery would make them anew. Raises StorageError.
+        """
         end_offset = self.log_end_offset
+        if end_offset <= self.recovery_point or self.is_closed:
+            return None
+        # The segment before the recovery point was perhaps active then, so that its indexes are not safe.
+        first = max(0, bisect_right(self._bases, self.recovery_point - 1) - 1)
+        directories = [self.dir] if self.is_dir_synced else [self.dir, self.log_dir]
+        files, paths = [], []
         try:
-            if end_offset > self.recovery_point:
-                first = max(0, bisect_right(self._bases, self.recovery_point) - 1)
-                for segment in self.segments[first:]:
-                    segment.sync()
-                self.disk.sync_dir(self.dir)
-                if not self.is_dir_synced:
-                    self.disk.sync_dir(self.log_dir)
-                    self.is_dir_synced = True
+            for segment in self.segments[first:-1]:
+                segment.write_indexes()
+                files.append(segment.file)
+                paths += segment.index_paths()
+            files.append(self.active.file)
+            if self.active.has_txn_index:
+                paths.append(self.active.path(names.TXN_INDEX))
         except OSError as error:
             raise self._failed(error) from error
-        self.recovery_point = max(self.recovery_point, end_offset)
-        self.unflushed_messages = 0
-        if now_ms is not None:
-            self.last_flush_ms = now_ms
+        return FlushTask(
+            self, end_offset, self._generation, self.unflushed_messages, self.disk, files, paths, directories
+        )
+
+    def flushed(self, task: FlushTask, now_ms: int) -> None:
+        """Take note of a flush that was run."""
+        self.last_flush_ms = now_ms
+        self.is_dir_synced = True
+        if task.generation == self._generation:
+            self.recovery_point = max(self.recovery_point, task.end_offset)
+            self.unflushed_messages -= task.message_count
+
+    def flush(self, now_ms: int) -> None:
+        """Return when everything appended so far survives a power cut. Raises StorageError."""
+        task = self.begin_flush()
+        if task is not None:
+            task.run()
+            task.finish(now_ms)
 
     def close(self) -> None:
         """Flush, write what belongs to a clean end, and let all files go. Raises StorageError."""
         try:
             self.active.seal()
-            self.flush()
             self.take_snapshot()
+            task = self.begin_flush()
+            if task is not None:
+                task.paths.extend(self.active.index_paths())
+                task.run()
+                task.finish(self.last_flush_ms)
             for segment in self.segments:
                 segment.close()
             self.is_closed = True

@@ -374,14 +374,13 @@ class Segment:
         """Return when everything written is on the medium. Raises OSError."""
         self.write_indexes()
         self.file.sync()
-        suffixes = [names.OFFSET_INDEX, names.TIME_INDEX]
-        if self.has_txn_index:
-            suffixes.append(names.TXN_INDEX)
-        for suffix in suffixes:
-            try:
-                self.disk.open(self.path(suffix)).sync()
-            except FileNotFoundError:
-                continue  # an index that was never needed has no file before the segment is sealed
+        for path in self.index_paths():
+            self.disk.open(path).sync()
+
+    def index_paths(self) -> list[str]:
+        """Return the paths of the index files that a sealed segment has."""
+        paths = [self.path(names.OFFSET_INDEX), self.path(names.TIME_INDEX)]
+        return [*paths, self.path(names.TXN_INDEX)] if self.has_txn_index else paths
 
     def truncate(self, offset: int) -> None:
         """Drop the batch that holds `offset`, and all after it. Raises OSError."""

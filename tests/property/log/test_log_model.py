@@ -104,7 +104,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(clean=st.booleans(), checkpoint=st.booleans(), flush=st.booleans())
     def restart(self, clean: bool, checkpoint: bool, flush: bool) -> None:
         if flush:
-            self.log.flush()
+            self.log.flush(NOW_MS)
         # The log start of a log is lost in a crash unless it was noted; what was deleted may be seen again.
         if checkpoint or not clean:
             self.broker.manager.write_checkpoints()

@@ -78,7 +78,7 @@ def test_all_segments_after_a_damaged_one_are_removed(broker, caplog):
 
 def test_damage_before_the_recovery_point_is_met_by_its_readers_only(broker):
     before = fill(broker)
-    broker.log().flush()
+    broker.log().flush(NOW_MS)
     broker.manager.write_checkpoints()
     broker.crash()
     damaged = path(broker, 0, ".log")

@@ -163,7 +163,7 @@ def test_checkpoints_are_written_for_each_dir(tmp_path):
         append(log, batch(b"a"))
         append(log, batch(b"b"))
         log.delete_records_before(n)
-        log.flush()
+        log.flush(NOW_MS)
     broker.manager.write_checkpoints()
     first, second = (Path(log.log_dir) for log in (broker.log("t", 0), broker.log("t", 1)))
     assert (first / names.RECOVERY_POINT_CHECKPOINT).read_bytes() == b"0\n1\nt 0 2\n"
@@ -195,13 +195,74 @@ def test_the_high_watermark_is_restored_from_its_checkpoint(broker):
     assert (broker.log().high_watermark, broker.log().log_end_offset) == (2, 3)
 
 
+def run_flushes(broker, now_ms):
+    tasks = broker.manager.flush_due(now_ms)
+    for task in tasks:
+        task.run()
+        task.finish(now_ms)
+    return len(tasks)
+
+
 def test_logs_are_flushed_when_flush_ms_is_over(tmp_path):
     broker = Broker(tmp_path, flush_ms=1_000)
     append(broker.log(), batch(b"a"))
-    assert broker.manager.flush_due(NOW_MS + 999) == 0
-    assert broker.manager.flush_due(NOW_MS + 1_000) == 1
+    assert run_flushes(broker, NOW_MS + 999) == 0
+    assert run_flushes(broker, NOW_MS + 1_000) == 1
     assert broker.log().recovery_point == 1
-    assert broker.manager.flush_due(NOW_MS + 9_000) == 0
+    assert run_flushes(broker, NOW_MS + 9_000) == 0
+    append(broker.log(), batch(b"a"))
+    assert run_flushes(broker, NOW_MS + 1_999) == 0
+    assert run_flushes(broker, NOW_MS + 2_000) == 1
+
+
+def test_logs_are_flushed_after_flush_messages(tmp_path):
+    broker = Broker(tmp_path, flush_messages=3)
+    log = broker.log()
+    append(log, batch(b"a", b"b"))
+    assert not log.wants_flush
+    assert broker.manager.flush_due(NOW_MS) == []
+    append(log, batch(b"c"))
+    assert log.wants_flush
+    task = log.begin_flush()
+    append(log, batch(b"d", b"e"))
+    task.run()
+    task.finish(NOW_MS)
+    assert (log.recovery_point, log.unflushed_messages, log.wants_flush) == (3, 2, False)
+
+
+def test_a_rolled_segment_is_flushed(broker):
+    log = broker.log()
+    append(log, batch(b"a" * 1_500))
+    assert run_flushes(broker, NOW_MS) == 0
+    append(log, batch(b"a" * 1_500))
+    assert run_flushes(broker, NOW_MS) == 1
+    assert log.recovery_point == 2
+    assert run_flushes(broker, NOW_MS) == 0
+
+
+def test_a_flush_counts_for_nothing_if_the_log_was_truncated_meanwhile(broker):
+    log = broker.log()
+    for _ in range(4):
+        append(log, batch(b"a"))
+    task = log.begin_flush()
+    log.truncate_to(2, now_ms=NOW_MS)
+    for _ in range(3):
+        append(log, batch(b"b"))
+    task.run()
+    task.finish(NOW_MS)
+    assert log.recovery_point == 0
+
+
+def test_a_log_deleted_meanwhile_need_not_be_flushed(broker):
+    log = broker.log()
+    for _ in range(4):
+        append(log, batch(b"a" * 1_000))
+    task = log.begin_flush()
+    broker.manager.delete("t", 0, NOW_MS)
+    broker.manager.remove_due(NOW_MS + 60_000)
+    task.run()
+    task.finish(NOW_MS)
+    assert log.begin_flush() is None
 
 
 def test_usage_tells_the_size_of_the_volume(broker):
@@ -253,7 +314,7 @@ def test_a_sync_that_fails_leaves_the_recovery_point(tmp_path, disk):
     append(log, batch(b"a"))
     disk.sync_fails = True
     with pytest.raises(StorageError, match="sync failed"):
-        log.flush()
+        log.flush(NOW_MS)
     assert log.recovery_point == 0
     broker.manager.close()
     assert not (tmp_path / names.CLEAN_SHUTDOWN).exists()
