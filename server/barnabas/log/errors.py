@@ -4,7 +4,17 @@ The rule: only these codes, and those of `records.errors`, leave this package in
 fails raises StorageError instead.
 """
 
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
 from enum import IntEnum
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from barnabas.errors import StorageError
+
+log = logging.getLogger(__name__)
 
 
 class Code(IntEnum):
@@ -16,3 +26,32 @@ class Code(IntEnum):
     INVALID_TXN_STATE = 48
     TRANSACTION_COORDINATOR_FENCED = 52
     KAFKA_STORAGE_ERROR = 56
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class InLogDir(Protocol):
+    """Something that lives in a log dir."""
+
+    @property
+    def log_dir(self) -> str:
+        """The path of the log dir."""
+
+
+L = TypeVar("L", bound=InLogDir)
+
+
+def guarded(method: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P], T]:
+    """Have a method raise StorageError where it would raise an OSError."""
+
+    @wraps(method)
+    def guard(self: L, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, *args, **kwargs)
+        except OSError as error:
+            log.error("%s of %r failed: %s", method.__name__, self, error)
+            raise StorageError(self.log_dir, error) from error
+
+    return guard

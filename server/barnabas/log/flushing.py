@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import StorageError
 from barnabas.log.disk import Disk, File
+from barnabas.log.format import names
 
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
@@ -49,3 +50,35 @@ class FlushTask:
     def finish(self, now_ms: int) -> None:
         """Move the recovery point."""
         self.partition_log.flushed(self, now_ms)
+
+
+def plan_flush(partition_log: PartitionLog, generation: int) -> FlushTask:
+    """Collect what was written since the recovery point. Raises OSError.
+
+    Indexes of the active segment are left out: recovery would make them anew.
+    """
+    store = partition_log.store
+    active = store.active
+    files: list[File] = []
+    paths: list[str] = []
+    # The segment before the recovery point was perhaps active then, so that its indexes are not safe.
+    for segment in store.all[store.index_of(partition_log.recovery_point - 1) : -1]:
+        segment.write_indexes()
+        files.append(segment.file)
+        paths += segment.index_paths()
+    files.append(active.file)
+    if active.has_txn_index:
+        paths.append(active.path(names.TXN_INDEX))
+    directories = [partition_log.dir]
+    if not partition_log.is_dir_synced:
+        directories.append(partition_log.log_dir)
+    return FlushTask(
+        partition_log,
+        partition_log.log_end_offset,
+        generation,
+        partition_log.unflushed_messages,
+        partition_log.disk,
+        files,
+        paths,
+        directories,
+    )

@@ -9,13 +9,13 @@ reason.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from barnabas.log.config import UNBOUNDED, LogConfig
 from barnabas.log.disk import Disk
 from barnabas.log.epochs import LeaderEpochs
-from barnabas.log.format import CorruptFileError, checkpoints, names, snapshot
+from barnabas.log.format import CorruptFileError, checkpoints, names
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.producers import CompletedTransaction, ProducerState, is_end_marker
@@ -30,6 +30,7 @@ from barnabas.log.recovery import (
 )
 from barnabas.log.scan import iter_checked, read_marker
 from barnabas.log.segment import Segment
+from barnabas.log.snapshots import ProducerSnapshots
 from barnabas.records.batch import BatchHeader
 from barnabas.records.errors import RecordsError
 
@@ -43,7 +44,7 @@ class LoadedLog:
     segments: list[Segment]
     epochs: LeaderEpochs
     producers: ProducerState
-    snapshots: list[int]
+    snapshots: ProducerSnapshots
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
@@ -75,7 +76,7 @@ class Loader:
         producers = ProducerState(
             self.directory.rpartition("/")[2], expiration_ms=self.producer_expiration_ms
         )
-        snapshots = set(inventory.snapshots)
+        snapshots = ProducerSnapshots(self.disk, self.directory, inventory.snapshots)
         try:
             end_offset = self._check_end(segments) if self.is_clean else None
         except RecordsError as error:
@@ -102,18 +103,14 @@ class Loader:
                 )
             )  # fmt: skip
         log_start_offset = max(self.log_start_offset, segments[0].base_offset)
-        self._remove_snapshots(
-            snapshots, stray_snapshots(sorted(snapshots), [s.base_offset for s in segments])
-        )
+        snapshots.remove(stray_snapshots(sorted(snapshots.offsets), [s.base_offset for s in segments]))
         self._load_producers(segments, producers, snapshots, log_start_offset, end_offset)
         epochs.truncate_from_end(end_offset)
         epochs.truncate_from_start(log_start_offset)
         if epochs.entries != epochs_before:
             save_epochs(self.disk, self.directory, epochs, sync=True)
         recovery_point = end_offset if self.is_clean else min(self.recovery_point, end_offset)
-        return LoadedLog(
-            segments, epochs, producers, sorted(snapshots), log_start_offset, end_offset, recovery_point
-        )
+        return LoadedLog(segments, epochs, producers, snapshots, log_start_offset, end_offset, recovery_point)
 
     # --- files ----------------------------------------------------------------------------------------------
 
@@ -158,17 +155,11 @@ class Loader:
             segment.rebuild_indexes()
         return segment
 
-    def _remove_segment(self, segment: Segment, snapshots: set[int]) -> None:
+    def _remove_segment(self, segment: Segment, snapshots: ProducerSnapshots) -> None:
         segment.abandon()
         for suffix in names.SEGMENT_SUFFIXES:
             self.disk.remove(segment.path(suffix))
-        if segment.base_offset in snapshots:
-            self._remove_snapshots(snapshots, [segment.base_offset])
-
-    def _remove_snapshots(self, snapshots: set[int], offsets: list[int]) -> None:
-        for offset in offsets:
-            self.disk.remove(f"{self.directory}/{names.file_name(offset, names.SNAPSHOT)}")
-            snapshots.discard(offset)
+        snapshots.remove([segment.base_offset])
 
     # --- the end of the log ---------------------------------------------------------------------------------
 
@@ -183,14 +174,18 @@ class Loader:
         return last.read_end_offset() if last.size else last.base_offset
 
     def _recover(
-        self, segments: list[Segment], epochs: LeaderEpochs, producers: ProducerState, snapshots: set[int]
+        self,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+        snapshots: ProducerSnapshots,
     ) -> int:
         """Check all that was written after the recovery point, and rebuild what is derived from it."""
         if not segments:
             return self.log_start_offset
         first = first_to_check([s.base_offset for s in segments], self.recovery_point, is_clean=False)
         start = segments[first].base_offset
-        self._remove_snapshots(snapshots, [offset for offset in snapshots if offset > start])
+        snapshots.remove([offset for offset in snapshots.offsets if offset > start])
         self._load_producers(segments[:first], producers, snapshots, self.log_start_offset, start)
         end_offset = start
         for n in range(first, len(segments)):
@@ -198,7 +193,7 @@ class Loader:
             end_offset = max(end_offset, segment.base_offset)
             if n > first:
                 producers.end_offset = segment.base_offset
-                self._take_snapshot(producers, snapshots)
+                snapshots.save(producers)
             end_offset, is_cut = self._recover_segment(segment, epochs, producers, end_offset)
             if is_cut:
                 for later in segments[n + 1 :]:
@@ -254,25 +249,19 @@ class Loader:
         self,
         segments: list[Segment],
         producers: ProducerState,
-        snapshots: set[int],
+        snapshots: ProducerSnapshots,
         log_start_offset: int,
         end_offset: int,
     ) -> None:
         """Bring the producers' state to `end_offset`: by the newest good snapshot, and the log after it."""
         if producers.end_offset == end_offset:
             return
-        load_snapshot(
-            self.disk, self.directory, producers, snapshots, log_start_offset, end_offset, self.now_ms
-        )
+        snapshots.load(producers, log_start_offset, end_offset, self.now_ms)
         try:
             replay_producers(segments, producers, end_offset)
         except RecordsError as error:
             log.warning("the producers of %s are known up to a damaged batch only: %s", self.directory, error)
             producers.end_offset = end_offset
-
-    def _take_snapshot(self, producers: ProducerState, snapshots: set[int]) -> None:
-        save_snapshot(self.disk, self.directory, producers)
-        snapshots.add(producers.end_offset)
 
 
 def load_epochs(disk: Disk, directory: str) -> LeaderEpochs:
@@ -291,43 +280,6 @@ def save_epochs(disk: Disk, directory: str, epochs: LeaderEpochs, *, sync: bool)
     """Write the leader epochs. Raises OSError."""
     path = f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}"
     disk.replace(path, checkpoints.encode_epochs(epochs.entries), sync=sync)
-
-
-def save_snapshot(disk: Disk, directory: str, producers: ProducerState) -> None:
-    """Write a snapshot of the producers, named for their end offset. Raises OSError."""
-    path = f"{directory}/{names.file_name(producers.end_offset, names.SNAPSHOT)}"
-    data = snapshot.encode(producers.snapshot())
-    file = disk.open(path, create=True)
-    file.truncate(0)
-    file.write(data, 0)
-
-
-def load_snapshot(
-    disk: Disk,
-    directory: str,
-    producers: ProducerState,
-    snapshots: set[int],
-    log_start_offset: int,
-    end_offset: int,
-    now_ms: int,
-) -> None:
-    """Begin with the newest good snapshot up to `end_offset`; bad ones and later ones are removed.
-
-    Raises OSError.
-    """
-    for offset in sorted(snapshots, reverse=True):
-        path = f"{directory}/{names.file_name(offset, names.SNAPSHOT)}"
-        if log_start_offset < offset <= end_offset or offset == end_offset:
-            try:
-                entries = snapshot.decode(disk.read(path))
-            except CorruptFileError as error:
-                log.warning("removing the producer snapshot %s: %s", path, error)
-            else:
-                producers.load(entries, offset, now_ms)
-                return
-        disk.remove(path)
-        snapshots.discard(offset)
-    producers.clear(log_start_offset)
 
 
 def replay_producers(segments: Sequence[Segment], producers: ProducerState, end_offset: int) -> None:
@@ -375,21 +327,11 @@ def aborted_entry(completed: CompletedTransaction, producers: ProducerState) -> 
     )
 
 
-def rebuild_txn_index(
-    disk: Disk, directory: str, segments: Sequence[Segment], damaged: Segment, snapshots: Iterable[int]
-) -> None:
+def rebuild_txn_index(segments: Sequence[Segment], damaged: Segment, snapshots: ProducerSnapshots) -> None:
     """Make the transaction index of one segment anew, from the batches. Raises OSError, RecordsError."""
     log.warning("rebuilding the transaction index of %s", damaged.path(names.LOG))
     producers = ProducerState(expiration_ms=UNBOUNDED)
-    producers.clear(segments[0].base_offset)
-    for offset in sorted(snapshots, reverse=True):
-        if segments[0].base_offset < offset <= damaged.base_offset:
-            path = f"{directory}/{names.file_name(offset, names.SNAPSHOT)}"
-            try:
-                producers.load(snapshot.decode(disk.read(path)), offset, 0)
-            except (CorruptFileError, FileNotFoundError):
-                continue
-            break
+    snapshots.peek(producers, segments[0].base_offset, damaged.base_offset)
     replay_producers(segments, producers, damaged.base_offset)
     aborted = []
     for position, header in damaged.headers():

@@ -23,6 +23,7 @@ from barnabas.log.openfiles import OPEN_SEGMENTS_MAX, OpenFiles
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers import PRODUCER_ID_EXPIRATION_MS, ProducerState
 from barnabas.log.segment import Segment
+from barnabas.log.snapshots import ProducerSnapshots
 from barnabas.log.trash import Trash
 
 log = logging.getLogger(__name__)
@@ -285,7 +286,8 @@ class LogManager:
         except OSError as error:
             raise StorageError(path, error) from error
         producers = ProducerState(names.dir_name(*key), expiration_ms=self.producer_expiration_ms)
-        loaded = LoadedLog([segment], LeaderEpochs(), producers, [], 0, 0, 0)
+        snapshots = ProducerSnapshots(self.disk, directory)
+        loaded = LoadedLog([segment], LeaderEpochs(), producers, snapshots, 0, 0, 0)
         partition_log = self._add(path, key, config, loaded, None, 0, now_ms)
         if topic_id is not None:
             partition_log.save_topic_id(topic_id)

@@ -212,7 +212,7 @@ class CleaningTask:
             return False
         try:
             for sources, cleaned in self.replacements:
-                cleaned.move_to(partition_log.pool)
+                cleaned.move_to(partition_log.store.pool)
                 partition_log.replace_segments([source.segment for source in sources], cleaned, now_ms=now_ms)
         except OSError as error:
             raise StorageError(partition_log.log_dir, error) from error

@@ -1,0 +1,44 @@
+"""What a log must know of records before it takes them as they are.
+
+The rule: bytes in, batch headers out; nothing is changed.
+"""
+
+from __future__ import annotations
+
+from barnabas.errors import RequestError
+from barnabas.log.errors import Code
+from barnabas.records.batch import BatchHeader, check_crc, iter_batches, read_records
+from barnabas.records.control import EndMarker, parse_end_marker
+from barnabas.records.errors import CorruptRecordsError
+
+
+def check_replicated(
+    records: bytes | bytearray | memoryview, next_offset: int, name: str
+) -> list[tuple[int, BatchHeader]]:
+    """Return (position, header) of each whole batch that a leader sent to its follower `name`.
+
+    Raises CorruptRecordsError for a wrong checksum, RequestError(OFFSET_OUT_OF_RANGE) if an offset is before
+    `next_offset` or goes back.
+    """
+    entries = list(iter_batches(records))
+    for position, header in entries:
+        if not check_crc(records, position, header):
+            raise CorruptRecordsError(f"the batch at offset {header.base_offset} has a wrong checksum")
+        if header.base_offset < next_offset:
+            raise RequestError(
+                Code.OFFSET_OUT_OF_RANGE,
+                f"offset {header.base_offset} came to {name}, where {next_offset} is next",
+            )
+        next_offset = header.next_offset
+    return entries
+
+
+def read_end_marker(
+    records: bytes | bytearray | memoryview, position: int, header: BatchHeader
+) -> EndMarker | None:
+    """Return the end marker in a control batch; None if there is another record in it, or none.
+
+    Raises InvalidRecordsError if it is malformed.
+    """
+    found = read_records(memoryview(records)[position : position + header.size])
+    return parse_end_marker(found[0]) if found else None

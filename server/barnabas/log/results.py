@@ -1,0 +1,48 @@
+"""What appends and reads return.
+
+The rule: values only; nothing here refers back to the log, but a region keeps its file open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.log.disk import File
+from barnabas.wire.regions import FileRegion
+
+
+@dataclass(slots=True)
+class AppendResult:
+    """What became of appended records: offsets as assigned, or as they were the first time for a duplicate.
+
+    `log_append_time_ms` is -1 unless the broker set the timestamps. `size` counts bytes written, 0 for a
+    duplicate. Without any whole record (old clients may send that) the offsets are -1.
+    """
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    record_count: int = 0
+    size: int = 0
+    duplicate: bool = False
+
+
+@dataclass(slots=True)
+class ReadResult:
+    """What was read: whole batches, perhaps with a part of one at the end.
+
+    All records in it are before `next_offset`, which may be a little too large.
+    """
+
+    records: FileRegion | bytes
+    next_offset: int
+    file: File | None = None
+    position: int = -1
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes themselves. Raises OSError."""
+        if isinstance(self.records, bytes):
+            return self.records
+        assert self.file is not None
+        return self.file.read(self.records.size, self.position)

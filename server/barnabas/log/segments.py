@@ -1,0 +1,244 @@
+"""The segments of one log: where an offset is, when a new one begins, and how old ones go.
+
+The rule: they are in order and do not overlap, the last one is active, and `all` is replaced, never changed,
+so that others may look at it. Nothing here knows of producers, epochs or watermarks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from zlib import crc32
+
+from barnabas.log.config import LogConfig
+from barnabas.log.disk import Disk
+from barnabas.log.format import names
+from barnabas.log.format.offset_index import OFFSET_DELTA_MAX
+from barnabas.log.openfiles import OpenFiles
+from barnabas.log.retention import SegmentAge
+from barnabas.log.segment import Segment
+from barnabas.log.snapshots import ProducerSnapshots
+from barnabas.log.trash import Trash
+
+RECENT_BATCHES_MAX = 16  # per log: consumers that keep up ask for one of these
+
+
+class Segments:
+    """An ordered, never empty collection of segments. All methods raise OSError if the disk fails."""
+
+    __slots__ = (
+        "_known_end",
+        "_recent",
+        "active",
+        "all",
+        "bases",
+        "directory",
+        "disk",
+        "pool",
+        "snapshots",
+        "trash",
+    )
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        snapshots: ProducerSnapshots,
+        *,
+        directory: str,
+        disk: Disk,
+        pool: OpenFiles,
+        trash: Trash,
+    ) -> None:
+        self.directory = directory
+        self.disk = disk
+        self.pool = pool
+        self.trash = trash
+        self.snapshots = snapshots
+        self.all: tuple[Segment, ...] = ()
+        self.bases: list[int] = []
+        # Base offset -> position of the last batches of the active segment.
+        self._recent: dict[int, int] = {}
+        # An upper offset that was looked up, its segment, and its position there.
+        self._known_end: tuple[int, Segment, int] | None = None
+        self._set(segments)
+
+    def _set(self, segments: Sequence[Segment]) -> None:
+        self.all = tuple(segments)
+        self.bases = [segment.base_offset for segment in segments]
+        self.active = segments[-1]
+        self._known_end = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments, indexes not counted."""
+        return sum(segment.size for segment in self.all)
+
+    def ages(self, log_end_offset: int, *, with_timestamps: bool) -> list[SegmentAge]:
+        """Return what retention wants to know; timestamps cost a look into each segment's index, once."""
+        ends = [*self.bases[1:], log_end_offset]
+        return [
+            SegmentAge(
+                segment.base_offset, end, segment.size, segment.largest_timestamp if with_timestamps else 0
+            )
+            for segment, end in zip(self.all, ends, strict=True)
+        ]
+
+    # --- finding --------------------------------------------------------------------------------------------
+
+    def index_of(self, offset: int) -> int:
+        """Return the index of the segment that holds `offset`, or would."""
+        return max(0, bisect_right(self.bases, offset) - 1)
+
+    def base_after(self, segment: Segment, log_end_offset: int) -> int:
+        """Return where the segment after this one begins, or the log ends."""
+        n = bisect_right(self.bases, segment.base_offset)
+        return self.bases[n] if n < len(self.bases) else log_end_offset
+
+    def remember(self, base_offset: int, position: int) -> None:
+        """Note where a batch was appended, for the consumers that wait for it."""
+        recent = self._recent
+        if len(recent) >= RECENT_BATCHES_MAX:
+            del recent[next(iter(recent))]
+        recent[base_offset] = position
+
+    def find(self, offset: int) -> tuple[Segment, int] | None:
+        """Find the batch that holds `offset`, or the next one: its segment and position."""
+        position = self._recent.get(offset)
+        if position is not None:
+            return self.active, position
+        for segment in self.all[self.index_of(offset) :]:
+            found = segment.find(offset)
+            if found is not None:
+                return segment, found[0]
+        return None
+
+    def end_within(self, segment: Segment, upper_offset: int, log_end_offset: int) -> tuple[int, int]:
+        """Return where in `segment` a reader must stop who may not see `upper_offset`, and at which offset."""
+        if upper_offset >= log_end_offset:
+            if segment is self.active:
+                return segment.size, log_end_offset
+        elif segment is self.active or upper_offset < self.base_after(segment, log_end_offset):
+            known = self._known_end
+            if known is not None and known[0] == upper_offset and known[1] is segment:
+                return known[2], upper_offset
+            position = self._recent.get(upper_offset) if segment is self.active else None
+            if position is None:
+                found = segment.find(upper_offset)
+                position = segment.size if found is None else found[0]
+            self._known_end = (upper_offset, segment, position)
+            return position, upper_offset
+        return segment.size, self.base_after(segment, log_end_offset)
+
+    # --- rolling --------------------------------------------------------------------------------------------
+
+    def must_roll(
+        self, size: int, timestamp: int, last_offset: int, *, config: LogConfig, now_ms: int
+    ) -> bool:
+        """Say whether `size` bytes up to `last_offset`, with that largest timestamp, want a new segment."""
+        segment = self.active
+        if last_offset - segment.base_offset > OFFSET_DELTA_MAX:
+            return True
+        if not segment.size:
+            segment.created_ms = now_ms
+            return False
+        return (
+            segment.size > config.segment_bytes - size
+            or self._waited_ms(timestamp, now_ms) > self._roll_after_ms(config)
+            or not segment.has_index_room(config.segment_index_bytes)
+        )
+
+    def _waited_ms(self, timestamp: int, now_ms: int) -> int:
+        segment = self.active
+        first_timestamp = segment.first_timestamp
+        if first_timestamp is None:
+            first_timestamp = segment.load_first_timestamp()
+        if first_timestamp >= 0:
+            return timestamp - first_timestamp
+        if segment.created_ms < 0:
+            segment.created_ms = now_ms
+        return now_ms - segment.created_ms
+
+    def _roll_after_ms(self, config: LogConfig) -> int:
+        roll_ms = config.roll_ms
+        if not config.segment_jitter_ms:
+            return roll_ms
+        # Not random, so that it needs no state: what matters is that partitions differ.
+        seed = crc32(f"{self.directory}/{self.active.base_offset}".encode())
+        return roll_ms - seed % min(config.segment_jitter_ms, roll_ms)
+
+    def roll(self, base_offset: int, *, config: LogConfig) -> Segment:
+        """Make a new active segment; the old one is sealed or, if nothing is in it, dropped."""
+        old = self.active
+        old.seal()
+        new = Segment.create(
+            self.disk,
+            self.pool,
+            self.directory,
+            base_offset,
+            index_interval_bytes=config.index_interval_bytes,
+        )
+        self._set((*(self.all if old.size else self.all[:-1]), new))
+        if not old.size:
+            self._discard([old], due_ms=0)
+        self._recent.clear()
+        return new
+
+    # --- letting go -----------------------------------------------------------------------------------------
+
+    def drop_oldest(self, count: int, *, due_ms: int) -> None:
+        """Drop the first segments; their files are removed at `due_ms`."""
+        dropped = self.all[:count]
+        self._set(self.all[count:])
+        self._discard(dropped, due_ms=due_ms)
+
+    def replace(self, old: Sequence[Segment], new: Segment, *, due_ms: int) -> None:
+        """Put a compacted segment, whose files are marked `.cleaned`, in the place of its neighbours `old`.
+
+        A crash or an error in between leaves what recovery finishes.
+        """
+        first = self.all.index(old[0])
+        assert self.all[first : first + len(old)] == tuple(old)
+        assert new.base_offset == old[0].base_offset
+        new.mark_files(names.SWAP)
+        self._set((*self.all[:first], new, *self.all[first + len(old) :]))
+        self._discard(old, due_ms=due_ms)
+        new.mark_files("")
+
+    def truncate(self, offset: int, *, due_ms: int) -> None:
+        """Drop `offset` and all after it; a first segment stays, even if empty."""
+        count = max(1, bisect_right(self.bases, offset - 1))
+        dropped = self.all[count:]
+        self.all[count - 1].truncate(offset)
+        self._set(self.all[:count])
+        self._recent.clear()
+        self._discard(dropped, due_ms=due_ms)
+
+    def start_anew(self, offset: int, *, config: LogConfig) -> None:
+        """Remove all segments and snapshots at once, and begin with an empty segment at `offset`."""
+        self.snapshots.remove(self.snapshots.offsets)
+        for segment in self.all:
+            segment.abandon()
+            for suffix in names.SEGMENT_SUFFIXES:
+                self.disk.remove(segment.path(suffix))
+        new = Segment.create(
+            self.disk, self.pool, self.directory, offset, index_interval_bytes=config.index_interval_bytes
+        )
+        self._recent.clear()
+        self._set([new])
+
+    def _discard(self, segments: Sequence[Segment], *, due_ms: int) -> None:
+        """Rename the files of segments that the log no longer has, and have them removed at `due_ms`."""
+        for segment in segments:
+            segment.abandon()
+            segment.mark_files(names.DELETED)
+            paths = [segment.path(suffix) for suffix in names.SEGMENT_SUFFIXES]
+            if segment.base_offset not in self.bases:
+                snapshot_path = self.snapshots.mark_deleted(segment.base_offset)
+                if snapshot_path is not None:
+                    paths.append(snapshot_path)
+            self.trash.add(due_ms, self.directory.rpartition("/")[0], paths)
+
+    def abandon(self) -> None:
+        """Let all files go as they are."""
+        for segment in self.all:
+            segment.abandon()
