@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,6 +18,7 @@ from barnabas.errors import StorageError
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
+    from barnabas.log.cleaner.cleaner import LogCleaner
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +39,9 @@ async def keep_house(broker: Broker) -> None:
         await trio.to_thread.run_sync(broker.logs.remove_due, broker.now_ms())
 
     async def flush() -> None:
-        broker.logs.flush_due(broker.now_ms())
+        for task in broker.logs.flush_due(broker.now_ms()):
+            await trio.to_thread.run_sync(task.run)
+            task.finish(broker.now_ms())
 
     async def checkpoints() -> None:
         await trio.to_thread.run_sync(broker.logs.write_checkpoints)
@@ -47,6 +51,35 @@ async def keep_house(broker: Broker) -> None:
         nursery.start_soon(_every, broker, REMOVE_INTERVAL_SECONDS, removal)
         nursery.start_soon(_every, broker, FLUSH_INTERVAL_SECONDS, flush)
         nursery.start_soon(_every, broker, max(checkpoint_seconds, 1.0), checkpoints)
+        if config.get(settings.LOG_CLEANER_ENABLE):
+            nursery.start_soon(_clean_forever, broker)
+
+
+async def _clean_forever(broker: Broker) -> None:
+    """Compact one log after the other, and rest when none is dirty."""
+    config = broker.config
+    seconds = max(config.get(settings.LOG_CLEANER_BACKOFF_MS) / 1000, 1.0)
+    await trio.sleep(seconds)
+    from barnabas.log.cleaner.cleaner import LogCleaner  # not on the way of a quick start
+
+    cleaner = LogCleaner(
+        lambda: broker.logs,
+        dedupe_bytes=config.get(settings.LOG_CLEANER_DEDUPE_BUFFER_SIZE),
+        load_factor=config.get(settings.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR),
+        throttle=lambda _: trio.from_thread.check_cancelled(),
+    )
+    await _every(broker, seconds, partial(clean_logs, broker, cleaner))
+
+
+async def clean_logs(broker: Broker, cleaner: LogCleaner) -> None:
+    """Compact one log after the other, until none is dirty. Raises StorageError."""
+    while (task := cleaner.next_task(broker.now_ms())) is not None:
+        try:
+            await trio.to_thread.run_sync(task.run)
+        except BaseException as error:
+            cleaner.failed(task, error)
+        else:
+            cleaner.done(task, broker.now_ms())
 
 
 async def _every(broker: Broker, seconds: float, work: Callable[[], Awaitable[None]]) -> None:

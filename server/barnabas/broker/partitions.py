@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from barnabas.cluster.image import ClusterImage, PartitionInfo
     from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
-    from barnabas.log.partition_log import AppendResult, PartitionLog
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.log.results import AppendResult
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,8 @@ class Partition:
         result = self.log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
         )
+        if self.log.wants_flush:
+            self.log.flush(now_ms)
         self.appended(result)
         return result
 

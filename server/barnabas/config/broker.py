@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.config import topic
-from barnabas.config.setting import BOOLEAN, INT, INT_MAX, LIST, LONG, STRING, Setting
+from barnabas.config.setting import BOOLEAN, DOUBLE, INT, INT_MAX, LIST, LONG, STRING, Setting
 
 NODE_ID = Setting("node.id", INT, 1, "The broker's number in the cluster.", low=0)
 LISTENERS = Setting("listeners", LIST, ("PLAINTEXT://:9092",), "Addresses to listen on, NAME://host:port.")
@@ -89,6 +89,18 @@ LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = Setting(
     "How often recovery points are written down.",
     low=0,
 )
+LOG_CLEANER_ENABLE = Setting(
+    "log.cleaner.enable", BOOLEAN, True, "Whether compacted topics are compacted; internal topics need it."
+)
+LOG_CLEANER_BACKOFF_MS = Setting(
+    "log.cleaner.backoff.ms", LONG, 15_000, "How long the cleaner rests when nothing is dirty.", low=0
+)
+LOG_CLEANER_DEDUPE_BUFFER_SIZE = Setting(
+    "log.cleaner.dedupe.buffer.size", LONG, 128 << 20, "Most memory for the keys of one cleaning.", low=1024
+)
+LOG_CLEANER_IO_BUFFER_LOAD_FACTOR = Setting(
+    "log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, "How full that memory may get.", low=0.01, high=1
+)
 PRODUCER_ID_EXPIRATION_MS = Setting(
     "producer.id.expiration.ms", INT, 86_400_000, "How long an idle producer is remembered.", low=1
 )
@@ -125,7 +137,7 @@ _WITHOUT_EFFECT: tuple[Setting[Any], ...] = tuple(
         "share.coordinator.state.topic.replication.factor", "share.coordinator.state.topic.min.isr",
         "zookeeper.connect", "zookeeper.connection.timeout.ms", "metadata.log.dir", "queued.max.requests",
         "background.threads", "num.replica.fetchers", "replica.fetch.max.bytes", "controlled.shutdown.enable",
-        "log.cleaner.enable", "log.cleaner.threads", "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.threads", "log.cleaner.io.buffer.size", "log.cleaner.io.max.bytes.per.second",
         "group.coordinator.rebalance.protocols", "security.inter.broker.protocol",
     )
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.log.partition_log import ReadResult
+from barnabas.log.results import ReadResult
 from barnabas.records.convert import down_convert
 
 FORMAT_V1_SINCE = 2

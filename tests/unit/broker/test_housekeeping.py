@@ -1,0 +1,40 @@
+"""Periodic work on logs, in the event loop and in threads."""
+
+from types import SimpleNamespace
+
+import trio
+
+from barnabas.broker.housekeeping import clean_logs
+from barnabas.log.cleaner.cleaner import LogCleaner
+from tests.support.logs import NOW_MS, Broker, append, batch, read_all
+
+
+def dirty_logs(tmp_path):
+    logs = Broker(tmp_path, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
+    for n in range(3):
+        for value in (b"old", b"new"):
+            append(logs.log("t", n), batch(value))
+        logs.log("t", n).roll()
+    return logs, SimpleNamespace(logs=logs.manager, now_ms=lambda: NOW_MS)
+
+
+async def test_all_dirty_logs_are_compacted(tmp_path):
+    logs, broker = dirty_logs(tmp_path)
+    await clean_logs(broker, LogCleaner(lambda: broker.logs))
+    for n in range(3):
+        assert [record.value for record in read_all(logs.log("t", n))] == [b"new"]
+
+
+async def test_a_broker_that_stops_does_not_wait_for_the_cleaner(tmp_path):
+    logs, broker = dirty_logs(tmp_path)
+    with trio.CancelScope() as scope:
+
+        def stop_the_broker(_):
+            trio.from_thread.run_sync(scope.cancel)
+            trio.from_thread.check_cancelled()
+
+        await clean_logs(broker, LogCleaner(lambda: broker.logs, throttle=stop_the_broker))
+    assert scope.cancelled_caught
+    for n in range(3):
+        assert [record.value for record in read_all(logs.log("t", n))] == [b"old", b"new"]
+    assert list(tmp_path.glob("*/*.cleaned")) == []
