@@ -1,0 +1,1 @@
+"""Stock clients, each with a `run`; see README.md."""

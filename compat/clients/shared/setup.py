@@ -1,0 +1,127 @@
+"""Toolchains for the clients: what `run` does before the client's own program takes over.
+
+The rule: versions are pinned by a file in the client's directory; what that file brings goes to
+`.tools/clients/<name>/`, is made again when the file changes, and is otherwise left alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).resolve().parents[3]
+SHARED = Path(__file__).resolve().parent
+TOOLS = ROOT / ".tools" / "clients"
+BUILD_TIMEOUT_S = 900
+
+
+class SetupError(Exception):
+    """The client cannot be set up here; the message says what is missing and how to get it."""
+
+
+class Client:
+    """One client's directory, and its place for what is installed."""
+
+    def __init__(self, run_file: str) -> None:
+        self.source = Path(run_file).resolve().parent
+        self.name = self.source.name
+        self.place = TOOLS / self.name
+
+    def main(self, prepare: Callable[[Client], tuple[list[str], dict[str, str]]]) -> NoReturn:
+        """Prepare, then become the client's program with this process's arguments."""
+        if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+            sys.exit(f"usage: {sys.argv[0]} HOST:PORT [CASE...]")
+        try:
+            with self._lock():
+                command, environment = prepare(self)
+        except SetupError as error:
+            verdict = "FAIL" if os.environ.get("CI") == "true" else "SKIP"
+            print(verdict, "setup", " ".join(str(error).split()))
+            sys.exit(verdict == "FAIL")
+        os.execvpe(
+            command[0], [*command, *sys.argv[1:]], {**os.environ, "COMPAT_CLIENT": self.name, **environment}
+        )
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        self.place.mkdir(parents=True, exist_ok=True)
+        with (self.place / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def built(self, sources: Iterable[Path], build: Callable[[], None]) -> None:
+        """Call `build` unless it was done before with the same sources."""
+        digest = hashlib.sha256()
+        for path in sorted(sources):
+            digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+        stamp = self.place / "built"
+        if stamp.exists() and stamp.read_text() == digest.hexdigest():
+            return
+        stamp.unlink(missing_ok=True)
+        build()
+        stamp.write_text(digest.hexdigest())
+
+    def call(self, *command: str | Path, cwd: Path | None = None, **environment: str) -> str:
+        """Run a build step; returns its output. Raises SetupError with the end of what it said."""
+        try:
+            done = subprocess.run(
+                [str(part) for part in command],
+                cwd=cwd or self.source,
+                capture_output=True,
+                text=True,
+                timeout=BUILD_TIMEOUT_S,
+                check=False,
+                env={**os.environ, **environment},
+            )
+        except subprocess.TimeoutExpired:
+            raise SetupError(f"{command[0]} did not end in {BUILD_TIMEOUT_S} s") from None
+        if done.returncode:
+            sys.stderr.write(done.stdout + done.stderr)
+            said = (done.stdout + done.stderr).strip().splitlines()[-3:]
+            raise SetupError(f"{Path(command[0]).name} failed: {' / '.join(said)}")
+        return done.stdout
+
+
+def need(program: str, how: str) -> str:
+    """The path of a program. Raises SetupError when it is not there."""
+    path = shutil.which(program)
+    if not path:
+        raise SetupError(f"{program} is missing; install {how}")
+    return path
+
+
+def python(client: Client, program: str, *, newest: int = 99) -> tuple[list[str], dict[str, str]]:
+    """A virtual environment with the client's requirements.txt, and a program of shared/python.
+
+    `newest` is the last minor version of Python 3 that the client works with. Raises SetupError.
+    """
+    environment = client.place / "venv"
+    interpreter = _interpreter(newest)
+
+    def build() -> None:
+        shutil.rmtree(environment, ignore_errors=True)
+        client.call(interpreter, "-m", "venv", environment)
+        pip = (environment / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check")
+        client.call(*pip, "-r", client.source / "requirements.txt")
+
+    client.built([client.source / "requirements.txt"], build)
+    command = [str(environment / "bin" / "python"), str(SHARED / "python" / program)]
+    return command, {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _interpreter(newest: int) -> str:
+    if sys.version_info.minor <= newest:
+        return sys.executable
+    for minor in range(newest, 7, -1):
+        found = shutil.which(f"python3.{minor}")
+        if found:
+            return found
+    raise SetupError(f"this client needs Python 3.{newest} or older, and only newer ones are installed")
