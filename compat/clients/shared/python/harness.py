@@ -43,7 +43,7 @@ CASE_TIMEOUT_S = float(os.environ.get("COMPAT_CASE_TIMEOUT_S", "90"))
 TIME_ZERO_MS = 1_700_000_000_000
 
 
-class SkipCase(Exception):
+class SkipCaseError(Exception):
     """The case cannot be asked of this client; the message says why."""
 
 
@@ -191,9 +191,9 @@ class Cases:
         def body() -> None:
             try:
                 if name in self.lacks:
-                    raise SkipCase(self.lacks[name])
+                    raise SkipCaseError(self.lacks[name])
                 verdict[:] = "PASS", self._functions[name]() or ""
-            except SkipCase as reason:
+            except SkipCaseError as reason:
                 verdict[:] = "SKIP", str(reason)
             except BaseException as error:
                 traceback.print_exc()
@@ -210,10 +210,10 @@ class Cases:
 
 
 def interop_topics() -> list[tuple[str, int, bool]]:
-    """What the matrix asks to read: topic, number of records, with headers. Raises SkipCase when nothing."""
+    """What the matrix asks to read: topic, number of records, with headers. Raises SkipCaseError when nothing."""
     text = os.environ.get("COMPAT_TOPICS", "")
     if not text:
-        raise SkipCase("no topics of other clients were named in COMPAT_TOPICS")
+        raise SkipCaseError("no topics of other clients were named in COMPAT_TOPICS")
     entries = (item.split(":") for item in text.split(","))
     return [(topic, int(count), kind == "headers") for topic, count, kind in entries]
 

@@ -155,10 +155,10 @@ def read_by_timestamp() -> str:
     consumer = KafkaConsumer(bootstrap_servers=cases.bootstrap)
     partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     consumer.assign(partitions)
-    assert consumer.offsets_for_times({p: TIME_ZERO_MS + 1000 * 1000 for p in partitions}) == dict.fromkeys(
+    assert consumer.offsets_for_times(dict.fromkeys(partitions, TIME_ZERO_MS + 1000 * 1000)) == dict.fromkeys(
         partitions
     )
-    found = consumer.offsets_for_times({p: TIME_ZERO_MS + 500 * 1000 - 1 for p in partitions})
+    found = consumer.offsets_for_times(dict.fromkeys(partitions, TIME_ZERO_MS + 500 * 1000 - 1))
     for partition, place in found.items():
         assert place.timestamp >= TIME_ZERO_MS + 500 * 1000, place
         consumer.seek(partition, place.offset)
