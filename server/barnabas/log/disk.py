@@ -62,6 +62,9 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Cut the file off at `size`, or extend it with zeros."""
 
+    def allocate(self, size: int) -> None:
+        """Extend the file to `size` with zeros that have their place on the medium."""
+
     def sync(self) -> None:
         """Return when everything written is on the medium."""
 
@@ -172,6 +175,10 @@ class OsFile:
     def truncate(self, size: int) -> None:
         """Cut the file off at `size`, or extend it with zeros."""
         os.ftruncate(self.fd, size)
+
+    def allocate(self, size: int) -> None:
+        """Extend the file to `size` with zeros that have their place on the medium."""
+        os.posix_fallocate(self.fd, 0, size)
 
     def sync(self) -> None:
         """Return when everything written is on the medium."""

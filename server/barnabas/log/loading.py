@@ -58,11 +58,11 @@ class Loader:
     pool: OpenFiles
     directory: str
     config: LogConfig
-    is_clean: bool
-    recovery_point: int
-    log_start_offset: int
     now_ms: int
     producer_expiration_ms: int
+    is_clean: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
 
     def load(self) -> LoadedLog:
         """Do it. Raises OSError if the disk fails."""
@@ -96,12 +96,7 @@ class Loader:
             end_offset = self.log_start_offset
             producers.clear(end_offset)
         if not segments:
-            segments.append(
-                Segment.create(
-                    self.disk, self.pool, self.directory, end_offset,
-                    index_interval_bytes=self.config.index_interval_bytes,
-                )
-            )  # fmt: skip
+            segments.append(Segment.create(self.disk, self.pool, self.directory, end_offset, self.config))
         log_start_offset = max(self.log_start_offset, segments[0].base_offset)
         snapshots.remove(stray_snapshots(sorted(snapshots.offsets), [s.base_offset for s in segments]))
         self._load_producers(segments, producers, snapshots, log_start_offset, end_offset)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from barnabas.errors import StorageError
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk, Lock, OsDisk, Usage
-from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.flushing import FlushTask
 from barnabas.log.format import CorruptFileError, checkpoints, names, properties
 from barnabas.log.format.checkpoints import TopicPartition
@@ -21,9 +20,7 @@ from barnabas.log.format.properties import MetaProperties
 from barnabas.log.loading import LoadedLog, Loader
 from barnabas.log.openfiles import OPEN_SEGMENTS_MAX, OpenFiles
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.producers import PRODUCER_ID_EXPIRATION_MS, ProducerState
-from barnabas.log.segment import Segment
-from barnabas.log.snapshots import ProducerSnapshots
+from barnabas.log.producers import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.trash import Trash
 
 log = logging.getLogger(__name__)
@@ -135,10 +132,10 @@ class LogManager:
             key = self._recognise(path, entry.name, now_ms)
             if key is None:
                 continue
-            loader = Loader(
-                self.disk, self.pool, f"{path}/{entry.name}", self.config_for(key[0]), is_clean,
-                recovery_points.get(key, 0), log_starts.get(key, 0), now_ms, self.producer_expiration_ms,
-            )  # fmt: skip
+            loader = self._loader(f"{path}/{entry.name}", self.config_for(key[0]), now_ms)
+            loader.is_clean = is_clean
+            loader.recovery_point = recovery_points.get(key, 0)
+            loader.log_start_offset = log_starts.get(key, 0)
             loaded = loader.load()
             topic_id = self._read_topic_id(f"{path}/{entry.name}")
             added = self._add(path, key, loader.config, loaded, topic_id, high_watermarks.get(key, 0), now_ms)
@@ -146,6 +143,12 @@ class LogManager:
             count += 1
         if count and not is_clean:
             log.warning("%s was not closed cleanly: its %d logs were checked", path, count)
+
+    def _loader(self, directory: str, config: LogConfig, now_ms: int) -> Loader:
+        return Loader(
+            self.disk, self.pool, directory, config, now_ms=now_ms,
+            producer_expiration_ms=self.producer_expiration_ms,
+        )  # fmt: skip
 
     def _recognise(self, path: str, name: str, now_ms: int) -> TopicPartition | None:
         """Say of which partition a directory is the log; deal with those that are none."""
@@ -270,25 +273,22 @@ class LogManager:
         *,
         now_ms: int = 0,
     ) -> PartitionLog:
-        """Make the log of a partition, in the dir that has the fewest. Raises StorageError."""
+        """Make the log of a partition, in the dir that has the fewest.
+
+        What is there already under its name is opened, not overwritten. Raises StorageError.
+        """
         key = (topic, partition)
         assert key not in self._logs, key
         if not self.online:
             raise next(iter(self.offline.values()))
         path = self._emptiest()
         directory = f"{path}/{names.dir_name(topic, partition)}"
-        config = config or self.config_for(topic)
         try:
             self.disk.make_dirs(directory)
-            segment = Segment.create(
-                self.disk, self.pool, directory, 0, index_interval_bytes=config.index_interval_bytes
-            )
+            loader = self._loader(directory, config or self.config_for(topic), now_ms)
+            partition_log = self._add(path, key, loader.config, loader.load(), None, 0, now_ms)
         except OSError as error:
             raise StorageError(path, error) from error
-        producers = ProducerState(names.dir_name(*key), expiration_ms=self.producer_expiration_ms)
-        snapshots = ProducerSnapshots(self.disk, directory)
-        loaded = LoadedLog([segment], LeaderEpochs(), producers, snapshots, 0, 0, 0)
-        partition_log = self._add(path, key, config, loaded, None, 0, now_ms)
         if topic_id is not None:
             partition_log.save_topic_id(topic_id)
         return partition_log

@@ -7,6 +7,7 @@ never past what was written whole. All changes are made by one thread.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 
 from barnabas.errors import RequestError
 from barnabas.log import retention
@@ -336,8 +337,10 @@ class PartitionLog:
         for segment in self.segments[self.store.index_of(start_offset) :]:
             if not segment.has_txn_index:
                 continue
-            for transaction in self._load_aborted(segment):
-                if transaction.last_offset >= start_offset and transaction.first_offset < upper_offset:
+            transactions = self._load_aborted(segment)
+            first = bisect_left(transactions, start_offset, key=lambda entry: entry.last_offset)
+            for transaction in transactions[first:]:
+                if transaction.first_offset < upper_offset:
                     aborted.append(transaction)
                 if transaction.last_stable_offset >= upper_offset:
                     return aborted

@@ -12,9 +12,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from barnabas.log.config import LogConfig
 from barnabas.log.disk import Buffer, Disk, File
 from barnabas.log.format import CorruptFileError, names, offset_index, time_index, txn_index
-from barnabas.log.format.offset_index import OffsetIndex
+from barnabas.log.format.offset_index import OFFSET_DELTA_MAX, OffsetIndex
 from barnabas.log.format.time_index import NO_TIMESTAMP, TimeIndex
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.openfiles import OpenFiles
@@ -36,6 +37,7 @@ class Segment:
     __slots__ = (
         "_aborted",
         "_file",
+        "_is_index_new",
         "_is_pooled",
         "_offset_index",
         "_offset_written",
@@ -51,6 +53,7 @@ class Segment:
         "first_timestamp",
         "has_txn_index",
         "index_interval_bytes",
+        "is_preallocated",
         "mark",
         "max_timestamp",
         "max_timestamp_offset",
@@ -77,12 +80,14 @@ class Segment:
         self.index_interval_bytes = index_interval_bytes
         self.has_txn_index = has_txn_index
         self.mark = mark
+        self.is_preallocated = False
         self.bytes_since_index = 0
         self.created_ms = -1  # when the first batch came, on the broker's clock; -1: not in this life
         self.first_timestamp: int | None = None  # the first batch's largest one, None: not read yet
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.used = False
+        self._is_index_new = False  # made in this life from the batches, so that damage is not its fault
         self._time_known = size == 0  # whether max_timestamp has been read
         self._pool = pool
         self._is_pooled = False
@@ -95,22 +100,24 @@ class Segment:
 
     @classmethod
     def create(
-        cls,
-        disk: Disk,
-        pool: OpenFiles,
-        directory: str,
-        base_offset: int,
-        *,
-        index_interval_bytes: int = 4096,
-        mark: str = "",
+        cls, disk: Disk, pool: OpenFiles, directory: str, base_offset: int, config: LogConfig, mark: str = ""
     ) -> Segment:
-        """Make a new, empty segment; files of that name are emptied."""
+        """Make a new, empty segment; files of that name are emptied. Raises OSError."""
         segment = cls(
-            disk, pool, directory, base_offset, 0, index_interval_bytes=index_interval_bytes, mark=mark
+            disk,
+            pool,
+            directory,
+            base_offset,
+            0,
+            index_interval_bytes=config.index_interval_bytes,
+            mark=mark,
         )
         file = disk.open(segment.path(names.LOG), create=True)
         if file.size():
             file.truncate(0)
+        if config.preallocate and not mark:
+            file.allocate(config.segment_bytes)
+            segment.is_preallocated = True  # until it is sealed
         disk.remove(segment.path(names.TXN_INDEX))
         segment._file = file
         segment.reset_indexes()
@@ -212,6 +219,7 @@ class Segment:
         self._time_index = TimeIndex(self.base_offset)
         self._offset_written = self._time_written = -1  # the files are not what they should be
         self.bytes_since_index = 0
+        self._is_index_new = True
         self.max_timestamp, self.max_timestamp_offset, self._time_known = NO_TIMESTAMP, self.base_offset, True
         self.first_timestamp = None
         self._touch()
@@ -241,7 +249,9 @@ class Segment:
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = timestamp_offset
-        if self.bytes_since_index > self.index_interval_bytes:
+        if self.bytes_since_index > self.index_interval_bytes and (
+            last_offset - self.base_offset <= OFFSET_DELTA_MAX  # old releases could write more than that
+        ):
             self.offset_index.append(last_offset, position)
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
             self.bytes_since_index = 0
@@ -366,6 +376,9 @@ class Segment:
 
     def seal(self) -> None:
         """Write the indexes for good: with the largest timestamp as the last entry. Raises OSError."""
+        if self.is_preallocated:
+            self.file.truncate(self.size)
+            self.is_preallocated = False
         if self.load_max_timestamp() >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.write_indexes()
@@ -431,13 +444,26 @@ class Segment:
     # --- reading --------------------------------------------------------------------------------------------
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Find the batch that holds `offset`, or the next one after it; None if there is none in this
-        segment.
+        """Find the batch that holds `offset`, or the next one after it; None if there is none.
 
         Raises OSError, CorruptRecordsError.
         """
-        for position, header in iter_headers(self.file, self.offset_index.lookup(offset), self.size):
-            if header.base_offset + header.last_offset_delta >= offset:
+        try:
+            return self._find(offset)
+        except CorruptRecordsError as error:
+            if self._is_index_new:
+                raise
+            log.warning("rebuilding the indexes of %s: %s", self.path(names.LOG), error)
+            self.rebuild_indexes()
+            return self._find(offset)
+
+    def _find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        indexed_offset, start = self.offset_index.floor(offset)
+        for position, header in iter_headers(self.file, start, self.size):
+            last_offset = header.base_offset + header.last_offset_delta
+            if position == start and start and not self.base_offset <= last_offset <= indexed_offset:
+                raise CorruptRecordsError(f"the index says {indexed_offset} is at {start}, not {last_offset}")
+            if last_offset >= offset:
                 return position, header
         return None
 

@@ -170,13 +170,7 @@ class Segments:
         """Make a new active segment; the old one is sealed or, if nothing is in it, dropped."""
         old = self.active
         old.seal()
-        new = Segment.create(
-            self.disk,
-            self.pool,
-            self.directory,
-            base_offset,
-            index_interval_bytes=config.index_interval_bytes,
-        )
+        new = Segment.create(self.disk, self.pool, self.directory, base_offset, config)
         self._set((*(self.all if old.size else self.all[:-1]), new))
         if not old.size:
             self._discard([old], due_ms=0)
@@ -220,9 +214,7 @@ class Segments:
             segment.abandon()
             for suffix in names.SEGMENT_SUFFIXES:
                 self.disk.remove(segment.path(suffix))
-        new = Segment.create(
-            self.disk, self.pool, self.directory, offset, index_interval_bytes=config.index_interval_bytes
-        )
+        new = Segment.create(self.disk, self.pool, self.directory, offset, config)
         self._recent.clear()
         self._set([new])
 

@@ -108,6 +108,22 @@ def test_indexes_are_rebuilt(broker, suffix, damage, clean):
         assert len(segment.offset_index) > 1
 
 
+@pytest.mark.parametrize("field", [0, 4])
+def test_an_index_with_a_wrong_entry_in_the_middle_is_rebuilt(broker, caplog, field):
+    before = fill(broker)
+    middle = broker.log().segments[1]
+    broker.manager.close()
+    index = Path(middle.path(".index"))
+    data = bytearray(index.read_bytes())
+    at = len(data) // 16 * 8 + field
+    data[at : at + 4] = (int.from_bytes(data[at : at + 4], "big") - 7).to_bytes(4, "big")
+    index.write_bytes(data)
+    log = reopened(broker)
+    for offset in range(len(before)):
+        assert read_all(log, offset, max_bytes=1)[0].offset == offset
+    assert caplog.text.count("rebuilding the indexes") == 1
+
+
 @pytest.mark.parametrize("damage", [None, b"", b"\0" * 10, b"x" * 60])
 @pytest.mark.parametrize("clean", [True, False])
 def test_producers_are_rebuilt_without_a_good_snapshot(broker, damage, clean):

@@ -241,3 +241,50 @@ def test_many_logs_share_few_open_files(tmp_path):
     assert all(len(read_all(log)) == 3 for log in logs)
     broker.restart(clean=True)
     assert all(broker.log("t", n).log_end_offset == 3 for n in range(50))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_segments_can_be_preallocated(tmp_path, clean):
+    broker = Broker(tmp_path, segment_bytes=5_000, preallocate=True)
+    log = broker.log()
+    for n in range(100):
+        append(log, batch(b"%d" % n + b"x" * 100))
+    before = read_all(log)
+    sizes = [os.stat(segment.path(".log")).st_size for segment in log.segments]
+    assert sizes == [*(segment.size for segment in log.segments[:-1]), 5_000]
+    broker.restart(clean=clean)
+    log = broker.log()
+    assert os.stat(log.active.path(".log")).st_size == log.active.size
+    log.advance_high_watermark(100)
+    assert read_all(log) == before
+
+
+def test_a_directory_that_is_there_already_is_opened(broker, log):
+    append(log, batch(b"a"))
+    broker.manager.close()
+    os.rename(log.dir, f"{log.dir}.aside")
+    broker.start()
+    os.rename(f"{log.dir}.aside", log.dir)
+    assert broker.manager.get("t", 0) is None
+    assert broker.log().log_end_offset == 1
+
+
+def test_offsets_too_far_for_an_index_are_found_without(tmp_path):
+    broker = Broker(tmp_path, index_interval_bytes=0)
+    log = broker.log()
+    for base in (0, 1, 1 << 31, (1 << 31) + 1):
+        record = Record(base, NOW_MS, b"k", b"v%d" % base)
+        data = encode_batch([record])
+        # As some old releases did: all in one segment.
+        log.active.append(data, base, NOW_MS, NOW_MS, base)
+    log.log_end_offset = (1 << 31) + 2
+    log.advance_high_watermark(log.log_end_offset)
+    assert len(log.active.offset_index) == 1
+    for offset, expected in (
+        (0, 0),
+        (1, 1),
+        (2, 1 << 31),
+        (1 << 31, 1 << 31),
+        ((1 << 31) + 1, (1 << 31) + 1),
+    ):
+        assert read_all(log, offset)[0].offset == expected

@@ -161,8 +161,8 @@ class CleaningTask:
             OpenFiles(OPEN_FILES_MAX),
             partition_log.dir,
             sources[0].facts.base_offset,
-            index_interval_bytes=partition_log.config.index_interval_bytes,
-            mark=names.CLEANED,
+            partition_log.config,
+            names.CLEANED,
         )
         self.replacements.append((sources, cleaned))
         for source in sources:

@@ -65,8 +65,12 @@ class OffsetIndex:
 
     def lookup(self, offset: int) -> int:
         """Return a position at or before the batch that holds `offset`, as near as the index knows."""
+        return self.floor(offset)[1]
+
+    def floor(self, offset: int) -> tuple[int, int]:
+        """Return the last entry up to `offset`, or (-1, 0): nothing at its position is after its offset."""
         slot = self._slots_up_to(offset)
-        return self.entry(slot - 1)[1] if slot else 0
+        return self.entry(slot - 1) if slot else (-1, 0)
 
     def upper_bound(self, position: int) -> int | None:
         """Return the offset of the first entry at or after `position`: nothing before it reaches that far."""
