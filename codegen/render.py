@@ -187,6 +187,7 @@ def _source(message: Message) -> str:
 
 
 def _module_about(module: Module) -> str:
+    """What the module is for, in a line."""
     message = module.messages[0]
     span = f"v{message.versions}" if message.versions.first == message.versions.last else (
         f"v{message.versions.first}-v{message.versions.last}"
@@ -246,17 +247,26 @@ def _classes(message: Message) -> dict[str, Any]:
     nested = [
         {
             "name": name,
-            "about": message.structs[name].about,
+            "about": _struct_about(message, name),
             "fields": [_attribute(message, field) for field in message.structs[name].fields],
         }
         for name in _used_structs(message)
     ]
     return {
         "name": message.name,
-        "about": message.about or f"{message.name} in all its versions.",
+        "about": message.about or f"{message.name}.",
         "nested": nested,
         "fields": [_attribute(message, field) for field in message.fields],
     }
+
+
+def _struct_about(message: Message, name: str) -> str:
+    """The description of a struct: its own, or that of the field that defines it."""
+    if message.structs[name].about:
+        return message.structs[name].about
+    field = next(field for _, field in message.all_fields() if field.type.name == name)
+    noun = "An item" if field.type.array else "The value"
+    return f"{noun} of `{field.attribute}`: {field.about[:1].lower()}{field.about[1:]}"
 
 
 def _attribute(message: Message, field: Field) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Whatever bytes a peer sends: decoding gives a message or a DecodeError, and makes no more room than needed."""
+"""Whatever bytes a peer sends: decoding gives a message or a DecodeError, in no more room than it needs."""
 
 import tracemalloc
 from random import Random

@@ -24,21 +24,27 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class AddOffsetsToTxnRequest:
-    """AddOffsetsToTxnRequest in all its versions."""
+    """Announce that a transaction will commit offsets of a group."""
 
     transactional_id: str = ""
+    """v0-4. The transactional id."""
     producer_id: int = 0
+    """v0-4. The producer's id."""
     producer_epoch: int = 0
+    """v0-4. The producer's epoch."""
     group_id: str = ""
+    """v0-4. The group whose offsets will be committed."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class AddOffsetsToTxnResponse:
-    """AddOffsetsToTxnResponse in all its versions."""
+    """Whether the group was added to the transaction."""
 
     throttle_time_ms: int = 0
+    """v0-4. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-4. Kafka's error code; 0 if all went well."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -28,67 +28,89 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class AddPartitionsToTxnRequest:
-    """AddPartitionsToTxnRequest in all its versions."""
+    """Add partitions to a transaction, or check that they are in it."""
 
     @dataclass(slots=True)
     class AddPartitionsToTxnTransaction:
-        """AddPartitionsToTxnTransaction of AddPartitionsToTxnRequest."""
+        """An item of `transactions`: the transactions; clients send one, brokers may send many."""
 
         transactional_id: str = ""
+        """v4-5. The transactional id."""
         producer_id: int = 0
+        """v4-5. The producer's id."""
         producer_epoch: int = 0
+        """v4-5. The producer's epoch."""
         verify_only: bool = False
+        """v4-5. Whether to add nothing, and only check that the partitions are in the transaction."""
         topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = field(default_factory=list)
+        """v4-5. The partitions to add, by topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AddPartitionsToTxnTopic:
-        """AddPartitionsToTxnTopic of AddPartitionsToTxnRequest."""
+        """Partitions of one topic."""
 
         name: str = ""
+        """v0-5. The name of the topic."""
         partitions: list[int] = field(default_factory=list)
+        """v0-5. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction] = field(default_factory=list)
+    """v4-5. The transactions; clients send one, brokers may send many."""
     v3_and_below_transactional_id: str = ""
+    """v0-3. The transactional id."""
     v3_and_below_producer_id: int = 0
+    """v0-3. The producer's id."""
     v3_and_below_producer_epoch: int = 0
+    """v0-3. The producer's epoch."""
     v3_and_below_topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = field(default_factory=list)
+    """v0-3. The partitions to add, by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class AddPartitionsToTxnResponse:
-    """AddPartitionsToTxnResponse in all its versions."""
+    """What became of each partition."""
 
     @dataclass(slots=True)
     class AddPartitionsToTxnResult:
-        """AddPartitionsToTxnResult of AddPartitionsToTxnResponse."""
+        """An item of `results_by_transaction`: the outcomes by transaction."""
 
         transactional_id: str = ""
+        """v4-5. The transactional id."""
         topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = field(default_factory=list)
+        """v4-5. The outcomes by topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AddPartitionsToTxnTopicResult:
-        """AddPartitionsToTxnTopicResult of AddPartitionsToTxnResponse."""
+        """What became of the partitions of one topic."""
 
         name: str = ""
+        """v0-5. The name of the topic."""
         results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = field(default_factory=list)
+        """v0-5. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AddPartitionsToTxnPartitionResult:
-        """AddPartitionsToTxnPartitionResult of AddPartitionsToTxnResponse."""
+        """What became of one partition."""
 
         partition_index: int = 0
+        """v0-5. The partition's number in its topic."""
         partition_error_code: int = 0
+        """v0-5. Kafka's error code; 0 if the partition is in the transaction."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-5. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v4-5. Kafka's error code; 0 if all went well."""
     results_by_transaction: list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult] = field(default_factory=list)
+    """v4-5. The outcomes by transaction."""
     results_by_topic_v3_and_below: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = field(default_factory=list)
+    """v0-3. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -28,33 +28,45 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class AddRaftVoterRequest:
-    """AddRaftVoterRequest in all its versions."""
+    """Add a voter to the metadata quorum (KIP-853)."""
 
     @dataclass(slots=True)
     class Listener:
-        """Listener of AddRaftVoterRequest."""
+        """An item of `listeners`: the endpoints of the new voter."""
 
         name: str = ""
+        """v0-1. The name of the listener."""
         host: str = ""
+        """v0-1. The host name or address."""
         port: int = 0
+        """v0-1. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     cluster_id: str | None = ""
+    """v0-1. The id of the cluster that the sender takes itself to be in; null if it does not know."""
     timeout_ms: int = 0
+    """v0-1. For how long the broker may wait before it answers."""
     voter_id: int = 0
+    """v0-1. The id of the voter."""
     voter_directory_id: bytes = ZERO_UUID
+    """v0-1. The id of the voter's metadata log dir."""
     listeners: list[AddRaftVoterRequest.Listener] = field(default_factory=list)
+    """v0-1. The endpoints of the new voter."""
     ack_when_committed: bool = True
+    """v1. Whether to answer once the new voters are committed, or once the leader has written them."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class AddRaftVoterResponse:
-    """AddRaftVoterResponse in all its versions."""
+    """Whether the voter was added."""
 
     throttle_time_ms: int = 0
+    """v0-1. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-1. Kafka's error code; 0 if all went well."""
     error_message: str | None = ""
+    """v0-1. What went wrong, in words; null if there is no more to say than the code."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

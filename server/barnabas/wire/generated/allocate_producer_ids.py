@@ -19,21 +19,27 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class AllocateProducerIdsRequest:
-    """AllocateProducerIdsRequest in all its versions."""
+    """A broker takes a block of producer ids (KIP-730)."""
 
     broker_id: int = 0
+    """v0. The broker that asks."""
     broker_epoch: int = -1
+    """v0. The epoch that the broker got when it registered; an older one is refused."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class AllocateProducerIdsResponse:
-    """AllocateProducerIdsResponse in all its versions."""
+    """The block."""
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     producer_id_start: int = 0
+    """v0. The first producer id of the block."""
     producer_id_len: int = 0
+    """v0. How many producer ids the block has."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

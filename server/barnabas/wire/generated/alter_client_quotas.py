@@ -26,61 +26,77 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class AlterClientQuotasRequest:
-    """AlterClientQuotasRequest in all its versions."""
+    """Set or remove client quotas (KIP-546)."""
 
     @dataclass(slots=True)
     class EntryData:
-        """EntryData of AlterClientQuotasRequest."""
+        """An item of `entries`: the entities to change."""
 
         entity: list[AlterClientQuotasRequest.EntityData] = field(default_factory=list)
+        """v0-1. The parts that together say what the quota applies to."""
         ops: list[AlterClientQuotasRequest.OpData] = field(default_factory=list)
+        """v0-1. The quotas to set or remove."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class EntityData:
-        """EntityData of AlterClientQuotasRequest."""
+        """An item of `entity`: the parts that together say what the quota applies to."""
 
         entity_type: str = ""
+        """v0-1. `user`, `client-id` or `ip`."""
         entity_name: str | None = ""
+        """v0-1. The name; null for the default."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class OpData:
-        """OpData of AlterClientQuotasRequest."""
+        """An item of `ops`: the quotas to set or remove."""
 
         key: str = ""
+        """v0-1. The name of the quota, such as `producer_byte_rate`."""
         value: float = 0.0
+        """v0-1. The limit."""
         remove: bool = False
+        """v0-1. Whether to remove the quota and not set it."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     entries: list[AlterClientQuotasRequest.EntryData] = field(default_factory=list)
+    """v0-1. The entities to change."""
     validate_only: bool = False
+    """v0-1. Check the request and change nothing."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class AlterClientQuotasResponse:
-    """AlterClientQuotasResponse in all its versions."""
+    """What became of each entity."""
 
     @dataclass(slots=True)
     class EntryData:
-        """EntryData of AlterClientQuotasResponse."""
+        """An item of `entries`: the outcomes by entity."""
 
         error_code: int = 0
+        """v0-1. Kafka's error code; 0 if all went well."""
         error_message: str | None = ""
+        """v0-1. What went wrong, in words; null if there is no more to say than the code."""
         entity: list[AlterClientQuotasResponse.EntityData] = field(default_factory=list)
+        """v0-1. The parts that together say what the quota applies to."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class EntityData:
-        """EntityData of AlterClientQuotasResponse."""
+        """An item of `entity`: the parts that together say what the quota applies to."""
 
         entity_type: str = ""
+        """v0-1. `user`, `client-id` or `ip`."""
         entity_name: str | None = ""
+        """v0-1. The name; null for the default."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-1. For how long the client should send nothing more because of a quota."""
     entries: list[AlterClientQuotasResponse.EntryData] = field(default_factory=list)
+    """v0-1. The outcomes by entity."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -26,46 +26,59 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class AlterConfigsRequest:
-    """AlterConfigsRequest in all its versions."""
+    """Replace all dynamic settings of resources."""
 
     @dataclass(slots=True)
     class AlterConfigsResource:
-        """AlterConfigsResource of AlterConfigsRequest."""
+        """An item of `resources`: the resources to change."""
 
         resource_type: int = 0
+        """v0-2. The sort of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."""
         resource_name: str = ""
+        """v0-2. The name of the resource; for brokers the id, or empty for the defaults of all."""
         configs: list[AlterConfigsRequest.AlterableConfig] = field(default_factory=list)
+        """v0-2. All settings that the resource shall have."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AlterableConfig:
-        """AlterableConfig of AlterConfigsRequest."""
+        """An item of `configs`: all settings that the resource shall have."""
 
         name: str = ""
+        """v0-2. The name of the setting."""
         value: str | None = ""
+        """v0-2. The value of the setting."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     resources: list[AlterConfigsRequest.AlterConfigsResource] = field(default_factory=list)
+    """v0-2. The resources to change."""
     validate_only: bool = False
+    """v0-2. Check the request and change nothing."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class AlterConfigsResponse:
-    """AlterConfigsResponse in all its versions."""
+    """What became of each resource."""
 
     @dataclass(slots=True)
     class AlterConfigsResourceResponse:
-        """AlterConfigsResourceResponse of AlterConfigsResponse."""
+        """An item of `responses`: the outcomes by resource."""
 
         error_code: int = 0
+        """v0-2. Kafka's error code; 0 if all went well."""
         error_message: str | None = ""
+        """v0-2. What went wrong, in words; null if there is no more to say than the code."""
         resource_type: int = 0
+        """v0-2. The sort of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."""
         resource_name: str = ""
+        """v0-2. The name of the resource; for brokers the id, or empty for the defaults of all."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-2. For how long the client should send nothing more because of a quota."""
     responses: list[AlterConfigsResponse.AlterConfigsResourceResponse] = field(default_factory=list)
+    """v0-2. The outcomes by resource."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -29,72 +29,99 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class AlterPartitionRequest:
-    """AlterPartitionRequest in all its versions."""
+    """A leader asks the controller to change an in-sync replica set (KIP-497)."""
 
     @dataclass(slots=True)
     class TopicData:
-        """TopicData of AlterPartitionRequest."""
+        """An item of `topics`: the changes by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v2-3. The topic's id."""
         topic_name: str = ""
+        """v0-1. The topic."""
         partitions: list[AlterPartitionRequest.PartitionData] = field(default_factory=list)
+        """v0-3. The changes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of AlterPartitionRequest."""
+        """An item of `partitions`: the changes by partition."""
 
         partition_index: int = 0
+        """v0-3. The partition's number in its topic."""
         leader_epoch: int = 0
+        """v0-3. The partition's leader epoch."""
         new_isr: list[int] = field(default_factory=list)
+        """v0-2. The replicas that shall be in sync."""
         new_isr_with_epochs: list[AlterPartitionRequest.BrokerState] = field(default_factory=list)
+        """v3. The replicas that shall be in sync, with their broker epochs (KIP-903)."""
         leader_recovery_state: int = 0
+        """v1-3. 0: the leader has everything that was committed; 1: it is recovering from an unclean election."""
         partition_epoch: int = 0
+        """v0-3. The version of the state that the change starts from."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class BrokerState:
-        """BrokerState of AlterPartitionRequest."""
+        """An item of `new_isr_with_epochs`: the replicas that shall be in sync, with their broker epochs (KIP-903)."""
 
         broker_id: int = 0
+        """v3. The broker's id."""
         broker_epoch: int = -1
+        """v3. The epoch of the replica's broker; -1 if unknown."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     broker_id: int = 0
+    """v0-3. The leader that asks."""
     broker_epoch: int = -1
+    """v0-3. The epoch that the broker got when it registered; an older one is refused."""
     topics: list[AlterPartitionRequest.TopicData] = field(default_factory=list)
+    """v0-3. The changes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class AlterPartitionResponse:
-    """AlterPartitionResponse in all its versions."""
+    """The state of each partition as the controller has it."""
 
     @dataclass(slots=True)
     class TopicData:
-        """TopicData of AlterPartitionResponse."""
+        """An item of `topics`: the outcomes by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v2-3. The topic's id."""
         topic_name: str = ""
+        """v0-1. The topic."""
         partitions: list[AlterPartitionResponse.PartitionData] = field(default_factory=list)
+        """v0-3. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of AlterPartitionResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition_index: int = 0
+        """v0-3. The partition's number in its topic."""
         error_code: int = 0
+        """v0-3. Kafka's error code; 0 if all went well."""
         leader_id: int = 0
+        """v0-3. The broker that leads the partition; -1 if none does."""
         leader_epoch: int = 0
+        """v0-3. The partition's leader epoch."""
         isr: list[int] = field(default_factory=list)
+        """v0-3. The replicas that are in sync now."""
         leader_recovery_state: int = 0
+        """v1-3. 0: the leader has everything that was committed; 1: it is recovering from an unclean election."""
         partition_epoch: int = 0
+        """v0-3. The version of the state now."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-3. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-3. Kafka's error code; 0 if all went well."""
     topics: list[AlterPartitionResponse.TopicData] = field(default_factory=list)
+    """v0-3. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -28,56 +28,73 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class AlterPartitionReassignmentsRequest:
-    """AlterPartitionReassignmentsRequest in all its versions."""
+    """Start, change or cancel the move of partitions to other brokers (KIP-455)."""
 
     @dataclass(slots=True)
     class ReassignableTopic:
-        """ReassignableTopic of AlterPartitionReassignmentsRequest."""
+        """An item of `topics`: the partitions to reassign, by topic."""
 
         name: str = ""
+        """v0-1. The name of the topic."""
         partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = field(default_factory=list)
+        """v0-1. The partitions to reassign."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class ReassignablePartition:
-        """ReassignablePartition of AlterPartitionReassignmentsRequest."""
+        """An item of `partitions`: the partitions to reassign."""
 
         partition_index: int = 0
+        """v0-1. The partition's number in its topic."""
         replicas: list[int] | None = None
+        """v0-1. The brokers that shall hold the partition; null to cancel a move."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     timeout_ms: int = 60000
+    """v0-1. For how long the broker may wait before it answers."""
     allow_replication_factor_change: bool = True
+    """v1. Whether a move may change how many replicas there are."""
     topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic] = field(default_factory=list)
+    """v0-1. The partitions to reassign, by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class AlterPartitionReassignmentsResponse:
-    """AlterPartitionReassignmentsResponse in all its versions."""
+    """What became of each partition."""
 
     @dataclass(slots=True)
     class ReassignableTopicResponse:
-        """ReassignableTopicResponse of AlterPartitionReassignmentsResponse."""
+        """An item of `responses`: the outcomes by topic."""
 
         name: str = ""
+        """v0-1. The name of the topic."""
         partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = field(default_factory=list)
+        """v0-1. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class ReassignablePartitionResponse:
-        """ReassignablePartitionResponse of AlterPartitionReassignmentsResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition_index: int = 0
+        """v0-1. The partition's number in its topic."""
         error_code: int = 0
+        """v0-1. Kafka's error code; 0 if all went well."""
         error_message: str | None = ""
+        """v0-1. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-1. For how long the client should send nothing more because of a quota."""
     allow_replication_factor_change: bool = True
+    """v1. Whether a move may change how many replicas there are."""
     error_code: int = 0
+    """v0-1. Kafka's error code; 0 if all went well."""
     error_message: str | None = ""
+    """v0-1. What went wrong, in words; null if there is no more to say than the code."""
     responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse] = field(default_factory=list)
+    """v0-1. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

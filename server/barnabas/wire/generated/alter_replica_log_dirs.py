@@ -27,50 +27,61 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class AlterReplicaLogDirsRequest:
-    """AlterReplicaLogDirsRequest in all its versions."""
+    """Move replicas of a broker to other log dirs."""
 
     @dataclass(slots=True)
     class AlterReplicaLogDir:
-        """AlterReplicaLogDir of AlterReplicaLogDirsRequest."""
+        """An item of `dirs`: the moves, by log dir."""
 
         path: str = ""
+        """v0-2. The path of the log dir to move to."""
         topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = field(default_factory=list)
+        """v0-2. The replicas to move, by topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AlterReplicaLogDirTopic:
-        """AlterReplicaLogDirTopic of AlterReplicaLogDirsRequest."""
+        """An item of `topics`: the replicas to move, by topic."""
 
         name: str = ""
+        """v0-2. The name of the topic."""
         partitions: list[int] = field(default_factory=list)
+        """v0-2. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir] = field(default_factory=list)
+    """v0-2. The moves, by log dir."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class AlterReplicaLogDirsResponse:
-    """AlterReplicaLogDirsResponse in all its versions."""
+    """Which moves were started."""
 
     @dataclass(slots=True)
     class AlterReplicaLogDirTopicResult:
-        """AlterReplicaLogDirTopicResult of AlterReplicaLogDirsResponse."""
+        """An item of `results`: the outcomes by topic."""
 
         topic_name: str = ""
+        """v0-2. The topic."""
         partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult] = field(default_factory=list)
+        """v0-2. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AlterReplicaLogDirPartitionResult:
-        """AlterReplicaLogDirPartitionResult of AlterReplicaLogDirsResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition_index: int = 0
+        """v0-2. The partition's number in its topic."""
         error_code: int = 0
+        """v0-2. Kafka's error code; 0 if all went well."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-2. For how long the client should send nothing more because of a quota."""
     results: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = field(default_factory=list)
+    """v0-2. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,55 +27,71 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class AlterShareGroupOffsetsRequest:
-    """AlterShareGroupOffsetsRequest in all its versions."""
+    """Set from where a share group goes on reading (KIP-932)."""
 
     @dataclass(slots=True)
     class AlterShareGroupOffsetsRequestTopic:
-        """AlterShareGroupOffsetsRequestTopic of AlterShareGroupOffsetsRequest."""
+        """An item of `topics`: the offsets to set, by topic."""
 
         topic_name: str = ""
+        """v0. The topic."""
         partitions: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition] = field(default_factory=list)
+        """v0. The offsets to set, by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AlterShareGroupOffsetsRequestPartition:
-        """AlterShareGroupOffsetsRequestPartition of AlterShareGroupOffsetsRequest."""
+        """An item of `partitions`: the offsets to set, by partition."""
 
         partition_index: int = 0
+        """v0. The partition's number in its topic."""
         start_offset: int = 0
+        """v0. The offset to go on from."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0. The group."""
     topics: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic] = field(default_factory=list)
+    """v0. The offsets to set, by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class AlterShareGroupOffsetsResponse:
-    """AlterShareGroupOffsetsResponse in all its versions."""
+    """What became of each partition."""
 
     @dataclass(slots=True)
     class AlterShareGroupOffsetsResponseTopic:
-        """AlterShareGroupOffsetsResponseTopic of AlterShareGroupOffsetsResponse."""
+        """An item of `responses`: the outcomes by topic."""
 
         topic_name: str = ""
+        """v0. The topic."""
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         partitions: list[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition] = field(default_factory=list)
+        """v0. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AlterShareGroupOffsetsResponsePartition:
-        """AlterShareGroupOffsetsResponsePartition of AlterShareGroupOffsetsResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition_index: int = 0
+        """v0. The partition's number in its topic."""
         error_code: int = 0
+        """v0. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v0. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     error_message: str | None = None
+    """v0. What went wrong, in words; null if there is no more to say than the code."""
     responses: list[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic] = field(default_factory=list)
+    """v0. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -26,47 +26,61 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class AlterUserScramCredentialsRequest:
-    """AlterUserScramCredentialsRequest in all its versions."""
+    """Set or delete SCRAM credentials of users (KIP-554)."""
 
     @dataclass(slots=True)
     class ScramCredentialDeletion:
-        """ScramCredentialDeletion of AlterUserScramCredentialsRequest."""
+        """An item of `deletions`: the credentials to delete."""
 
         name: str = ""
+        """v0. The user."""
         mechanism: int = 0
+        """v0. The mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class ScramCredentialUpsertion:
-        """ScramCredentialUpsertion of AlterUserScramCredentialsRequest."""
+        """An item of `upsertions`: the credentials to set."""
 
         name: str = ""
+        """v0. The user."""
         mechanism: int = 0
+        """v0. The mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
         iterations: int = 0
+        """v0. How often the password is hashed."""
         salt: bytes = b""
+        """v0. The random salt that the client chose."""
         salted_password: bytes = b""
+        """v0. The hashed password."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     deletions: list[AlterUserScramCredentialsRequest.ScramCredentialDeletion] = field(default_factory=list)
+    """v0. The credentials to delete."""
     upsertions: list[AlterUserScramCredentialsRequest.ScramCredentialUpsertion] = field(default_factory=list)
+    """v0. The credentials to set."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class AlterUserScramCredentialsResponse:
-    """AlterUserScramCredentialsResponse in all its versions."""
+    """What became of each user."""
 
     @dataclass(slots=True)
     class AlterUserScramCredentialsResult:
-        """AlterUserScramCredentialsResult of AlterUserScramCredentialsResponse."""
+        """An item of `results`: the outcomes, in the order of the request."""
 
         user: str = ""
+        """v0. The user."""
         error_code: int = 0
+        """v0. Kafka's error code; 0 if all went well."""
         error_message: str | None = ""
+        """v0. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     results: list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult] = field(default_factory=list)
+    """v0. The outcomes, in the order of the request."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

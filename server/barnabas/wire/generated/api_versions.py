@@ -29,53 +29,73 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ApiVersionsRequest:
-    """ApiVersionsRequest in all its versions."""
+    """Ask which APIs and versions the broker serves."""
 
     client_software_name: str = ""
+    """v3-5. The name of the client's software (KIP-511)."""
     client_software_version: str = ""
+    """v3-5. The version of the client's software."""
     cluster_id: str | None = None
+    """v5. The cluster that the client means to reach; null if it does not know (KIP-1242)."""
     node_id: int = -1
+    """v5. The node that the client means to reach; -1 if it does not know."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ApiVersionsResponse:
-    """ApiVersionsResponse in all its versions."""
+    """The APIs and versions served, and the cluster's features."""
 
     @dataclass(slots=True)
     class ApiVersion:
-        """ApiVersion of ApiVersionsResponse."""
+        """An item of `api_keys`: the APIs that are served."""
 
         api_key: int = 0
+        """v0-5. The API's key."""
         min_version: int = 0
+        """v0-5. The first version served."""
         max_version: int = 0
+        """v0-5. The last version served."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class SupportedFeatureKey:
-        """SupportedFeatureKey of ApiVersionsResponse."""
+        """An item of `supported_features`: the levels of features that the broker could work with (KIP-584)."""
 
         name: str = ""
+        """v3-5. The feature."""
         min_version: int = 0
+        """v3-5. The lowest level supported."""
         max_version: int = 0
+        """v3-5. The highest level supported."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class FinalizedFeatureKey:
-        """FinalizedFeatureKey of ApiVersionsResponse."""
+        """An item of `finalized_features`: the levels of features that the cluster works with."""
 
         name: str = ""
+        """v3-5. The feature."""
         max_version_level: int = 0
+        """v3-5. The level in use."""
         min_version_level: int = 0
+        """v3-5. The lowest level in use."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     error_code: int = 0
+    """v0-5. Kafka's error code; 0 if all went well."""
     api_keys: list[ApiVersionsResponse.ApiVersion] = field(default_factory=list)
+    """v0-5. The APIs that are served."""
     throttle_time_ms: int = 0
+    """v1-5. For how long the client should send nothing more because of a quota."""
     supported_features: list[ApiVersionsResponse.SupportedFeatureKey] = field(default_factory=list)
+    """v3-5. The levels of features that the broker could work with (KIP-584)."""
     finalized_features_epoch: int = -1
+    """v3-5. Tells older states of the finalized features from newer ones; -1 if unknown."""
     finalized_features: list[ApiVersionsResponse.FinalizedFeatureKey] = field(default_factory=list)
+    """v3-5. The levels of features that the cluster works with."""
     zk_migration_ready: bool = False
+    """v3-5. Whether a controller is ready to migrate from ZooKeeper."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

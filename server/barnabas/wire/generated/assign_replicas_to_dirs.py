@@ -25,68 +25,85 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class AssignReplicasToDirsRequest:
-    """AssignReplicasToDirsRequest in all its versions."""
+    """A broker tells the controller in which log dirs its replicas are (KIP-858)."""
 
     @dataclass(slots=True)
     class DirectoryData:
-        """DirectoryData of AssignReplicasToDirsRequest."""
+        """An item of `directories`: the replicas by log dir."""
 
         id: bytes = ZERO_UUID
+        """v0. The id of the log dir."""
         topics: list[AssignReplicasToDirsRequest.TopicData] = field(default_factory=list)
+        """v0. The replicas in it, by topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopicData:
-        """TopicData of AssignReplicasToDirsRequest."""
+        """An item of `topics`: the replicas in it, by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         partitions: list[AssignReplicasToDirsRequest.PartitionData] = field(default_factory=list)
+        """v0. The replicas in it, by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of AssignReplicasToDirsRequest."""
+        """An item of `partitions`: the replicas in it, by partition."""
 
         partition_index: int = 0
+        """v0. The partition's number in its topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     broker_id: int = 0
+    """v0. The broker whose log dirs these are."""
     broker_epoch: int = -1
+    """v0. The epoch that the broker got when it registered; an older one is refused."""
     directories: list[AssignReplicasToDirsRequest.DirectoryData] = field(default_factory=list)
+    """v0. The replicas by log dir."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class AssignReplicasToDirsResponse:
-    """AssignReplicasToDirsResponse in all its versions."""
+    """What became of each replica."""
 
     @dataclass(slots=True)
     class DirectoryData:
-        """DirectoryData of AssignReplicasToDirsResponse."""
+        """An item of `directories`: the replicas by log dir."""
 
         id: bytes = ZERO_UUID
+        """v0. The id of the log dir."""
         topics: list[AssignReplicasToDirsResponse.TopicData] = field(default_factory=list)
+        """v0. The replicas in it, by topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopicData:
-        """TopicData of AssignReplicasToDirsResponse."""
+        """An item of `topics`: the replicas in it, by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         partitions: list[AssignReplicasToDirsResponse.PartitionData] = field(default_factory=list)
+        """v0. The replicas in it, by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of AssignReplicasToDirsResponse."""
+        """An item of `partitions`: the replicas in it, by partition."""
 
         partition_index: int = 0
+        """v0. The partition's number in its topic."""
         error_code: int = 0
+        """v0. Kafka's error code; 0 if all went well."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     directories: list[AssignReplicasToDirsResponse.DirectoryData] = field(default_factory=list)
+    """v0. The replicas by log dir."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

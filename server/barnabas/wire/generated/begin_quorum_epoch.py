@@ -31,76 +31,101 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class BeginQuorumEpochRequest:
-    """BeginQuorumEpochRequest in all its versions."""
+    """A new leader of a Raft quorum announces itself to the voters (KIP-595)."""
 
     @dataclass(slots=True)
     class TopicData:
-        """TopicData of BeginQuorumEpochRequest."""
+        """An item of `topics`: the topics; in practice only that of the cluster's metadata."""
 
         topic_name: str = ""
+        """v0-1. The topic."""
         partitions: list[BeginQuorumEpochRequest.PartitionData] = field(default_factory=list)
+        """v0-1. The partitions; in practice only number 0."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of BeginQuorumEpochRequest."""
+        """An item of `partitions`: the partitions; in practice only number 0."""
 
         partition_index: int = 0
+        """v0-1. The partition's number in its topic."""
         voter_directory_id: bytes = ZERO_UUID
+        """v1. The id of the voter's metadata log dir."""
         leader_id: int = 0
+        """v0-1. The new leader."""
         leader_epoch: int = 0
+        """v0-1. The epoch that it leads in."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class LeaderEndpoint:
-        """LeaderEndpoint of BeginQuorumEpochRequest."""
+        """An item of `leader_endpoints`: where to reach the leader."""
 
         name: str = ""
+        """v1. The name of the listener."""
         host: str = ""
+        """v1. The host name or address."""
         port: int = 0
+        """v1. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     cluster_id: str | None = None
+    """v0-1. The cluster's id."""
     voter_id: int = -1
+    """v1. The id of the voter that is told."""
     topics: list[BeginQuorumEpochRequest.TopicData] = field(default_factory=list)
+    """v0-1. The topics; in practice only that of the cluster's metadata."""
     leader_endpoints: list[BeginQuorumEpochRequest.LeaderEndpoint] = field(default_factory=list)
+    """v1. Where to reach the leader."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class BeginQuorumEpochResponse:
-    """BeginQuorumEpochResponse in all its versions."""
+    """The leader that the voter knows."""
 
     @dataclass(slots=True)
     class TopicData:
-        """TopicData of BeginQuorumEpochResponse."""
+        """An item of `topics`: the topics; in practice only that of the cluster's metadata."""
 
         topic_name: str = ""
+        """v0-1. The topic."""
         partitions: list[BeginQuorumEpochResponse.PartitionData] = field(default_factory=list)
+        """v0-1. The partitions; in practice only number 0."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of BeginQuorumEpochResponse."""
+        """An item of `partitions`: the partitions; in practice only number 0."""
 
         partition_index: int = 0
+        """v0-1. The partition's number in its topic."""
         error_code: int = 0
+        """v0-1. Kafka's error code; 0 if all went well."""
         leader_id: int = 0
+        """v0-1. The leader's id; -1 if none is known."""
         leader_epoch: int = 0
+        """v0-1. The latest epoch known."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class NodeEndpoint:
-        """NodeEndpoint of BeginQuorumEpochResponse."""
+        """An item of `node_endpoints`: where the leaders are that `CurrentLeader` names."""
 
         node_id: int = 0
+        """v1. The node's id."""
         host: str = ""
+        """v1. The host name or address."""
         port: int = 0
+        """v1. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     error_code: int = 0
+    """v0-1. Kafka's error code; 0 if all went well."""
     topics: list[BeginQuorumEpochResponse.TopicData] = field(default_factory=list)
+    """v0-1. The topics; in practice only that of the cluster's metadata."""
     node_endpoints: list[BeginQuorumEpochResponse.NodeEndpoint] = field(default_factory=list)
+    """v1. Where the leaders are that `CurrentLeader` names."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -29,27 +29,39 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class BrokerHeartbeatRequest:
-    """BrokerHeartbeatRequest in all its versions."""
+    """A broker is alive, and asks to be unfenced or shut down (KIP-631)."""
 
     broker_id: int = 0
+    """v0-2. The broker's id."""
     broker_epoch: int = -1
+    """v0-2. The epoch that the broker got when it registered; an older one is refused."""
     current_metadata_offset: int = 0
+    """v0-2. The last offset of the metadata log that the broker has taken over."""
     want_fence: bool = False
+    """v0-2. Whether the broker wants to be fenced."""
     want_shut_down: bool = False
+    """v0-2. Whether the broker wants to shut down."""
     offline_log_dirs: list[bytes] = field(default_factory=list)
+    """v1-2. The ids of the log dirs that failed."""
     cordoned_log_dirs: list[bytes] | None = None
+    """v2. The ids of the log dirs that get no new replicas (KIP-1066); null while the broker is still starting."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class BrokerHeartbeatResponse:
-    """BrokerHeartbeatResponse in all its versions."""
+    """What the controller wants the broker to do."""
 
     throttle_time_ms: int = 0
+    """v0-2. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-2. Kafka's error code; 0 if all went well."""
     is_caught_up: bool = False
+    """v0-2. Whether the broker has caught up with the metadata log."""
     is_fenced: bool = True
+    """v0-2. Whether the broker is fenced."""
     should_shut_down: bool = False
+    """v0-2. Whether the broker may shut down now."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -29,46 +29,65 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class BrokerRegistrationRequest:
-    """BrokerRegistrationRequest in all its versions."""
+    """A broker registers with the controller (KIP-631)."""
 
     @dataclass(slots=True)
     class Listener:
-        """Listener of BrokerRegistrationRequest."""
+        """An item of `listeners`: the endpoints of the node."""
 
         name: str = ""
+        """v0-4. The name of the listener."""
         host: str = ""
+        """v0-4. The host name or address."""
         port: int = 0
+        """v0-4. The port."""
         security_protocol: int = 0
+        """v0-4. The security protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Feature:
-        """Feature of BrokerRegistrationRequest."""
+        """An item of `features`: the levels of features that the node supports."""
 
         name: str = ""
+        """v0-4. The feature."""
         min_supported_version: int = 0
+        """v0-4. The lowest level supported."""
         max_supported_version: int = 0
+        """v0-4. The highest level supported."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     broker_id: int = 0
+    """v0-4. The broker's id."""
     cluster_id: str = ""
+    """v0-4. The cluster's id."""
     incarnation_id: bytes = ZERO_UUID
+    """v0-4. A new id for each start of the process."""
     listeners: list[BrokerRegistrationRequest.Listener] = field(default_factory=list)
+    """v0-4. The endpoints of the node."""
     features: list[BrokerRegistrationRequest.Feature] = field(default_factory=list)
+    """v0-4. The levels of features that the node supports."""
     rack: str | None = ""
+    """v0-4. The rack that the node is in; null if it was not told."""
     is_migrating_zk_broker: bool = False
+    """v1-4. Whether the broker is to be migrated from ZooKeeper."""
     log_dirs: list[bytes] = field(default_factory=list)
+    """v2-4. The ids of the broker's log dirs that are online."""
     previous_broker_epoch: int = -1
+    """v3-4. The epoch before a clean shutdown; -1 if there was none."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class BrokerRegistrationResponse:
-    """BrokerRegistrationResponse in all its versions."""
+    """The broker epoch of the new registration."""
 
     throttle_time_ms: int = 0
+    """v0-4. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-4. Kafka's error code; 0 if all went well."""
     broker_epoch: int = -1
+    """v0-4. The epoch that the broker got when it registered; an older one is refused."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

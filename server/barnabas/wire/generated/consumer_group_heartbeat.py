@@ -18,6 +18,7 @@ from barnabas.wire.primitives import (
     cut_short,
     encode_string_length,
     encode_uvarint,
+    join,
     new,
     null_value,
     read_unknown_tags,
@@ -29,55 +30,77 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ConsumerGroupHeartbeatRequest:
-    """ConsumerGroupHeartbeatRequest in all its versions."""
+    """Join, stay in or leave a consumer group, and report what one owns (KIP-848)."""
 
     @dataclass(slots=True)
     class TopicPartitions:
-        """TopicPartitions of ConsumerGroupHeartbeatRequest."""
+        """An item of `topic_partitions`: the partitions that the member owns; null if they did not change."""
 
         topic_id: bytes = ZERO_UUID
+        """v0-1. The topic's id."""
         partitions: list[int] = field(default_factory=list)
+        """v0-1. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0-1. The group."""
     member_id: str = ""
+    """v0-1. The member's id, which the member makes itself from version 1 on; empty to get one before that."""
     member_epoch: int = 0
+    """v0-1. The member's epoch; 0 to join, -1 to leave, -2 to leave for a while as a static member."""
     instance_id: str | None = None
+    """v0-1. The id that a static member keeps over restarts; null if it has none or it did not change."""
     rack_id: str | None = None
+    """v0-1. The rack that the member is in; null if it has none or it did not change."""
     rebalance_timeout_ms: int = -1
+    """v0-1. For how long the member may take to give up partitions; -1 if it did not change."""
     subscribed_topic_names: list[str] | None = None
+    """v0-1. The topics that the member subscribes to; null if they did not change."""
     subscribed_topic_regex: str | None = None
+    """v1. The regular expression (RE2) that the member subscribes to; null if it did not change."""
     server_assignor: str | None = None
+    """v0-1. The assignor that the broker shall use; null if the member does not care or it did not change."""
     topic_partitions: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None = None
+    """v0-1. The partitions that the member owns; null if they did not change."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ConsumerGroupHeartbeatResponse:
-    """ConsumerGroupHeartbeatResponse in all its versions."""
+    """The member's epoch and, if it changed, its assignment."""
 
     @dataclass(slots=True)
     class Assignment:
-        """Assignment of ConsumerGroupHeartbeatResponse."""
+        """The value of `assignment`: the partitions that the member may own now; null if they did not change."""
 
         topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions] = field(default_factory=list)
+        """v0-1. The partitions by topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopicPartitions:
-        """TopicPartitions of ConsumerGroupHeartbeatResponse."""
+        """Partitions of one topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0-1. The topic's id."""
         partitions: list[int] = field(default_factory=list)
+        """v0-1. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-1. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-1. Kafka's error code; 0 if all went well."""
     error_message: str | None = None
+    """v0-1. What went wrong, in words; null if there is no more to say than the code."""
     member_id: str | None = None
+    """v0-1. The member's id."""
     member_epoch: int = 0
+    """v0-1. The member's epoch after this heartbeat."""
     heartbeat_interval_ms: int = 0
+    """v0-1. How often the member shall send heartbeats."""
     assignment: ConsumerGroupHeartbeatResponse.Assignment | None = None
+    """v0-1. The partitions that the member may own now; null if they did not change."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -26,27 +26,33 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ControlledShutdownRequest:
-    """ControlledShutdownRequest in all its versions."""
+    """A broker asks the controller to move its leaderships away; only in clusters on ZooKeeper."""
 
     broker_id: int = 0
+    """v0-3. The broker that wants to stop."""
     broker_epoch: int = -1
+    """v2-3. The epoch that the broker got when it registered; an older one is refused."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ControlledShutdownResponse:
-    """ControlledShutdownResponse in all its versions."""
+    """The partitions that the broker still leads."""
 
     @dataclass(slots=True)
     class RemainingPartition:
-        """RemainingPartition of ControlledShutdownResponse."""
+        """An item of `remaining_partitions`: the partitions that the broker still leads; it asks again until there are none."""
 
         topic_name: str = ""
+        """v0-3. The topic."""
         partition_index: int = 0
+        """v0-3. The partition's number in its topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     error_code: int = 0
+    """v0-3. Kafka's error code; 0 if all went well."""
     remaining_partitions: list[ControlledShutdownResponse.RemainingPartition] = field(default_factory=list)
+    """v0-3. The partitions that the broker still leads; it asks again until there are none."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

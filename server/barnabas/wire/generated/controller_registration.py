@@ -27,42 +27,57 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ControllerRegistrationRequest:
-    """ControllerRegistrationRequest in all its versions."""
+    """A controller registers with the active controller (KIP-919)."""
 
     @dataclass(slots=True)
     class Listener:
-        """Listener of ControllerRegistrationRequest."""
+        """An item of `listeners`: the endpoints of the node."""
 
         name: str = ""
+        """v0. The name of the listener."""
         host: str = ""
+        """v0. The host name or address."""
         port: int = 0
+        """v0. The port."""
         security_protocol: int = 0
+        """v0. The security protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Feature:
-        """Feature of ControllerRegistrationRequest."""
+        """An item of `features`: the levels of features that the node supports."""
 
         name: str = ""
+        """v0. The feature."""
         min_supported_version: int = 0
+        """v0. The lowest level supported."""
         max_supported_version: int = 0
+        """v0. The highest level supported."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     controller_id: int = 0
+    """v0. The controller's id."""
     incarnation_id: bytes = ZERO_UUID
+    """v0. A new id for each start of the process."""
     zk_migration_ready: bool = False
+    """v0. Whether the controller is ready to migrate from ZooKeeper."""
     listeners: list[ControllerRegistrationRequest.Listener] = field(default_factory=list)
+    """v0. The endpoints of the node."""
     features: list[ControllerRegistrationRequest.Feature] = field(default_factory=list)
+    """v0. The levels of features that the node supports."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ControllerRegistrationResponse:
-    """ControllerRegistrationResponse in all its versions."""
+    """Whether the controller is registered."""
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     error_message: str | None = ""
+    """v0. What went wrong, in words; null if there is no more to say than the code."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,39 +27,51 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class CreateAclsRequest:
-    """CreateAclsRequest in all its versions."""
+    """Create access control entries."""
 
     @dataclass(slots=True)
     class AclCreation:
-        """AclCreation of CreateAclsRequest."""
+        """An item of `creations`: the entries to create."""
 
         resource_type: int = 0
+        """v0-3. The sort of resource: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
         resource_name: str = ""
+        """v0-3. The name of the resource."""
         resource_pattern_type: int = 3
+        """v1-3. How the entry names the resource: 3 literally, 4 by prefix."""
         principal: str = ""
+        """v0-3. The principal, as `User:alice`."""
         host: str = ""
+        """v0-3. The address of the client; `*` for any."""
         operation: int = 0
+        """v0-3. The operation: 1 any, 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action, 10 describe configs, 11 alter configs, 12 idempotent write, 13 create tokens, 14 describe tokens, 15 two-phase commit."""
         permission_type: int = 0
+        """v0-3. 1 any, 2 deny, 3 allow."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     creations: list[CreateAclsRequest.AclCreation] = field(default_factory=list)
+    """v0-3. The entries to create."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class CreateAclsResponse:
-    """CreateAclsResponse in all its versions."""
+    """What became of each entry."""
 
     @dataclass(slots=True)
     class AclCreationResult:
-        """AclCreationResult of CreateAclsResponse."""
+        """An item of `results`: the outcomes, in the order of the request."""
 
         error_code: int = 0
+        """v0-3. Kafka's error code; 0 if all went well."""
         error_message: str | None = ""
+        """v0-3. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-3. For how long the client should send nothing more because of a quota."""
     results: list[CreateAclsResponse.AclCreationResult] = field(default_factory=list)
+    """v0-3. The outcomes, in the order of the request."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

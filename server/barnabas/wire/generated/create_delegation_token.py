@@ -27,38 +27,55 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class CreateDelegationTokenRequest:
-    """CreateDelegationTokenRequest in all its versions."""
+    """Create a delegation token (KIP-48)."""
 
     @dataclass(slots=True)
     class CreatableRenewers:
-        """CreatableRenewers of CreateDelegationTokenRequest."""
+        """An item of `renewers`: who else may renew the token."""
 
         principal_type: str = ""
+        """v0-3. The type of the principal, such as `User`."""
         principal_name: str = ""
+        """v0-3. The name of the principal."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     owner_principal_type: str | None = ""
+    """v3. The type of the principal that shall own the token; null or empty for the asker."""
     owner_principal_name: str | None = ""
+    """v3. The name of the principal that shall own the token; null or empty for the asker."""
     renewers: list[CreateDelegationTokenRequest.CreatableRenewers] = field(default_factory=list)
+    """v0-3. Who else may renew the token."""
     max_lifetime_ms: int = 0
+    """v0-3. For how long the token can live, however often it is renewed; -1 for the broker's limit."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class CreateDelegationTokenResponse:
-    """CreateDelegationTokenResponse in all its versions."""
+    """The new token."""
 
     error_code: int = 0
+    """v0-3. Kafka's error code; 0 if all went well."""
     principal_type: str = ""
+    """v0-3. The type of the principal, such as `User`."""
     principal_name: str = ""
+    """v0-3. The name of the principal."""
     token_requester_principal_type: str = ""
+    """v3. The type of the principal that asked for the token."""
     token_requester_principal_name: str = ""
+    """v3. The name of the principal that asked for the token."""
     issue_timestamp_ms: int = 0
+    """v0-3. When the token was issued."""
     expiry_timestamp_ms: int = 0
+    """v0-3. When the token expires unless it is renewed."""
     max_timestamp_ms: int = 0
+    """v0-3. When the token expires for good."""
     token_id: str = ""
+    """v0-3. The token's id, which serves as user name."""
     hmac: bytes = b""
+    """v0-3. The token's secret, which serves as password."""
     throttle_time_ms: int = 0
+    """v0-3. For how long the client should send nothing more because of a quota."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

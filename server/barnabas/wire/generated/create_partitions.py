@@ -27,45 +27,57 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class CreatePartitionsRequest:
-    """CreatePartitionsRequest in all its versions."""
+    """Raise the number of partitions of topics."""
 
     @dataclass(slots=True)
     class CreatePartitionsTopic:
-        """CreatePartitionsTopic of CreatePartitionsRequest."""
+        """An item of `topics`: the topics that get more partitions."""
 
         name: str = ""
+        """v0-3. The name of the topic."""
         count: int = 0
+        """v0-3. How many partitions the topic shall have in all."""
         assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = field(default_factory=list)
+        """v0-3. The replicas of each new partition; null to leave it to the controller."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class CreatePartitionsAssignment:
-        """CreatePartitionsAssignment of CreatePartitionsRequest."""
+        """An item of `assignments`: the replicas of each new partition; null to leave it to the controller."""
 
         broker_ids: list[int] = field(default_factory=list)
+        """v0-3. The brokers that shall hold the partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     topics: list[CreatePartitionsRequest.CreatePartitionsTopic] = field(default_factory=list)
+    """v0-3. The topics that get more partitions."""
     timeout_ms: int = 0
+    """v0-3. For how long the broker may wait before it answers."""
     validate_only: bool = False
+    """v0-3. Check the request and change nothing."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class CreatePartitionsResponse:
-    """CreatePartitionsResponse in all its versions."""
+    """What became of each topic."""
 
     @dataclass(slots=True)
     class CreatePartitionsTopicResult:
-        """CreatePartitionsTopicResult of CreatePartitionsResponse."""
+        """An item of `results`: the outcomes, in the order of the request."""
 
         name: str = ""
+        """v0-3. The name of the topic."""
         error_code: int = 0
+        """v0-3. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v0-3. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-3. For how long the client should send nothing more because of a quota."""
     results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = field(default_factory=list)
+    """v0-3. The outcomes, in the order of the request."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -32,72 +32,99 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class CreateTopicsRequest:
-    """CreateTopicsRequest in all its versions."""
+    """Create topics."""
 
     @dataclass(slots=True)
     class CreatableTopic:
-        """CreatableTopic of CreateTopicsRequest."""
+        """An item of `topics`: the topics to create."""
 
         name: str = ""
+        """v0-7. The name of the topic."""
         num_partitions: int = 0
+        """v0-7. How many partitions; -1 for the broker's default, or if they are assigned by hand."""
         replication_factor: int = 0
+        """v0-7. How many replicas of each; -1 for the broker's default, or if they are assigned by hand."""
         assignments: list[CreateTopicsRequest.CreatableReplicaAssignment] = field(default_factory=list)
+        """v0-7. The replicas of each partition, to assign by hand; empty to leave it to the controller."""
         configs: list[CreateTopicsRequest.CreatableTopicConfig] = field(default_factory=list)
+        """v0-7. The topic's settings that differ from the defaults."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class CreatableReplicaAssignment:
-        """CreatableReplicaAssignment of CreateTopicsRequest."""
+        """An item of `assignments`: the replicas of each partition, to assign by hand; empty to leave it to the controller."""
 
         partition_index: int = 0
+        """v0-7. The partition's number in its topic."""
         broker_ids: list[int] = field(default_factory=list)
+        """v0-7. The brokers that shall hold the partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class CreatableTopicConfig:
-        """CreatableTopicConfig of CreateTopicsRequest."""
+        """An item of `configs`: the topic's settings that differ from the defaults."""
 
         name: str = ""
+        """v0-7. The name of the setting."""
         value: str | None = ""
+        """v0-7. The value of the setting."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     topics: list[CreateTopicsRequest.CreatableTopic] = field(default_factory=list)
+    """v0-7. The topics to create."""
     timeout_ms: int = 60000
+    """v0-7. For how long the broker may wait before it answers."""
     validate_only: bool = False
+    """v1-7. Check the request and create nothing."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class CreateTopicsResponse:
-    """CreateTopicsResponse in all its versions."""
+    """What became of each topic."""
 
     @dataclass(slots=True)
     class CreatableTopicResult:
-        """CreatableTopicResult of CreateTopicsResponse."""
+        """An item of `topics`: the outcomes by topic."""
 
         name: str = ""
+        """v0-7. The name of the topic."""
         topic_id: bytes = ZERO_UUID
+        """v7. The topic's id."""
         error_code: int = 0
+        """v0-7. Kafka's error code; 0 if all went well."""
         error_message: str | None = ""
+        """v1-7. What went wrong, in words; null if there is no more to say than the code."""
         topic_config_error_code: int = 0
+        """v5-7. Why the settings are not told, if they are not."""
         num_partitions: int = -1
+        """v5-7. How many partitions the topic has; -1 if not told."""
         replication_factor: int = -1
+        """v5-7. How many replicas each partition has; -1 if not told."""
         configs: list[CreateTopicsResponse.CreatableTopicConfigs] | None = field(default_factory=list)
+        """v5-7. The topic's settings; null if they are not told."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class CreatableTopicConfigs:
-        """CreatableTopicConfigs of CreateTopicsResponse."""
+        """An item of `configs`: the topic's settings; null if they are not told."""
 
         name: str = ""
+        """v5-7. The name of the setting."""
         value: str | None = ""
+        """v5-7. The value of the setting; null if it is secret."""
         read_only: bool = False
+        """v5-7. Whether the setting cannot be changed."""
         config_source: int = -1
+        """v5-7. Where the value comes from: 1 topic, 2 dynamic broker, 3 dynamic default, 4 static broker, 5 default, 6 dynamic broker logger, 7 client metrics, 8 group."""
         is_sensitive: bool = False
+        """v5-7. Whether the value is secret, and so not told."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v2-7. For how long the client should send nothing more because of a quota."""
     topics: list[CreateTopicsResponse.CreatableTopicResult] = field(default_factory=list)
+    """v0-7. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

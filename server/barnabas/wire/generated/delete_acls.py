@@ -27,55 +27,77 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DeleteAclsRequest:
-    """DeleteAclsRequest in all its versions."""
+    """Delete the access control entries that match filters."""
 
     @dataclass(slots=True)
     class DeleteAclsFilter:
-        """DeleteAclsFilter of DeleteAclsRequest."""
+        """An item of `filters`: what to delete."""
 
         resource_type_filter: int = 0
+        """v0-3. The sort of resource: 1 any, 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
         resource_name_filter: str | None = ""
+        """v0-3. The name of the resource; null for any."""
         pattern_type_filter: int = 3
+        """v1-3. How entries name resources: 1 any, 2 whatever applies to the name, 3 literally, 4 by prefix."""
         principal_filter: str | None = ""
+        """v0-3. The principal, as `User:alice`; null for any."""
         host_filter: str | None = ""
+        """v0-3. The address of the client; null for any."""
         operation: int = 0
+        """v0-3. The operation: 1 any, 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action, 10 describe configs, 11 alter configs, 12 idempotent write, 13 create tokens, 14 describe tokens, 15 two-phase commit."""
         permission_type: int = 0
+        """v0-3. 1 any, 2 deny, 3 allow."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     filters: list[DeleteAclsRequest.DeleteAclsFilter] = field(default_factory=list)
+    """v0-3. What to delete."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DeleteAclsResponse:
-    """DeleteAclsResponse in all its versions."""
+    """What each filter matched and deleted."""
 
     @dataclass(slots=True)
     class DeleteAclsFilterResult:
-        """DeleteAclsFilterResult of DeleteAclsResponse."""
+        """An item of `filter_results`: the outcomes by filter."""
 
         error_code: int = 0
+        """v0-3. Kafka's error code; 0 if all went well."""
         error_message: str | None = ""
+        """v0-3. What went wrong, in words; null if there is no more to say than the code."""
         matching_acls: list[DeleteAclsResponse.DeleteAclsMatchingAcl] = field(default_factory=list)
+        """v0-3. The entries that matched the filter."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class DeleteAclsMatchingAcl:
-        """DeleteAclsMatchingAcl of DeleteAclsResponse."""
+        """An item of `matching_acls`: the entries that matched the filter."""
 
         error_code: int = 0
+        """v0-3. Why this entry was not deleted; 0 if it was."""
         error_message: str | None = ""
+        """v0-3. What went wrong, in words; null if there is no more to say than the code."""
         resource_type: int = 0
+        """v0-3. The sort of resource: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
         resource_name: str = ""
+        """v0-3. The name of the resource."""
         pattern_type: int = 3
+        """v1-3. How the entry names the resource: 3 literally, 4 by prefix."""
         principal: str = ""
+        """v0-3. The principal, as `User:alice`."""
         host: str = ""
+        """v0-3. The address of the client; `*` for any."""
         operation: int = 0
+        """v0-3. The operation: 1 any, 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action, 10 describe configs, 11 alter configs, 12 idempotent write, 13 create tokens, 14 describe tokens, 15 two-phase commit."""
         permission_type: int = 0
+        """v0-3. 1 any, 2 deny, 3 allow."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-3. For how long the client should send nothing more because of a quota."""
     filter_results: list[DeleteAclsResponse.DeleteAclsFilterResult] = field(default_factory=list)
+    """v0-3. The outcomes by filter."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

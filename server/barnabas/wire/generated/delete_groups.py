@@ -26,27 +26,33 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DeleteGroupsRequest:
-    """DeleteGroupsRequest in all its versions."""
+    """Delete groups that have no members."""
 
     groups_names: list[str] = field(default_factory=list)
+    """v0-3. The groups to delete."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DeleteGroupsResponse:
-    """DeleteGroupsResponse in all its versions."""
+    """What became of each group."""
 
     @dataclass(slots=True)
     class DeletableGroupResult:
-        """DeletableGroupResult of DeleteGroupsResponse."""
+        """An item of `results`: the outcomes, in the order of the request."""
 
         group_id: str = ""
+        """v0-3. The group."""
         error_code: int = 0
+        """v0-3. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v3. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-3. For how long the client should send nothing more because of a quota."""
     results: list[DeleteGroupsResponse.DeletableGroupResult] = field(default_factory=list)
+    """v0-3. The outcomes, in the order of the request."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

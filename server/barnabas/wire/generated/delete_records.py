@@ -26,52 +26,65 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DeleteRecordsRequest:
-    """DeleteRecordsRequest in all its versions."""
+    """Delete the records before given offsets."""
 
     @dataclass(slots=True)
     class DeleteRecordsTopic:
-        """DeleteRecordsTopic of DeleteRecordsRequest."""
+        """An item of `topics`: what to delete, by topic."""
 
         name: str = ""
+        """v0-2. The name of the topic."""
         partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = field(default_factory=list)
+        """v0-2. What to delete, by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class DeleteRecordsPartition:
-        """DeleteRecordsPartition of DeleteRecordsRequest."""
+        """An item of `partitions`: what to delete, by partition."""
 
         partition_index: int = 0
+        """v0-2. The partition's number in its topic."""
         offset: int = 0
+        """v0-2. The first offset to keep; -1 for the high watermark."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     topics: list[DeleteRecordsRequest.DeleteRecordsTopic] = field(default_factory=list)
+    """v0-2. What to delete, by topic."""
     timeout_ms: int = 0
+    """v0-2. For how long the broker may wait before it answers."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DeleteRecordsResponse:
-    """DeleteRecordsResponse in all its versions."""
+    """Where each log starts now."""
 
     @dataclass(slots=True)
     class DeleteRecordsTopicResult:
-        """DeleteRecordsTopicResult of DeleteRecordsResponse."""
+        """An item of `topics`: the outcomes by topic."""
 
         name: str = ""
+        """v0-2. The name of the topic."""
         partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = field(default_factory=list)
+        """v0-2. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class DeleteRecordsPartitionResult:
-        """DeleteRecordsPartitionResult of DeleteRecordsResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition_index: int = 0
+        """v0-2. The partition's number in its topic."""
         low_watermark: int = 0
+        """v0-2. The lowest start of the log among all replicas; -1 after an error."""
         error_code: int = 0
+        """v0-2. Kafka's error code; 0 if all went well."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-2. For how long the client should send nothing more because of a quota."""
     topics: list[DeleteRecordsResponse.DeleteRecordsTopicResult] = field(default_factory=list)
+    """v0-2. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,38 +27,49 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DeleteShareGroupOffsetsRequest:
-    """DeleteShareGroupOffsetsRequest in all its versions."""
+    """Delete the offsets of a share group for topics (KIP-932)."""
 
     @dataclass(slots=True)
     class DeleteShareGroupOffsetsRequestTopic:
-        """DeleteShareGroupOffsetsRequestTopic of DeleteShareGroupOffsetsRequest."""
+        """An item of `topics`: the topics whose offsets to delete."""
 
         topic_name: str = ""
+        """v0. The topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0. The group."""
     topics: list[DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic] = field(default_factory=list)
+    """v0. The topics whose offsets to delete."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DeleteShareGroupOffsetsResponse:
-    """DeleteShareGroupOffsetsResponse in all its versions."""
+    """What became of each topic."""
 
     @dataclass(slots=True)
     class DeleteShareGroupOffsetsResponseTopic:
-        """DeleteShareGroupOffsetsResponseTopic of DeleteShareGroupOffsetsResponse."""
+        """An item of `responses`: the outcomes by topic."""
 
         topic_name: str = ""
+        """v0. The topic."""
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         error_code: int = 0
+        """v0. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v0. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     error_message: str | None = None
+    """v0. What went wrong, in words; null if there is no more to say than the code."""
     responses: list[DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic] = field(default_factory=list)
+    """v0. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,50 +27,61 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DeleteShareGroupStateRequest:
-    """DeleteShareGroupStateRequest in all its versions."""
+    """Delete the state of share partitions (KIP-932)."""
 
     @dataclass(slots=True)
     class DeleteStateData:
-        """DeleteStateData of DeleteShareGroupStateRequest."""
+        """An item of `topics`: the share partitions by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         partitions: list[DeleteShareGroupStateRequest.PartitionData] = field(default_factory=list)
+        """v0. The share partitions of this topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of DeleteShareGroupStateRequest."""
+        """An item of `partitions`: the share partitions of this topic."""
 
         partition: int = 0
+        """v0. The partition's number in its topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0. The group."""
     topics: list[DeleteShareGroupStateRequest.DeleteStateData] = field(default_factory=list)
+    """v0. The share partitions by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DeleteShareGroupStateResponse:
-    """DeleteShareGroupStateResponse in all its versions."""
+    """What became of each share partition."""
 
     @dataclass(slots=True)
     class DeleteStateResult:
-        """DeleteStateResult of DeleteShareGroupStateResponse."""
+        """An item of `results`: the outcomes by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         partitions: list[DeleteShareGroupStateResponse.PartitionResult] = field(default_factory=list)
+        """v0. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionResult:
-        """PartitionResult of DeleteShareGroupStateResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition: int = 0
+        """v0. The partition's number in its topic."""
         error_code: int = 0
+        """v0. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v0. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     results: list[DeleteShareGroupStateResponse.DeleteStateResult] = field(default_factory=list)
+    """v0. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

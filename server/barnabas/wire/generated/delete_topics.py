@@ -28,38 +28,49 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DeleteTopicsRequest:
-    """DeleteTopicsRequest in all its versions."""
+    """Delete topics by name or id."""
 
     @dataclass(slots=True)
     class DeleteTopicState:
-        """DeleteTopicState of DeleteTopicsRequest."""
+        """An item of `topics`: the topics to delete, by name or id."""
 
         name: str | None = None
+        """v6. The topic's name; null to name it by id."""
         topic_id: bytes = ZERO_UUID
+        """v6. The topic's id; zero to name it by name."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     topics: list[DeleteTopicsRequest.DeleteTopicState] = field(default_factory=list)
+    """v6. The topics to delete, by name or id."""
     topic_names: list[str] = field(default_factory=list)
+    """v0-5. The names of the topics to delete."""
     timeout_ms: int = 0
+    """v0-6. For how long the broker may wait before it answers."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DeleteTopicsResponse:
-    """DeleteTopicsResponse in all its versions."""
+    """What became of each topic."""
 
     @dataclass(slots=True)
     class DeletableTopicResult:
-        """DeletableTopicResult of DeleteTopicsResponse."""
+        """An item of `responses`: the outcomes by topic."""
 
         name: str | None = ""
+        """v0-6. The topic's name; null if an id was asked for that is not known."""
         topic_id: bytes = ZERO_UUID
+        """v6. The topic's id."""
         error_code: int = 0
+        """v0-6. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v5-6. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v1-6. For how long the client should send nothing more because of a quota."""
     responses: list[DeleteTopicsResponse.DeletableTopicResult] = field(default_factory=list)
+    """v0-6. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,46 +27,65 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DescribeAclsRequest:
-    """DescribeAclsRequest in all its versions."""
+    """Look for access control entries."""
 
     resource_type_filter: int = 0
+    """v0-3. The sort of resource: 1 any, 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
     resource_name_filter: str | None = ""
+    """v0-3. The name of the resource; null for any."""
     pattern_type_filter: int = 3
+    """v1-3. How entries name resources: 1 any, 2 whatever applies to the name, 3 literally, 4 by prefix."""
     principal_filter: str | None = ""
+    """v0-3. The principal, as `User:alice`; null for any."""
     host_filter: str | None = ""
+    """v0-3. The address of the client; null for any."""
     operation: int = 0
+    """v0-3. The operation: 1 any, 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action, 10 describe configs, 11 alter configs, 12 idempotent write, 13 create tokens, 14 describe tokens, 15 two-phase commit."""
     permission_type: int = 0
+    """v0-3. 1 any, 2 deny, 3 allow."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DescribeAclsResponse:
-    """DescribeAclsResponse in all its versions."""
+    """The entries that match."""
 
     @dataclass(slots=True)
     class DescribeAclsResource:
-        """DescribeAclsResource of DescribeAclsResponse."""
+        """An item of `resources`: the entries by resource."""
 
         resource_type: int = 0
+        """v0-3. The sort of resource: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
         resource_name: str = ""
+        """v0-3. The name of the resource."""
         pattern_type: int = 3
+        """v1-3. How the entry names the resource: 3 literally, 4 by prefix."""
         acls: list[DescribeAclsResponse.AclDescription] = field(default_factory=list)
+        """v0-3. The entries of this resource."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AclDescription:
-        """AclDescription of DescribeAclsResponse."""
+        """An item of `acls`: the entries of this resource."""
 
         principal: str = ""
+        """v0-3. The principal, as `User:alice`."""
         host: str = ""
+        """v0-3. The address of the client; `*` for any."""
         operation: int = 0
+        """v0-3. The operation: 1 any, 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action, 10 describe configs, 11 alter configs, 12 idempotent write, 13 create tokens, 14 describe tokens, 15 two-phase commit."""
         permission_type: int = 0
+        """v0-3. 1 any, 2 deny, 3 allow."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-3. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-3. Kafka's error code; 0 if all went well."""
     error_message: str | None = ""
+    """v0-3. What went wrong, in words; null if there is no more to say than the code."""
     resources: list[DescribeAclsResponse.DescribeAclsResource] = field(default_factory=list)
+    """v0-3. The entries by resource."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -26,54 +26,69 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DescribeClientQuotasRequest:
-    """DescribeClientQuotasRequest in all its versions."""
+    """Look for client quotas (KIP-546)."""
 
     @dataclass(slots=True)
     class ComponentData:
-        """ComponentData of DescribeClientQuotasRequest."""
+        """An item of `components`: what the entities must be made of."""
 
         entity_type: str = ""
+        """v0-1. `user`, `client-id` or `ip`."""
         match_type: int = 0
+        """v0-1. 0: this name; 1: the default; 2: any name."""
         match: str | None = ""
+        """v0-1. The name, if one is asked for."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     components: list[DescribeClientQuotasRequest.ComponentData] = field(default_factory=list)
+    """v0-1. What the entities must be made of."""
     strict: bool = False
+    """v0-1. Leave out entities that have more parts than asked for."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DescribeClientQuotasResponse:
-    """DescribeClientQuotasResponse in all its versions."""
+    """The quotas that match."""
 
     @dataclass(slots=True)
     class EntryData:
-        """EntryData of DescribeClientQuotasResponse."""
+        """An item of `entries`: the entities with their quotas; null after an error."""
 
         entity: list[DescribeClientQuotasResponse.EntityData] = field(default_factory=list)
+        """v0-1. The parts that together say what the quota applies to."""
         values: list[DescribeClientQuotasResponse.ValueData] = field(default_factory=list)
+        """v0-1. The quotas of the entity."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class EntityData:
-        """EntityData of DescribeClientQuotasResponse."""
+        """An item of `entity`: the parts that together say what the quota applies to."""
 
         entity_type: str = ""
+        """v0-1. `user`, `client-id` or `ip`."""
         entity_name: str | None = ""
+        """v0-1. The name; null for the default."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class ValueData:
-        """ValueData of DescribeClientQuotasResponse."""
+        """An item of `values`: the quotas of the entity."""
 
         key: str = ""
+        """v0-1. The name of the quota, such as `producer_byte_rate`."""
         value: float = 0.0
+        """v0-1. The limit."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-1. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-1. Kafka's error code; 0 if all went well."""
     error_message: str | None = ""
+    """v0-1. What went wrong, in words; null if there is no more to say than the code."""
     entries: list[DescribeClientQuotasResponse.EntryData] | None = field(default_factory=list)
+    """v0-1. The entities with their quotas; null after an error."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,37 +27,53 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DescribeClusterRequest:
-    """DescribeClusterRequest in all its versions."""
+    """Ask for the cluster's id, controller and nodes (KIP-700)."""
 
     include_cluster_authorized_operations: bool = False
+    """v0-2. Also ask what the asker may do to the cluster."""
     endpoint_type: int = 1
+    """v1-2. 1: endpoints of brokers; 2: of controllers."""
     include_fenced_brokers: bool = False
+    """v2. Also tell about brokers that are fenced."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DescribeClusterResponse:
-    """DescribeClusterResponse in all its versions."""
+    """The cluster as the answering node sees it."""
 
     @dataclass(slots=True)
     class DescribeClusterBroker:
-        """DescribeClusterBroker of DescribeClusterResponse."""
+        """An item of `brokers`: the brokers, or controllers."""
 
         broker_id: int = 0
+        """v0-2. The broker's id."""
         host: str = ""
+        """v0-2. The host name or address."""
         port: int = 0
+        """v0-2. The port."""
         rack: str | None = None
+        """v0-2. The rack that the node is in; null if it was not told."""
         is_fenced: bool = False
+        """v2. Whether the broker is fenced: registered, but not to be used."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-2. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-2. Kafka's error code; 0 if all went well."""
     error_message: str | None = None
+    """v0-2. What went wrong, in words; null if there is no more to say than the code."""
     endpoint_type: int = 1
+    """v1-2. 1: endpoints of brokers; 2: of controllers."""
     cluster_id: str = ""
+    """v0-2. The cluster's id."""
     controller_id: int = -1
+    """v0-2. The id of the controller; -1 if none is known. Asked for brokers, any broker."""
     brokers: list[DescribeClusterResponse.DescribeClusterBroker] = field(default_factory=list)
+    """v0-2. The brokers, or controllers."""
     cluster_authorized_operations: int = -2147483648
+    """v0-2. What the asker may do to the cluster, as a bit for each operation's number; the least int32 if not asked."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

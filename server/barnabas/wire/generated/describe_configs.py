@@ -27,64 +27,89 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DescribeConfigsRequest:
-    """DescribeConfigsRequest in all its versions."""
+    """Ask for the settings of topics, brokers and other resources."""
 
     @dataclass(slots=True)
     class DescribeConfigsResource:
-        """DescribeConfigsResource of DescribeConfigsRequest."""
+        """An item of `resources`: the resources to tell about."""
 
         resource_type: int = 0
+        """v0-4. The sort of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."""
         resource_name: str = ""
+        """v0-4. The name of the resource; for brokers the id, or empty for the defaults of all."""
         configuration_keys: list[str] | None = field(default_factory=list)
+        """v0-4. The names of the settings to tell; null for all."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     resources: list[DescribeConfigsRequest.DescribeConfigsResource] = field(default_factory=list)
+    """v0-4. The resources to tell about."""
     include_synonyms: bool = False
+    """v1-4. Also tell all values that were considered, in order of precedence."""
     include_documentation: bool = False
+    """v3-4. Also tell what the settings mean."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DescribeConfigsResponse:
-    """DescribeConfigsResponse in all its versions."""
+    """The settings of each resource."""
 
     @dataclass(slots=True)
     class DescribeConfigsResult:
-        """DescribeConfigsResult of DescribeConfigsResponse."""
+        """An item of `results`: the outcomes, in the order of the request."""
 
         error_code: int = 0
+        """v0-4. Kafka's error code; 0 if all went well."""
         error_message: str | None = ""
+        """v0-4. What went wrong, in words; null if there is no more to say than the code."""
         resource_type: int = 0
+        """v0-4. The sort of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."""
         resource_name: str = ""
+        """v0-4. The name of the resource; for brokers the id, or empty for the defaults of all."""
         configs: list[DescribeConfigsResponse.DescribeConfigsResourceResult] = field(default_factory=list)
+        """v0-4. The settings of this resource."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class DescribeConfigsResourceResult:
-        """DescribeConfigsResourceResult of DescribeConfigsResponse."""
+        """An item of `configs`: the settings of this resource."""
 
         name: str = ""
+        """v0-4. The name of the setting."""
         value: str | None = ""
+        """v0-4. The value of the setting; null if it is secret or not set."""
         read_only: bool = False
+        """v0-4. Whether the setting cannot be changed."""
         config_source: int = -1
+        """v1-4. Where the value comes from: 1 topic, 2 dynamic broker, 3 dynamic default, 4 static broker, 5 default, 6 dynamic broker logger, 7 client metrics, 8 group."""
         is_default: bool = False
+        """v0. Whether the value is the default."""
         is_sensitive: bool = False
+        """v0-4. Whether the value is secret, and so not told."""
         synonyms: list[DescribeConfigsResponse.DescribeConfigsSynonym] = field(default_factory=list)
+        """v1-4. The values that were considered, the one in use first."""
         config_type: int = 0
+        """v3-4. The type of the value: 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password."""
         documentation: str | None = ""
+        """v3-4. What the setting means."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class DescribeConfigsSynonym:
-        """DescribeConfigsSynonym of DescribeConfigsResponse."""
+        """An item of `synonyms`: the values that were considered, the one in use first."""
 
         name: str = ""
+        """v1-4. The name of the setting."""
         value: str | None = ""
+        """v1-4. The value of the setting; null if it is secret or not set."""
         source: int = 0
+        """v1-4. Where this value comes from, as in `ConfigSource`."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-4. For how long the client should send nothing more because of a quota."""
     results: list[DescribeConfigsResponse.DescribeConfigsResult] = field(default_factory=list)
+    """v0-4. The outcomes, in the order of the request."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

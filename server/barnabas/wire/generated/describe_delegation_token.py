@@ -27,51 +27,69 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DescribeDelegationTokenRequest:
-    """DescribeDelegationTokenRequest in all its versions."""
+    """Ask for the delegation tokens of owners."""
 
     @dataclass(slots=True)
     class DescribeDelegationTokenOwner:
-        """DescribeDelegationTokenOwner of DescribeDelegationTokenRequest."""
+        """An item of `owners`: whose tokens to tell about; null for all."""
 
         principal_type: str = ""
+        """v0-3. The type of the principal, such as `User`."""
         principal_name: str = ""
+        """v0-3. The name of the principal."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     owners: list[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None = field(default_factory=list)
+    """v0-3. Whose tokens to tell about; null for all."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DescribeDelegationTokenResponse:
-    """DescribeDelegationTokenResponse in all its versions."""
+    """The tokens that the asker may see."""
 
     @dataclass(slots=True)
     class DescribedDelegationToken:
-        """DescribedDelegationToken of DescribeDelegationTokenResponse."""
+        """An item of `tokens`: the tokens."""
 
         principal_type: str = ""
+        """v0-3. The type of the principal, such as `User`."""
         principal_name: str = ""
+        """v0-3. The name of the principal."""
         token_requester_principal_type: str = ""
+        """v3. The type of the principal that asked for the token."""
         token_requester_principal_name: str = ""
+        """v3. The name of the principal that asked for the token."""
         issue_timestamp: int = 0
+        """v0-3. When the token was issued, in milliseconds."""
         expiry_timestamp: int = 0
+        """v0-3. When the token expires unless it is renewed, in milliseconds."""
         max_timestamp: int = 0
+        """v0-3. When the token expires for good, in milliseconds."""
         token_id: str = ""
+        """v0-3. The token's id, which serves as user name."""
         hmac: bytes = b""
+        """v0-3. The token's secret, which serves as password."""
         renewers: list[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer] = field(default_factory=list)
+        """v0-3. Who else may renew the token."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class DescribedDelegationTokenRenewer:
-        """DescribedDelegationTokenRenewer of DescribeDelegationTokenResponse."""
+        """An item of `renewers`: who else may renew the token."""
 
         principal_type: str = ""
+        """v0-3. The type of the principal, such as `User`."""
         principal_name: str = ""
+        """v0-3. The name of the principal."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     error_code: int = 0
+    """v0-3. Kafka's error code; 0 if all went well."""
     tokens: list[DescribeDelegationTokenResponse.DescribedDelegationToken] = field(default_factory=list)
+    """v0-3. The tokens."""
     throttle_time_ms: int = 0
+    """v0-3. For how long the client should send nothing more because of a quota."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

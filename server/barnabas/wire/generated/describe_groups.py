@@ -27,45 +27,63 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DescribeGroupsRequest:
-    """DescribeGroupsRequest in all its versions."""
+    """Ask for the state and members of classic groups."""
 
     groups: list[str] = field(default_factory=list)
+    """v0-6. The groups to describe."""
     include_authorized_operations: bool = False
+    """v3-6. Also ask what the asker may do."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DescribeGroupsResponse:
-    """DescribeGroupsResponse in all its versions."""
+    """The state and members of each group."""
 
     @dataclass(slots=True)
     class DescribedGroup:
-        """DescribedGroup of DescribeGroupsResponse."""
+        """An item of `groups`: the groups described."""
 
         error_code: int = 0
+        """v0-6. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v6. What went wrong, in words; null if there is no more to say than the code."""
         group_id: str = ""
+        """v0-6. The group."""
         group_state: str = ""
+        """v0-6. The state by name, such as `Stable` or `Empty`."""
         protocol_type: str = ""
+        """v0-6. What sort of group this is: `consumer`, `connect`, ..."""
         protocol_data: str = ""
+        """v0-6. The assignor in use."""
         members: list[DescribeGroupsResponse.DescribedGroupMember] = field(default_factory=list)
+        """v0-6. The group's members."""
         authorized_operations: int = -2147483648
+        """v3-6. What the asker may do to the group, as a bit for each operation's number; the least int32 if not asked."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class DescribedGroupMember:
-        """DescribedGroupMember of DescribeGroupsResponse."""
+        """An item of `members`: the group's members."""
 
         member_id: str = ""
+        """v0-6. The member's id."""
         group_instance_id: str | None = None
+        """v4-6. The id that a static member keeps over restarts (KIP-345); null for a dynamic member."""
         client_id: str = ""
+        """v0-6. The client id in the member's requests."""
         client_host: str = ""
+        """v0-6. From which address the member came."""
         member_metadata: bytes = b""
+        """v0-6. The member's subscription."""
         member_assignment: bytes = b""
+        """v0-6. What the member was assigned."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v1-6. For how long the client should send nothing more because of a quota."""
     groups: list[DescribeGroupsResponse.DescribedGroup] = field(default_factory=list)
+    """v0-6. The groups described."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

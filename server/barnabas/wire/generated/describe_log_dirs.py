@@ -27,57 +27,75 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DescribeLogDirsRequest:
-    """DescribeLogDirsRequest in all its versions."""
+    """Ask what lies in a broker's log dirs."""
 
     @dataclass(slots=True)
     class DescribableLogDirTopic:
-        """DescribableLogDirTopic of DescribeLogDirsRequest."""
+        """An item of `topics`: the replicas to tell about; null for all."""
 
         topic: str = ""
+        """v0-5. The topic."""
         partitions: list[int] = field(default_factory=list)
+        """v0-5. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None = field(default_factory=list)
+    """v0-5. The replicas to tell about; null for all."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DescribeLogDirsResponse:
-    """DescribeLogDirsResponse in all its versions."""
+    """The log dirs and the replicas in them."""
 
     @dataclass(slots=True)
     class DescribeLogDirsResult:
-        """DescribeLogDirsResult of DescribeLogDirsResponse."""
+        """An item of `results`: the log dirs."""
 
         error_code: int = 0
+        """v0-5. Kafka's error code; 0 if all went well."""
         log_dir: str = ""
+        """v0-5. The path of the log dir."""
         topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic] = field(default_factory=list)
+        """v0-5. The replicas in it, by topic."""
         total_bytes: int = -1
+        """v4-5. The size of the file system; -1 if unknown."""
         usable_bytes: int = -1
+        """v4-5. The free bytes of the file system; -1 if unknown."""
         is_cordoned: bool = False
+        """v5. Whether no new replicas are placed here (KIP-1066)."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class DescribeLogDirsTopic:
-        """DescribeLogDirsTopic of DescribeLogDirsResponse."""
+        """An item of `topics`: the replicas in it, by topic."""
 
         name: str = ""
+        """v0-5. The name of the topic."""
         partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition] = field(default_factory=list)
+        """v0-5. The replicas in it, by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class DescribeLogDirsPartition:
-        """DescribeLogDirsPartition of DescribeLogDirsResponse."""
+        """An item of `partitions`: the replicas in it, by partition."""
 
         partition_index: int = 0
+        """v0-5. The partition's number in its topic."""
         partition_size: int = 0
+        """v0-5. The size of the replica in bytes."""
         offset_lag: int = 0
+        """v0-5. How far the replica is behind the high watermark, or a moving copy behind the one in use."""
         is_future_key: bool = False
+        """v0-5. Whether this is the copy that a move is still filling."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-5. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v3-5. Kafka's error code; 0 if all went well."""
     results: list[DescribeLogDirsResponse.DescribeLogDirsResult] = field(default_factory=list)
+    """v0-5. The log dirs."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,56 +27,73 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DescribeProducersRequest:
-    """DescribeProducersRequest in all its versions."""
+    """Ask which producers are active on partitions (KIP-664)."""
 
     @dataclass(slots=True)
     class TopicRequest:
-        """TopicRequest of DescribeProducersRequest."""
+        """An item of `topics`: the partitions to tell about, by topic."""
 
         name: str = ""
+        """v0. The name of the topic."""
         partition_indexes: list[int] = field(default_factory=list)
+        """v0. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     topics: list[DescribeProducersRequest.TopicRequest] = field(default_factory=list)
+    """v0. The partitions to tell about, by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DescribeProducersResponse:
-    """DescribeProducersResponse in all its versions."""
+    """The active producers."""
 
     @dataclass(slots=True)
     class TopicResponse:
-        """TopicResponse of DescribeProducersResponse."""
+        """An item of `topics`: the producers by topic."""
 
         name: str = ""
+        """v0. The name of the topic."""
         partitions: list[DescribeProducersResponse.PartitionResponse] = field(default_factory=list)
+        """v0. The producers by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionResponse:
-        """PartitionResponse of DescribeProducersResponse."""
+        """An item of `partitions`: the producers by partition."""
 
         partition_index: int = 0
+        """v0. The partition's number in its topic."""
         error_code: int = 0
+        """v0. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v0. What went wrong, in words; null if there is no more to say than the code."""
         active_producers: list[DescribeProducersResponse.ProducerState] = field(default_factory=list)
+        """v0. The producers that the log remembers."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class ProducerState:
-        """ProducerState of DescribeProducersResponse."""
+        """An item of `active_producers`: the producers that the log remembers."""
 
         producer_id: int = 0
+        """v0. The producer's id."""
         producer_epoch: int = 0
+        """v0. The producer's epoch."""
         last_sequence: int = -1
+        """v0. The last sequence number; -1 if unknown."""
         last_timestamp: int = -1
+        """v0. The timestamp of the last record; -1 if unknown."""
         coordinator_epoch: int = 0
+        """v0. The epoch of the coordinator that wrote the last marker; -1 if none did."""
         current_txn_start_offset: int = -1
+        """v0. Where the open transaction starts; -1 if none is open."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     topics: list[DescribeProducersResponse.TopicResponse] = field(default_factory=list)
+    """v0. The producers by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

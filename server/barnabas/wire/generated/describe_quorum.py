@@ -28,85 +28,113 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DescribeQuorumRequest:
-    """DescribeQuorumRequest in all its versions."""
+    """Ask for the state of the metadata quorum (KIP-595)."""
 
     @dataclass(slots=True)
     class TopicData:
-        """TopicData of DescribeQuorumRequest."""
+        """An item of `topics`: the topics; in practice only that of the cluster's metadata."""
 
         topic_name: str = ""
+        """v0-2. The topic."""
         partitions: list[DescribeQuorumRequest.PartitionData] = field(default_factory=list)
+        """v0-2. The partitions; in practice only number 0."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of DescribeQuorumRequest."""
+        """An item of `partitions`: the partitions; in practice only number 0."""
 
         partition_index: int = 0
+        """v0-2. The partition's number in its topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     topics: list[DescribeQuorumRequest.TopicData] = field(default_factory=list)
+    """v0-2. The topics; in practice only that of the cluster's metadata."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DescribeQuorumResponse:
-    """DescribeQuorumResponse in all its versions."""
+    """The leader, voters and observers of the quorum."""
 
     @dataclass(slots=True)
     class TopicData:
-        """TopicData of DescribeQuorumResponse."""
+        """An item of `topics`: the topics; in practice only that of the cluster's metadata."""
 
         topic_name: str = ""
+        """v0-2. The topic."""
         partitions: list[DescribeQuorumResponse.PartitionData] = field(default_factory=list)
+        """v0-2. The partitions; in practice only number 0."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of DescribeQuorumResponse."""
+        """An item of `partitions`: the partitions; in practice only number 0."""
 
         partition_index: int = 0
+        """v0-2. The partition's number in its topic."""
         error_code: int = 0
+        """v0-2. Kafka's error code; 0 if all went well."""
         error_message: str | None = ""
+        """v2. What went wrong, in words; null if there is no more to say than the code."""
         leader_id: int = 0
+        """v0-2. The leader's id; -1 if none is known."""
         leader_epoch: int = 0
+        """v0-2. The latest epoch known."""
         high_watermark: int = 0
+        """v0-2. The offset up to which a majority has the log."""
         current_voters: list[DescribeQuorumResponse.ReplicaState] = field(default_factory=list)
+        """v0-2. The voters."""
         observers: list[DescribeQuorumResponse.ReplicaState] = field(default_factory=list)
+        """v0-2. The replicas that have no vote."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Node:
-        """Node of DescribeQuorumResponse."""
+        """An item of `nodes`: where to reach the voters."""
 
         node_id: int = 0
+        """v2. The node's id."""
         listeners: list[DescribeQuorumResponse.Listener] = field(default_factory=list)
+        """v2. The node's endpoints."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Listener:
-        """Listener of DescribeQuorumResponse."""
+        """An item of `listeners`: the node's endpoints."""
 
         name: str = ""
+        """v2. The name of the listener."""
         host: str = ""
+        """v2. The host name or address."""
         port: int = 0
+        """v2. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class ReplicaState:
-        """ReplicaState of DescribeQuorumResponse."""
+        """How far a replica has got."""
 
         replica_id: int = 0
+        """v0-2. The replica's id."""
         replica_directory_id: bytes = ZERO_UUID
+        """v2. The id of the replica's metadata log dir."""
         log_end_offset: int = 0
+        """v0-2. Where the replica's log ends; -1 if unknown."""
         last_fetch_timestamp: int = -1
+        """v1-2. When the leader last heard of the replica; -1 if unknown."""
         last_caught_up_timestamp: int = -1
+        """v1-2. When the replica last had everything; -1 if unknown."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     error_code: int = 0
+    """v0-2. Kafka's error code; 0 if all went well."""
     error_message: str | None = ""
+    """v2. What went wrong, in words; null if there is no more to say than the code."""
     topics: list[DescribeQuorumResponse.TopicData] = field(default_factory=list)
+    """v0-2. The topics; in practice only that of the cluster's metadata."""
     nodes: list[DescribeQuorumResponse.Node] = field(default_factory=list)
+    """v2. Where to reach the voters."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

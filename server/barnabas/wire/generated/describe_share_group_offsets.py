@@ -28,65 +28,85 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DescribeShareGroupOffsetsRequest:
-    """DescribeShareGroupOffsetsRequest in all its versions."""
+    """Ask from where share groups go on reading (KIP-932)."""
 
     @dataclass(slots=True)
     class DescribeShareGroupOffsetsRequestGroup:
-        """DescribeShareGroupOffsetsRequestGroup of DescribeShareGroupOffsetsRequest."""
+        """An item of `groups`: the groups."""
 
         group_id: str = ""
+        """v0-1. The group."""
         topics: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic] | None = field(default_factory=list)
+        """v0-1. The topics to tell about; null for all."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class DescribeShareGroupOffsetsRequestTopic:
-        """DescribeShareGroupOffsetsRequestTopic of DescribeShareGroupOffsetsRequest."""
+        """An item of `topics`: the topics to tell about; null for all."""
 
         topic_name: str = ""
+        """v0-1. The topic."""
         partitions: list[int] = field(default_factory=list)
+        """v0-1. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     groups: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup] = field(default_factory=list)
+    """v0-1. The groups."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DescribeShareGroupOffsetsResponse:
-    """DescribeShareGroupOffsetsResponse in all its versions."""
+    """The start offsets of each group."""
 
     @dataclass(slots=True)
     class DescribeShareGroupOffsetsResponseGroup:
-        """DescribeShareGroupOffsetsResponseGroup of DescribeShareGroupOffsetsResponse."""
+        """An item of `groups`: the groups."""
 
         group_id: str = ""
+        """v0-1. The group."""
         topics: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic] = field(default_factory=list)
+        """v0-1. The offsets by topic."""
         error_code: int = 0
+        """v0-1. An error of the whole group; 0 if there is none."""
         error_message: str | None = None
+        """v0-1. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class DescribeShareGroupOffsetsResponseTopic:
-        """DescribeShareGroupOffsetsResponseTopic of DescribeShareGroupOffsetsResponse."""
+        """An item of `topics`: the offsets by topic."""
 
         topic_name: str = ""
+        """v0-1. The topic."""
         topic_id: bytes = ZERO_UUID
+        """v0-1. The topic's id."""
         partitions: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition] = field(default_factory=list)
+        """v0-1. The offsets by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class DescribeShareGroupOffsetsResponsePartition:
-        """DescribeShareGroupOffsetsResponsePartition of DescribeShareGroupOffsetsResponse."""
+        """An item of `partitions`: the offsets by partition."""
 
         partition_index: int = 0
+        """v0-1. The partition's number in its topic."""
         start_offset: int = 0
+        """v0-1. The offset from which the group goes on; -1 if it has not started."""
         leader_epoch: int = 0
+        """v0-1. The leader epoch of the partition."""
         lag: int = -1
+        """v1. How many records the group has still to read; -1 if unknown (KIP-1226)."""
         error_code: int = 0
+        """v0-1. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v0-1. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-1. For how long the client should send nothing more because of a quota."""
     groups: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup] = field(default_factory=list)
+    """v0-1. The groups."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -28,71 +28,97 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DescribeTopicPartitionsRequest:
-    """DescribeTopicPartitionsRequest in all its versions."""
+    """Ask for the partitions of topics, page by page (KIP-966)."""
 
     @dataclass(slots=True)
     class TopicRequest:
-        """TopicRequest of DescribeTopicPartitionsRequest."""
+        """An item of `topics`: the topics to tell about; empty for all."""
 
         name: str = ""
+        """v0. The name of the topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Cursor:
-        """Cursor of DescribeTopicPartitionsRequest."""
+        """The value of `cursor`: where to go on; null to start."""
 
         topic_name: str = ""
+        """v0. The topic to go on with."""
         partition_index: int = 0
+        """v0. The partition to go on with."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     topics: list[DescribeTopicPartitionsRequest.TopicRequest] = field(default_factory=list)
+    """v0. The topics to tell about; empty for all."""
     response_partition_limit: int = 2000
+    """v0. How many partitions to tell about at most."""
     cursor: DescribeTopicPartitionsRequest.Cursor | None = None
+    """v0. Where to go on; null to start."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DescribeTopicPartitionsResponse:
-    """DescribeTopicPartitionsResponse in all its versions."""
+    """A page of partitions."""
 
     @dataclass(slots=True)
     class DescribeTopicPartitionsResponseTopic:
-        """DescribeTopicPartitionsResponseTopic of DescribeTopicPartitionsResponse."""
+        """An item of `topics`: the topics of this page."""
 
         error_code: int = 0
+        """v0. Kafka's error code; 0 if all went well."""
         name: str | None = ""
+        """v0. The name of the topic."""
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         is_internal: bool = False
+        """v0. Whether the topic is one of Kafka's own."""
         partitions: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition] = field(default_factory=list)
+        """v0. The partitions of this page."""
         topic_authorized_operations: int = -2147483648
+        """v0. What the asker may do to the topic, as a bit for each operation's number; the least int32 if not asked."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class DescribeTopicPartitionsResponsePartition:
-        """DescribeTopicPartitionsResponsePartition of DescribeTopicPartitionsResponse."""
+        """An item of `partitions`: the partitions of this page."""
 
         error_code: int = 0
+        """v0. Kafka's error code; 0 if all went well."""
         partition_index: int = 0
+        """v0. The partition's number in its topic."""
         leader_id: int = 0
+        """v0. The broker that leads the partition; -1 if none does."""
         leader_epoch: int = -1
+        """v0. The partition's leader epoch."""
         replica_nodes: list[int] = field(default_factory=list)
+        """v0. The brokers that hold the partition; the first is the preferred leader."""
         isr_nodes: list[int] = field(default_factory=list)
+        """v0. The replicas that are in sync with the leader."""
         eligible_leader_replicas: list[int] | None = None
+        """v0. The replicas outside of the in-sync set that have everything committed; null if unknown (KIP-966)."""
         last_known_elr: list[int] | None = None
+        """v0. The replicas that were eligible before the last unclean election; null if unknown."""
         offline_replicas: list[int] = field(default_factory=list)
+        """v0. The replicas that cannot be reached."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Cursor:
-        """Cursor of DescribeTopicPartitionsResponse."""
+        """The value of `next_cursor`: where to go on; null at the end."""
 
         topic_name: str = ""
+        """v0. The topic to go on with."""
         partition_index: int = 0
+        """v0. The partition to go on with."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     topics: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = field(default_factory=list)
+    """v0. The topics of this page."""
     next_cursor: DescribeTopicPartitionsResponse.Cursor | None = None
+    """v0. Where to go on; null at the end."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,40 +27,53 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DescribeTransactionsRequest:
-    """DescribeTransactionsRequest in all its versions."""
+    """Ask for the state of transactional ids (KIP-664)."""
 
     transactional_ids: list[str] = field(default_factory=list)
+    """v0. The transactional ids to tell about."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DescribeTransactionsResponse:
-    """DescribeTransactionsResponse in all its versions."""
+    """The state of each transactional id."""
 
     @dataclass(slots=True)
     class TransactionState:
-        """TransactionState of DescribeTransactionsResponse."""
+        """An item of `transaction_states`: the states by transactional id."""
 
         error_code: int = 0
+        """v0. Kafka's error code; 0 if all went well."""
         transactional_id: str = ""
+        """v0. The transactional id."""
         transaction_state: str = ""
+        """v0. The state by name, such as `Ongoing` or `CompleteCommit`."""
         transaction_timeout_ms: int = 0
+        """v0. For how long a transaction may stay open before the coordinator aborts it."""
         transaction_start_time_ms: int = 0
+        """v0. When the open transaction began; -1 if none is open."""
         producer_id: int = 0
+        """v0. The producer's id."""
         producer_epoch: int = 0
+        """v0. The producer's epoch."""
         topics: list[DescribeTransactionsResponse.TopicData] = field(default_factory=list)
+        """v0. The partitions in the open transaction, by topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopicData:
-        """TopicData of DescribeTransactionsResponse."""
+        """An item of `topics`: the partitions in the open transaction, by topic."""
 
         topic: str = ""
+        """v0. The topic."""
         partitions: list[int] = field(default_factory=list)
+        """v0. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     transaction_states: list[DescribeTransactionsResponse.TransactionState] = field(default_factory=list)
+    """v0. The states by transactional id."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -26,45 +26,57 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DescribeUserScramCredentialsRequest:
-    """DescribeUserScramCredentialsRequest in all its versions."""
+    """Ask which SCRAM credentials users have (KIP-554)."""
 
     @dataclass(slots=True)
     class UserName:
-        """UserName of DescribeUserScramCredentialsRequest."""
+        """An item of `users`: the users to tell about; null or empty for all."""
 
         name: str = ""
+        """v0. The user."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     users: list[DescribeUserScramCredentialsRequest.UserName] | None = field(default_factory=list)
+    """v0. The users to tell about; null or empty for all."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class DescribeUserScramCredentialsResponse:
-    """DescribeUserScramCredentialsResponse in all its versions."""
+    """The credentials, without secrets."""
 
     @dataclass(slots=True)
     class DescribeUserScramCredentialsResult:
-        """DescribeUserScramCredentialsResult of DescribeUserScramCredentialsResponse."""
+        """An item of `results`: the outcomes, in the order of the request."""
 
         user: str = ""
+        """v0. The user."""
         error_code: int = 0
+        """v0. Kafka's error code; 0 if all went well."""
         error_message: str | None = ""
+        """v0. What went wrong, in words; null if there is no more to say than the code."""
         credential_infos: list[DescribeUserScramCredentialsResponse.CredentialInfo] = field(default_factory=list)
+        """v0. The user's credentials."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class CredentialInfo:
-        """CredentialInfo of DescribeUserScramCredentialsResponse."""
+        """An item of `credential_infos`: the user's credentials."""
 
         mechanism: int = 0
+        """v0. The mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
         iterations: int = 0
+        """v0. How often the password is hashed."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     error_message: str | None = ""
+    """v0. What went wrong, in words; null if there is no more to say than the code."""
     results: list[DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult] = field(default_factory=list)
+    """v0. The outcomes, in the order of the request."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -28,46 +28,59 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ElectLeadersRequest:
-    """ElectLeadersRequest in all its versions."""
+    """Start elections for partitions (KIP-460)."""
 
     @dataclass(slots=True)
     class TopicPartitions:
-        """TopicPartitions of ElectLeadersRequest."""
+        """An item of `topic_partitions`: the partitions to elect leaders for; null for all."""
 
         topic: str = ""
+        """v0-2. The topic."""
         partitions: list[int] = field(default_factory=list)
+        """v0-2. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     election_type: int = 0
+    """v1-2. 0: make the preferred replica leader; 1: elect any replica if there is no leader, even one that lacks records."""
     topic_partitions: list[ElectLeadersRequest.TopicPartitions] | None = field(default_factory=list)
+    """v0-2. The partitions to elect leaders for; null for all."""
     timeout_ms: int = 60000
+    """v0-2. For how long the broker may wait before it answers."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ElectLeadersResponse:
-    """ElectLeadersResponse in all its versions."""
+    """What became of each election."""
 
     @dataclass(slots=True)
     class ReplicaElectionResult:
-        """ReplicaElectionResult of ElectLeadersResponse."""
+        """An item of `replica_election_results`: the outcomes by topic."""
 
         topic: str = ""
+        """v0-2. The topic."""
         partition_result: list[ElectLeadersResponse.PartitionResult] = field(default_factory=list)
+        """v0-2. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionResult:
-        """PartitionResult of ElectLeadersResponse."""
+        """An item of `partition_result`: the outcomes by partition."""
 
         partition_id: int = 0
+        """v0-2. The partition's number in its topic."""
         error_code: int = 0
+        """v0-2. Kafka's error code; 0 if all went well."""
         error_message: str | None = ""
+        """v0-2. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-2. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v1-2. Kafka's error code; 0 if all went well."""
     replica_election_results: list[ElectLeadersResponse.ReplicaElectionResult] = field(default_factory=list)
+    """v0-2. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

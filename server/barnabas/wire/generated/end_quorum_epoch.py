@@ -32,84 +32,111 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class EndQuorumEpochRequest:
-    """EndQuorumEpochRequest in all its versions."""
+    """A leader of a Raft quorum resigns (KIP-595)."""
 
     @dataclass(slots=True)
     class TopicData:
-        """TopicData of EndQuorumEpochRequest."""
+        """An item of `topics`: the topics; in practice only that of the cluster's metadata."""
 
         topic_name: str = ""
+        """v0-1. The topic."""
         partitions: list[EndQuorumEpochRequest.PartitionData] = field(default_factory=list)
+        """v0-1. The partitions; in practice only number 0."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of EndQuorumEpochRequest."""
+        """An item of `partitions`: the partitions; in practice only number 0."""
 
         partition_index: int = 0
+        """v0-1. The partition's number in its topic."""
         leader_id: int = 0
+        """v0-1. The leader that resigns."""
         leader_epoch: int = 0
+        """v0-1. The epoch that ends."""
         preferred_successors: list[int] = field(default_factory=list)
+        """v0. The ids of the voters that should try to lead next, best first."""
         preferred_candidates: list[EndQuorumEpochRequest.ReplicaInfo] = field(default_factory=list)
+        """v1. The voters that should try to lead next, best first."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class ReplicaInfo:
-        """ReplicaInfo of EndQuorumEpochRequest."""
+        """An item of `preferred_candidates`: the voters that should try to lead next, best first."""
 
         candidate_id: int = 0
+        """v1. The id of the voter."""
         candidate_directory_id: bytes = ZERO_UUID
+        """v1. The id of its metadata log dir."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class LeaderEndpoint:
-        """LeaderEndpoint of EndQuorumEpochRequest."""
+        """An item of `leader_endpoints`: where to reach the leader."""
 
         name: str = ""
+        """v1. The name of the listener."""
         host: str = ""
+        """v1. The host name or address."""
         port: int = 0
+        """v1. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     cluster_id: str | None = None
+    """v0-1. The cluster's id."""
     topics: list[EndQuorumEpochRequest.TopicData] = field(default_factory=list)
+    """v0-1. The topics; in practice only that of the cluster's metadata."""
     leader_endpoints: list[EndQuorumEpochRequest.LeaderEndpoint] = field(default_factory=list)
+    """v1. Where to reach the leader."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class EndQuorumEpochResponse:
-    """EndQuorumEpochResponse in all its versions."""
+    """The leader that the voter knows."""
 
     @dataclass(slots=True)
     class TopicData:
-        """TopicData of EndQuorumEpochResponse."""
+        """An item of `topics`: the topics; in practice only that of the cluster's metadata."""
 
         topic_name: str = ""
+        """v0-1. The topic."""
         partitions: list[EndQuorumEpochResponse.PartitionData] = field(default_factory=list)
+        """v0-1. The partitions; in practice only number 0."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of EndQuorumEpochResponse."""
+        """An item of `partitions`: the partitions; in practice only number 0."""
 
         partition_index: int = 0
+        """v0-1. The partition's number in its topic."""
         error_code: int = 0
+        """v0-1. Kafka's error code; 0 if all went well."""
         leader_id: int = 0
+        """v0-1. The leader's id; -1 if none is known."""
         leader_epoch: int = 0
+        """v0-1. The latest epoch known."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class NodeEndpoint:
-        """NodeEndpoint of EndQuorumEpochResponse."""
+        """An item of `node_endpoints`: where the leaders are that `CurrentLeader` names."""
 
         node_id: int = 0
+        """v1. The node's id."""
         host: str = ""
+        """v1. The host name or address."""
         port: int = 0
+        """v1. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     error_code: int = 0
+    """v0-1. Kafka's error code; 0 if all went well."""
     topics: list[EndQuorumEpochResponse.TopicData] = field(default_factory=list)
+    """v0-1. The topics; in practice only that of the cluster's metadata."""
     node_endpoints: list[EndQuorumEpochResponse.NodeEndpoint] = field(default_factory=list)
+    """v1. Where the leaders are that `CurrentLeader` names."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

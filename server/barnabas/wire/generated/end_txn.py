@@ -24,23 +24,31 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class EndTxnRequest:
-    """EndTxnRequest in all its versions."""
+    """Commit or abort a transaction."""
 
     transactional_id: str = ""
+    """v0-5. The transactional id."""
     producer_id: int = 0
+    """v0-5. The producer's id."""
     producer_epoch: int = 0
+    """v0-5. The producer's epoch."""
     committed: bool = False
+    """v0-5. True to commit, false to abort."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class EndTxnResponse:
-    """EndTxnResponse in all its versions."""
+    """Whether the transaction ends that way."""
 
     throttle_time_ms: int = 0
+    """v0-5. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-5. Kafka's error code; 0 if all went well."""
     producer_id: int = -1
+    """v5. The producer id for the next transaction; -1 if it stays (KIP-890)."""
     producer_epoch: int = -1
+    """v5. The producer epoch for the next transaction; -1 if it stays."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

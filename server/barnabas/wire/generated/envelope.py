@@ -24,20 +24,25 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class EnvelopeRequest:
-    """EnvelopeRequest in all its versions."""
+    """A broker passes a client's request on to the controller (KIP-590)."""
 
     request_data: bytes = b""
+    """v0. The client's request with its header."""
     request_principal: bytes | None = b""
+    """v0. The client's principal, such as a DefaultPrincipalData with its version before it; null if it has none."""
     client_host_address: bytes = b""
+    """v0. The client's address, as 4 or 16 bytes."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class EnvelopeResponse:
-    """EnvelopeResponse in all its versions."""
+    """The controller's answer, to be passed back."""
 
     response_data: bytes | None = None
+    """v0. The response with its header; null after an error of the envelope itself."""
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

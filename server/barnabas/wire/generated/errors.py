@@ -16,140 +16,278 @@ class ErrorCode(IntEnum):
         return self
 
     UNKNOWN_SERVER_ERROR = -1, False
+    """Something unexpected happened on the server."""
     NONE = 0, False
+    """All went well."""
     OFFSET_OUT_OF_RANGE = 1, False
+    """The offset lies outside of the log."""
     CORRUPT_MESSAGE = 2, True
+    """A batch does not fit its checksum or is otherwise damaged."""
     UNKNOWN_TOPIC_OR_PARTITION = 3, True
+    """The topic or partition does not exist here."""
     INVALID_FETCH_SIZE = 4, False
+    """The size given for fetching is not valid."""
     LEADER_NOT_AVAILABLE = 5, True
+    """The partition has no leader for now."""
     NOT_LEADER_OR_FOLLOWER = 6, True
+    """This broker does not lead, or does not hold, the partition."""
     REQUEST_TIMED_OUT = 7, True
+    """The request took too long; it may have had its effect or not."""
     BROKER_NOT_AVAILABLE = 8, False
+    """The broker is not available."""
     REPLICA_NOT_AVAILABLE = 9, True
+    """The replica is not available here."""
     MESSAGE_TOO_LARGE = 10, False
+    """A batch is larger than the topic or broker allows."""
     STALE_CONTROLLER_EPOCH = 11, False
+    """The controller has changed since."""
     OFFSET_METADATA_TOO_LARGE = 12, False
+    """The metadata stored with an offset is too long."""
     NETWORK_EXCEPTION = 13, True
+    """The connection broke before the response; clients make this themselves."""
     COORDINATOR_LOAD_IN_PROGRESS = 14, True
+    """The coordinator is still loading its state."""
     COORDINATOR_NOT_AVAILABLE = 15, True
+    """The coordinator is not available."""
     NOT_COORDINATOR = 16, True
+    """This broker does not coordinate the group or transactional id."""
     INVALID_TOPIC_EXCEPTION = 17, False
+    """The name of the topic is not allowed."""
     RECORD_LIST_TOO_LARGE = 18, False
+    """A batch is larger than a segment may be."""
     NOT_ENOUGH_REPLICAS = 19, True
+    """Too few replicas are in sync; nothing was appended."""
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, True
+    """Too few replicas were in sync after the append."""
     INVALID_REQUIRED_ACKS = 21, False
+    """The number of acknowledgements asked for is not valid."""
     ILLEGAL_GENERATION = 22, False
+    """The generation is not the group's."""
     INCONSISTENT_GROUP_PROTOCOL = 23, False
+    """The member's protocol or protocol type does not fit the group's."""
     INVALID_GROUP_ID = 24, False
+    """The group id is not valid."""
     UNKNOWN_MEMBER_ID = 25, False
+    """The group does not know the member."""
     INVALID_SESSION_TIMEOUT = 26, False
+    """The session timeout lies outside of what the broker allows."""
     REBALANCE_IN_PROGRESS = 27, False
+    """The group is rebalancing: join again."""
     INVALID_COMMIT_OFFSET_SIZE = 28, False
+    """The offsets in the request take too much room."""
     TOPIC_AUTHORIZATION_FAILED = 29, False
+    """Not allowed to do this to the topic."""
     GROUP_AUTHORIZATION_FAILED = 30, False
+    """Not allowed to do this to the group."""
     CLUSTER_AUTHORIZATION_FAILED = 31, False
+    """Not allowed to do this to the cluster."""
     INVALID_TIMESTAMP = 32, False
+    """The timestamp of a record lies outside of what the topic allows."""
     UNSUPPORTED_SASL_MECHANISM = 33, False
+    """The SASL mechanism is not enabled."""
     ILLEGAL_SASL_STATE = 34, False
+    """The request is not valid in this state of the SASL exchange."""
     UNSUPPORTED_VERSION = 35, False
+    """The broker does not serve this version of the API."""
     TOPIC_ALREADY_EXISTS = 36, False
+    """The topic exists already."""
     INVALID_PARTITIONS = 37, False
+    """The number of partitions is not valid."""
     INVALID_REPLICATION_FACTOR = 38, False
+    """The number of replicas is not valid, or there are not as many brokers."""
     INVALID_REPLICA_ASSIGNMENT = 39, False
+    """The replicas assigned by hand are not valid."""
     INVALID_CONFIG = 40, False
+    """A setting is not valid."""
     NOT_CONTROLLER = 41, True
+    """This broker is not the controller."""
     INVALID_REQUEST = 42, False
+    """The request contradicts itself or the protocol."""
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, False
+    """The message format of the topic does not support this."""
     POLICY_VIOLATION = 44, False
+    """A policy of the broker forbids this."""
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45, False
+    """A sequence number is not the next one."""
     DUPLICATE_SEQUENCE_NUMBER = 46, False
+    """A sequence number was seen before."""
     INVALID_PRODUCER_EPOCH = 47, False
+    """A newer producer with the same id has taken over."""
     INVALID_TXN_STATE = 48, False
+    """The transaction cannot do this in its state."""
     INVALID_PRODUCER_ID_MAPPING = 49, False
+    """The producer id does not belong to the transactional id."""
     INVALID_TRANSACTION_TIMEOUT = 50, False
+    """The transaction timeout is longer than the broker allows."""
     CONCURRENT_TRANSACTIONS = 51, True
+    """The transaction is still ending: try again."""
     TRANSACTION_COORDINATOR_FENCED = 52, False
+    """A newer transaction coordinator has taken over."""
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, False
+    """Not allowed to use the transactional id."""
     SECURITY_DISABLED = 54, False
+    """Security features are switched off."""
     OPERATION_NOT_ATTEMPTED = 55, False
+    """Not tried, since another part of the same request failed."""
     KAFKA_STORAGE_ERROR = 56, True
+    """The disk failed under the log."""
     LOG_DIR_NOT_FOUND = 57, False
+    """The broker has no such log dir."""
     SASL_AUTHENTICATION_FAILED = 58, False
+    """The credentials were not accepted."""
     UNKNOWN_PRODUCER_ID = 59, False
+    """The broker no longer knows the producer id."""
     REASSIGNMENT_IN_PROGRESS = 60, False
+    """The partition is being reassigned."""
     DELEGATION_TOKEN_AUTH_DISABLED = 61, False
+    """Delegation tokens are switched off."""
     DELEGATION_TOKEN_NOT_FOUND = 62, False
+    """There is no such delegation token."""
     DELEGATION_TOKEN_OWNER_MISMATCH = 63, False
+    """Only the owner or a renewer of the token may do this."""
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64, False
+    """Delegation tokens cannot be handled over such a connection."""
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, False
+    """Not allowed to do this to the delegation token."""
     DELEGATION_TOKEN_EXPIRED = 66, False
+    """The delegation token has expired."""
     INVALID_PRINCIPAL_TYPE = 67, False
+    """The type of a principal is not valid."""
     NON_EMPTY_GROUP = 68, False
+    """The group has members."""
     GROUP_ID_NOT_FOUND = 69, False
+    """There is no such group."""
     FETCH_SESSION_ID_NOT_FOUND = 70, True
+    """There is no such fetch session."""
     INVALID_FETCH_SESSION_EPOCH = 71, True
+    """The request is out of turn in its fetch session."""
     LISTENER_NOT_FOUND = 72, True
+    """The listener is not known on the leader."""
     TOPIC_DELETION_DISABLED = 73, False
+    """Topics cannot be deleted on this cluster."""
     FENCED_LEADER_EPOCH = 74, True
+    """The client's leader epoch is older than the leader's."""
     UNKNOWN_LEADER_EPOCH = 75, True
+    """The client's leader epoch is newer than the leader's."""
     UNSUPPORTED_COMPRESSION_TYPE = 76, False
+    """The codec is not known, or not allowed here."""
     STALE_BROKER_EPOCH = 77, False
+    """The broker epoch is not the one of the current registration."""
     OFFSET_NOT_AVAILABLE = 78, True
+    """The leader's high watermark is too low for its epoch to answer."""
     MEMBER_ID_REQUIRED = 79, False
+    """Join again with the member id from this response."""
     PREFERRED_LEADER_NOT_AVAILABLE = 80, True
+    """No preferred leader is eligible."""
     GROUP_MAX_SIZE_REACHED = 81, False
+    """The group has as many members as it may have."""
     FENCED_INSTANCE_ID = 82, False
+    """Another member has taken over the group instance id."""
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, True
+    """No replica is eligible to lead."""
     ELECTION_NOT_NEEDED = 84, True
+    """The partition has the right leader already."""
     NO_REASSIGNMENT_IN_PROGRESS = 85, False
+    """No reassignment of the partition is going on."""
     GROUP_SUBSCRIBED_TO_TOPIC = 86, False
+    """The group is subscribed to the topic."""
     INVALID_RECORD = 87, False
+    """A record was refused; the response says which."""
     UNSTABLE_OFFSET_COMMIT = 88, True
+    """A transaction may still change the offset."""
     THROTTLING_QUOTA_EXCEEDED = 89, True
+    """The quota is used up: wait for the throttle time."""
     PRODUCER_FENCED = 90, False
+    """A newer producer has taken over the transactional id."""
     RESOURCE_NOT_FOUND = 91, False
+    """There is no such resource."""
     DUPLICATE_RESOURCE = 92, False
+    """The resource exists twice in the request."""
     UNACCEPTABLE_CREDENTIAL = 93, False
+    """The credential is not acceptable."""
     INCONSISTENT_VOTER_SET = 94, False
+    """The sender or the receiver is not a voter of the quorum."""
     INVALID_UPDATE_VERSION = 95, False
+    """The feature cannot have this level."""
     FEATURE_UPDATE_FAILED = 96, False
+    """The features could not be updated."""
     PRINCIPAL_DESERIALIZATION_FAILURE = 97, False
+    """The principal in the envelope cannot be read."""
     SNAPSHOT_NOT_FOUND = 98, False
+    """There is no such snapshot."""
     POSITION_OUT_OF_RANGE = 99, False
+    """The position lies outside of the snapshot."""
     UNKNOWN_TOPIC_ID = 100, True
+    """There is no topic with this id."""
     DUPLICATE_BROKER_REGISTRATION = 101, False
+    """The broker id is registered already by another process."""
     BROKER_ID_NOT_REGISTERED = 102, False
+    """There is no broker with this id."""
     INCONSISTENT_TOPIC_ID = 103, True
+    """The topic does not have the id that the request says."""
     INCONSISTENT_CLUSTER_ID = 104, False
+    """The client's cluster is another one."""
     TRANSACTIONAL_ID_NOT_FOUND = 105, False
+    """There is no such transactional id."""
     FETCH_SESSION_TOPIC_ID_ERROR = 106, True
+    """The fetch session uses topic ids, the request names, or the other way round."""
     INELIGIBLE_REPLICA = 107, False
+    """A broker in the new in-sync replica set may not be in it."""
     NEW_LEADER_ELECTED = 108, False
+    """The state was changed as asked, and the partition has another leader now."""
     OFFSET_MOVED_TO_TIERED_STORAGE = 109, False
+    """The records at the offset are in tiered storage only."""
     FENCED_MEMBER_EPOCH = 110, False
+    """The coordinator has fenced the member's epoch: give up all partitions and join again."""
     UNRELEASED_INSTANCE_ID = 111, False
+    """Another member still has the group instance id."""
     UNSUPPORTED_ASSIGNOR = 112, False
+    """The group does not support the assignor."""
     STALE_MEMBER_EPOCH = 113, False
+    """The member's epoch is out of date: send a heartbeat first."""
     MISMATCHED_ENDPOINT_TYPE = 114, False
+    """The endpoint is of another type than the request needs."""
     UNSUPPORTED_ENDPOINT_TYPE = 115, False
+    """Endpoints of this type are not supported."""
     UNKNOWN_CONTROLLER_ID = 116, False
+    """There is no controller with this id."""
     UNKNOWN_SUBSCRIPTION_ID = 117, False
+    """The telemetry subscription is not the current one."""
     TELEMETRY_TOO_LARGE = 118, False
+    """The telemetry push is too large."""
     INVALID_REGISTRATION = 119, False
+    """The controller did not accept the broker's registration."""
     TRANSACTION_ABORTABLE = 120, False
+    """The transaction failed; the producer can abort it and go on."""
     INVALID_RECORD_STATE = 121, False
+    """The record is not in a state in which this can be acknowledged."""
     SHARE_SESSION_NOT_FOUND = 122, True
+    """There is no such share session."""
     INVALID_SHARE_SESSION_EPOCH = 123, True
+    """The request is out of turn in its share session."""
     FENCED_STATE_EPOCH = 124, False
+    """The state epoch is not the current one."""
     INVALID_VOTER_KEY = 125, False
+    """The replica that got the request is not the voter that it names."""
     DUPLICATE_VOTER = 126, False
+    """The voter is in the quorum already."""
     VOTER_NOT_FOUND = 127, False
+    """The voter is not in the quorum."""
     INVALID_REGULAR_EXPRESSION = 128, False
+    """The regular expression is not valid."""
     REBOOTSTRAP_REQUIRED = 129, False
+    """The client's metadata is out of date: start over from the bootstrap servers."""
     STREAMS_INVALID_TOPOLOGY = 130, False
+    """The streams topology is not valid."""
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, False
+    """The epoch of the streams topology is not valid."""
     STREAMS_TOPOLOGY_FENCED = 132, False
+    """The epoch of the streams topology is out of date."""
     SHARE_SESSION_LIMIT_REACHED = 133, True
+    """The broker has as many share sessions as it may have."""
     GROUP_DELETION_FAILED = 134, False
+    """The group could not be deleted; the message says why."""
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135, False
+    """The topology description could not be stored; the message says why."""
     CONTROLLER_ID_NOT_REGISTERED = 136, False
+    """There is no controller registered with this id."""

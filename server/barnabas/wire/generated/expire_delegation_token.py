@@ -24,20 +24,25 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ExpireDelegationTokenRequest:
-    """ExpireDelegationTokenRequest in all its versions."""
+    """Change when a delegation token expires, or expire it at once."""
 
     hmac: bytes = b""
+    """v0-2. The token's secret, which serves as password."""
     expiry_time_period_ms: int = 0
+    """v0-2. After how long the token shall expire; a negative number expires it at once."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ExpireDelegationTokenResponse:
-    """ExpireDelegationTokenResponse in all its versions."""
+    """When the token expires now."""
 
     error_code: int = 0
+    """v0-2. Kafka's error code; 0 if all went well."""
     expiry_timestamp_ms: int = 0
+    """v0-2. When the token expires unless it is renewed."""
     throttle_time_ms: int = 0
+    """v0-2. For how long the client should send nothing more because of a quota."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

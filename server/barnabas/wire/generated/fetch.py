@@ -33,140 +33,199 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class FetchRequest:
-    """FetchRequest in all its versions."""
+    """Read record batches from partitions, as a consumer or as a follower."""
 
     @dataclass(slots=True)
     class ReplicaState:
-        """ReplicaState of FetchRequest."""
+        """The value of `replica_state`: who the follower is; left out by consumers."""
 
         replica_id: int = -1
+        """v15-18. The id of the follower; -1 for a consumer."""
         replica_epoch: int = -1
+        """v15-18. The follower's broker epoch; -1 if it has none."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class FetchTopic:
-        """FetchTopic of FetchRequest."""
+        """An item of `topics`: what to read; in a session only what changed."""
 
         topic: str = ""
+        """v0-12. The topic."""
         topic_id: bytes = ZERO_UUID
+        """v13-18. The topic's id."""
         partitions: list[FetchRequest.FetchPartition] = field(default_factory=list)
+        """v0-18. What to read, by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class FetchPartition:
-        """FetchPartition of FetchRequest."""
+        """An item of `partitions`: what to read, by partition."""
 
         partition: int = 0
+        """v0-18. The partition's number in its topic."""
         current_leader_epoch: int = -1
+        """v9-18. The leader epoch that the client knows, to be refused if it is not the leader's; -1 to skip the check."""
         fetch_offset: int = 0
+        """v0-18. The offset to read from."""
         last_fetched_epoch: int = -1
+        """v12-18. The leader epoch of the last record that the follower has; -1 if it has none."""
         log_start_offset: int = -1
+        """v5-18. Where the follower's log starts; -1 for a consumer."""
         partition_max_bytes: int = 0
+        """v0-18. How many bytes to read of this partition at most."""
         replica_directory_id: bytes = ZERO_UUID
+        """v17-18. The id of the log dir that the follower keeps the partition in."""
         high_watermark: int = 9223372036854775807
+        """v18. The high watermark that the follower knows, so that the leader need not wait to tell it a newer one (KIP-1166); -1 if unknown, the greatest int64 if it does not say."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class ForgottenTopic:
-        """ForgottenTopic of FetchRequest."""
+        """An item of `forgotten_topics_data`: partitions that leave the session."""
 
         topic: str = ""
+        """v7-12. The topic."""
         topic_id: bytes = ZERO_UUID
+        """v13-18. The topic's id."""
         partitions: list[int] = field(default_factory=list)
+        """v7-18. The numbers of the partitions that leave."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     cluster_id: str | None = None
+    """v12-18. The id of the cluster that the replica takes itself to be in; only in requests to a Raft leader."""
     replica_id: int = -1
+    """v0-14. The broker that is a replica and asks; -1 for a consumer."""
     replica_state: FetchRequest.ReplicaState = field(default_factory=lambda: FetchRequest.ReplicaState())
+    """v15-18. Who the follower is; left out by consumers."""
     max_wait_ms: int = 0
+    """v0-18. For how long the broker may wait for `MinBytes`."""
     min_bytes: int = 0
+    """v0-18. The broker waits until it has this many bytes of records."""
     max_bytes: int = 2147483647
+    """v3-18. How many bytes of records the response should hold at most; the first batch comes whole even so."""
     isolation_level: int = 0
+    """v4-18. 0: read everything below the high watermark; 1: only below the last stable offset, with aborted transactions named."""
     session_id: int = 0
+    """v7-18. The fetch session (KIP-227); 0 to start one."""
     session_epoch: int = -1
+    """v7-18. The place of this request in the session: 0 starts one, -1 ends it or does without."""
     topics: list[FetchRequest.FetchTopic] = field(default_factory=list)
+    """v0-18. What to read; in a session only what changed."""
     forgotten_topics_data: list[FetchRequest.ForgottenTopic] = field(default_factory=list)
+    """v7-18. Partitions that leave the session."""
     rack_id: str = ""
+    """v11-18. The rack of the consumer, so that it may be sent to a near replica (KIP-392)."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class FetchResponse:
-    """FetchResponse in all its versions."""
+    """Record batches, and where each log stands."""
 
     @dataclass(slots=True)
     class FetchableTopicResponse:
-        """FetchableTopicResponse of FetchResponse."""
+        """An item of `responses`: what was read, by topic."""
 
         topic: str = ""
+        """v0-12. The topic."""
         topic_id: bytes = ZERO_UUID
+        """v13-18. The topic's id."""
         partitions: list[FetchResponse.PartitionData] = field(default_factory=list)
+        """v0-18. What was read, by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of FetchResponse."""
+        """An item of `partitions`: what was read, by partition."""
 
         partition_index: int = 0
+        """v0-18. The partition's number in its topic."""
         error_code: int = 0
+        """v0-18. Kafka's error code; 0 if all went well."""
         high_watermark: int = 0
+        """v0-18. The offset up to which all in-sync replicas have the log."""
         last_stable_offset: int = -1
+        """v4-18. The offset before which no transaction is open; -1 if unknown."""
         log_start_offset: int = -1
+        """v5-18. The first offset of the log."""
         diverging_epoch: FetchResponse.EpochEndOffset = field(default_factory=lambda: FetchResponse.EpochEndOffset())
+        """v12-18. Where the follower's log parts from the leader's; left out if it does not."""
         current_leader: FetchResponse.LeaderIdAndEpoch = field(default_factory=lambda: FetchResponse.LeaderIdAndEpoch())
+        """v12-18. Who leads the partition, if the client does not seem to know."""
         snapshot_id: FetchResponse.SnapshotId = field(default_factory=lambda: FetchResponse.SnapshotId())
+        """v12-18. The metadata snapshot that the follower must fetch first, if the records it needs are gone."""
         aborted_transactions: list[FetchResponse.AbortedTransaction] | None = field(default_factory=list)
+        """v4-18. The aborted transactions in what was read; null unless the request said read_committed."""
         preferred_read_replica: int = -1
+        """v11-18. The replica that the consumer should rather read from; -1 for this one."""
         records: bytes | bytearray | memoryview | FileRegion | None = None
+        """v0-18. Record batches as they lie in the log; the first may start before the offset asked for, the last may be cut."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class EpochEndOffset:
-        """EpochEndOffset of FetchResponse."""
+        """The value of `diverging_epoch`: where the follower's log parts from the leader's; left out if it does not."""
 
         epoch: int = -1
+        """v12-18. The largest epoch that both logs can have; -1 if none was found."""
         end_offset: int = -1
+        """v12-18. Where that epoch ends in the leader's log."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class LeaderIdAndEpoch:
-        """LeaderIdAndEpoch of FetchResponse."""
+        """The value of `current_leader`: who leads the partition, if the client does not seem to know."""
 
         leader_id: int = -1
+        """v12-18. The broker that leads the partition; -1 if none does."""
         leader_epoch: int = -1
+        """v12-18. The partition's leader epoch."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class SnapshotId:
-        """SnapshotId of FetchResponse."""
+        """The value of `snapshot_id`: the metadata snapshot that the follower must fetch first, if the records it needs are gone."""
 
         end_offset: int = -1
+        """v12-18. The offset after the last record that the snapshot covers; -1 for no snapshot."""
         epoch: int = -1
+        """v12-18. The leader epoch of the last record that the snapshot covers."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AbortedTransaction:
-        """AbortedTransaction of FetchResponse."""
+        """An item of `aborted_transactions`: the aborted transactions in what was read; null unless the request said read_committed."""
 
         producer_id: int = 0
+        """v4-18. The producer whose transaction was aborted."""
         first_offset: int = 0
+        """v4-18. The offset of the transaction's first record."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class NodeEndpoint:
-        """NodeEndpoint of FetchResponse."""
+        """An item of `node_endpoints`: where the leaders are that `CurrentLeader` names."""
 
         node_id: int = 0
+        """v16-18. The node's id."""
         host: str = ""
+        """v16-18. The host name or address."""
         port: int = 0
+        """v16-18. The port."""
         rack: str | None = None
+        """v16-18. The rack that the node is in; null if it was not told."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v1-18. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v7-18. An error of the whole request, such as an unknown session."""
     session_id: int = 0
+    """v7-18. The fetch session; 0 if there is none."""
     responses: list[FetchResponse.FetchableTopicResponse] = field(default_factory=list)
+    """v0-18. What was read, by topic."""
     node_endpoints: list[FetchResponse.NodeEndpoint] = field(default_factory=list)
+    """v16-18. Where the leaders are that `CurrentLeader` names."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

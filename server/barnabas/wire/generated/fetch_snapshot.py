@@ -32,96 +32,129 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class FetchSnapshotRequest:
-    """FetchSnapshotRequest in all its versions."""
+    """Read a piece of a metadata snapshot (KIP-630)."""
 
     @dataclass(slots=True)
     class TopicSnapshot:
-        """TopicSnapshot of FetchSnapshotRequest."""
+        """An item of `topics`: the snapshots to read, by topic."""
 
         name: str = ""
+        """v0-1. The name of the topic."""
         partitions: list[FetchSnapshotRequest.PartitionSnapshot] = field(default_factory=list)
+        """v0-1. The snapshots to read, by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionSnapshot:
-        """PartitionSnapshot of FetchSnapshotRequest."""
+        """An item of `partitions`: the snapshots to read, by partition."""
 
         partition: int = 0
+        """v0-1. The partition's number in its topic."""
         current_leader_epoch: int = 0
+        """v0-1. The leader epoch that the replica knows."""
         snapshot_id: FetchSnapshotRequest.SnapshotId = field(default_factory=lambda: FetchSnapshotRequest.SnapshotId())
+        """v0-1. Which snapshot."""
         position: int = 0
+        """v0-1. Where in the snapshot the piece starts, in bytes."""
         replica_directory_id: bytes = ZERO_UUID
+        """v1. The id of the replica's metadata log dir."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class SnapshotId:
-        """SnapshotId of FetchSnapshotRequest."""
+        """The value of `snapshot_id`: which snapshot."""
 
         end_offset: int = 0
+        """v0-1. The offset after the last record that the snapshot covers; -1 for no snapshot."""
         epoch: int = 0
+        """v0-1. The leader epoch of the last record that the snapshot covers."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     cluster_id: str | None = None
+    """v0-1. The cluster's id."""
     replica_id: int = -1
+    """v0-1. The replica that asks."""
     max_bytes: int = 2147483647
+    """v0-1. How many bytes to send at most."""
     topics: list[FetchSnapshotRequest.TopicSnapshot] = field(default_factory=list)
+    """v0-1. The snapshots to read, by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class FetchSnapshotResponse:
-    """FetchSnapshotResponse in all its versions."""
+    """The piece."""
 
     @dataclass(slots=True)
     class TopicSnapshot:
-        """TopicSnapshot of FetchSnapshotResponse."""
+        """An item of `topics`: the pieces by topic."""
 
         name: str = ""
+        """v0-1. The name of the topic."""
         partitions: list[FetchSnapshotResponse.PartitionSnapshot] = field(default_factory=list)
+        """v0-1. The pieces by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionSnapshot:
-        """PartitionSnapshot of FetchSnapshotResponse."""
+        """An item of `partitions`: the pieces by partition."""
 
         index: int = 0
+        """v0-1. The partition's number in its topic."""
         error_code: int = 0
+        """v0-1. Kafka's error code; 0 if all went well."""
         snapshot_id: FetchSnapshotResponse.SnapshotId = field(default_factory=lambda: FetchSnapshotResponse.SnapshotId())
+        """v0-1. Which snapshot."""
         current_leader: FetchSnapshotResponse.LeaderIdAndEpoch = field(default_factory=lambda: FetchSnapshotResponse.LeaderIdAndEpoch())
+        """v0-1. Who leads the partition."""
         size: int = 0
+        """v0-1. The size of the whole snapshot in bytes."""
         position: int = 0
+        """v0-1. Where in the snapshot the piece starts, in bytes."""
         unaligned_records: bytes | bytearray | memoryview | FileRegion | None = None
+        """v0-1. The piece; it may start and end inside of record batches."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class SnapshotId:
-        """SnapshotId of FetchSnapshotResponse."""
+        """The value of `snapshot_id`: which snapshot."""
 
         end_offset: int = 0
+        """v0-1. The offset after the last record that the snapshot covers; -1 for no snapshot."""
         epoch: int = 0
+        """v0-1. The leader epoch of the last record that the snapshot covers."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class LeaderIdAndEpoch:
-        """LeaderIdAndEpoch of FetchSnapshotResponse."""
+        """The value of `current_leader`: who leads the partition."""
 
         leader_id: int = 0
+        """v0-1. The broker that leads the partition; -1 if none does."""
         leader_epoch: int = 0
+        """v0-1. The partition's leader epoch."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class NodeEndpoint:
-        """NodeEndpoint of FetchSnapshotResponse."""
+        """An item of `node_endpoints`: where the leaders are that `CurrentLeader` names."""
 
         node_id: int = 0
+        """v1. The node's id."""
         host: str = ""
+        """v1. The host name or address."""
         port: int = 0
+        """v1. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-1. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-1. Kafka's error code; 0 if all went well."""
     topics: list[FetchSnapshotResponse.TopicSnapshot] = field(default_factory=list)
+    """v0-1. The pieces by topic."""
     node_endpoints: list[FetchSnapshotResponse.NodeEndpoint] = field(default_factory=list)
+    """v1. Where the leaders are that `CurrentLeader` names."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

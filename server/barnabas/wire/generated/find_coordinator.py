@@ -27,37 +27,53 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class FindCoordinatorRequest:
-    """FindCoordinatorRequest in all its versions."""
+    """Find the broker that coordinates a group, a transactional id or a share partition."""
 
     key: str = ""
+    """v0-3. The group or transactional id."""
     key_type: int = 0
+    """v1-6. What the keys are: 0 groups, 1 transactional ids, 2 share partitions (`group:topic id:partition`)."""
     coordinator_keys: list[str] = field(default_factory=list)
+    """v4-6. The groups, transactional ids or share partitions."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class FindCoordinatorResponse:
-    """FindCoordinatorResponse in all its versions."""
+    """Where the coordinators are."""
 
     @dataclass(slots=True)
     class Coordinator:
-        """Coordinator of FindCoordinatorResponse."""
+        """An item of `coordinators`: the coordinators by key."""
 
         key: str = ""
+        """v4-6. The key asked about."""
         node_id: int = 0
+        """v4-6. The coordinator's id."""
         host: str = ""
+        """v4-6. The host name or address."""
         port: int = 0
+        """v4-6. The port."""
         error_code: int = 0
+        """v4-6. Kafka's error code; 0 if all went well."""
         error_message: str | None = ""
+        """v4-6. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v1-6. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-3. Kafka's error code; 0 if all went well."""
     error_message: str | None = ""
+    """v1-3. What went wrong, in words; null if there is no more to say than the code."""
     node_id: int = 0
+    """v0-3. The coordinator's id."""
     host: str = ""
+    """v0-3. The host name or address."""
     port: int = 0
+    """v0-3. The port."""
     coordinators: list[FindCoordinatorResponse.Coordinator] = field(default_factory=list)
+    """v4-6. The coordinators by key."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

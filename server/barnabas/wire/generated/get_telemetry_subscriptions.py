@@ -28,25 +28,35 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class GetTelemetrySubscriptionsRequest:
-    """GetTelemetrySubscriptionsRequest in all its versions."""
+    """A client asks which metrics to push (KIP-714)."""
 
     client_instance_id: bytes = ZERO_UUID
+    """v0. The id of the client; zero to get one."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class GetTelemetrySubscriptionsResponse:
-    """GetTelemetrySubscriptionsResponse in all its versions."""
+    """Which metrics to push, and how often."""
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     client_instance_id: bytes = ZERO_UUID
+    """v0. The id of the client, made by the broker."""
     subscription_id: int = 0
+    """v0. Which set of metrics is asked for; it changes with the subscriptions."""
     accepted_compression_types: list[int] = field(default_factory=list)
+    """v0. The compressions that the broker takes, preferred first."""
     push_interval_ms: int = 0
+    """v0. How often to push."""
     telemetry_max_bytes: int = 0
+    """v0. How large a push may be."""
     delta_temporality: bool = False
+    """v0. Whether counters shall be differences since the last push, or totals."""
     requested_metrics: list[str] = field(default_factory=list)
+    """v0. Prefixes of the metrics to push; an empty string for all, no strings for none."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -21,20 +21,25 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class RequestHeader:
-    """RequestHeader in all its versions."""
+    """What comes before every request."""
 
     request_api_key: int = 0
+    """v0-2. The key of the API."""
     request_api_version: int = 0
+    """v0-2. The version of the request, which is also that of its response."""
     correlation_id: int = 0
+    """v0-2. A number of the client's choice, which comes back with the response."""
     client_id: str | None = ""
+    """v1-2. The name that the client goes by, for logs and quotas."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ResponseHeader:
-    """ResponseHeader in all its versions."""
+    """What comes before every response."""
 
     correlation_id: int = 0
+    """v0-1. The number that came with the request."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

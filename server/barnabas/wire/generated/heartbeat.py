@@ -15,6 +15,7 @@ from barnabas.wire.primitives import (
     UnsupportedFieldError,
     cut_short,
     encode_string_length,
+    join,
     new,
     null_value,
     read_unknown_tags,
@@ -25,21 +26,27 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class HeartbeatRequest:
-    """HeartbeatRequest in all its versions."""
+    """A member of a classic group is alive."""
 
     group_id: str = ""
+    """v0-4. The group."""
     generation_id: int = 0
+    """v0-4. The generation that the member is in."""
     member_id: str = ""
+    """v0-4. The member's id."""
     group_instance_id: str | None = None
+    """v3-4. The id that a static member keeps over restarts (KIP-345); null for a dynamic member."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class HeartbeatResponse:
-    """HeartbeatResponse in all its versions."""
+    """Whether the member may go on or has to join again."""
 
     throttle_time_ms: int = 0
+    """v1-4. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-4. Kafka's error code; 0 if all went well."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -26,47 +26,61 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class IncrementalAlterConfigsRequest:
-    """IncrementalAlterConfigsRequest in all its versions."""
+    """Set, delete, extend or shorten single settings (KIP-339)."""
 
     @dataclass(slots=True)
     class AlterConfigsResource:
-        """AlterConfigsResource of IncrementalAlterConfigsRequest."""
+        """An item of `resources`: the resources to change."""
 
         resource_type: int = 0
+        """v0-1. The sort of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."""
         resource_name: str = ""
+        """v0-1. The name of the resource; for brokers the id, or empty for the defaults of all."""
         configs: list[IncrementalAlterConfigsRequest.AlterableConfig] = field(default_factory=list)
+        """v0-1. The settings to change."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AlterableConfig:
-        """AlterableConfig of IncrementalAlterConfigsRequest."""
+        """An item of `configs`: the settings to change."""
 
         name: str = ""
+        """v0-1. The name of the setting."""
         config_operation: int = 0
+        """v0-1. 0 set, 1 delete, 2 append to a list, 3 subtract from a list."""
         value: str | None = ""
+        """v0-1. The value of the setting."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     resources: list[IncrementalAlterConfigsRequest.AlterConfigsResource] = field(default_factory=list)
+    """v0-1. The resources to change."""
     validate_only: bool = False
+    """v0-1. Check the request and change nothing."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class IncrementalAlterConfigsResponse:
-    """IncrementalAlterConfigsResponse in all its versions."""
+    """What became of each resource."""
 
     @dataclass(slots=True)
     class AlterConfigsResourceResponse:
-        """AlterConfigsResourceResponse of IncrementalAlterConfigsResponse."""
+        """An item of `responses`: the outcomes by resource."""
 
         error_code: int = 0
+        """v0-1. Kafka's error code; 0 if all went well."""
         error_message: str | None = ""
+        """v0-1. What went wrong, in words; null if there is no more to say than the code."""
         resource_type: int = 0
+        """v0-1. The sort of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."""
         resource_name: str = ""
+        """v0-1. The name of the resource; for brokers the id, or empty for the defaults of all."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-1. For how long the client should send nothing more because of a quota."""
     responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = field(default_factory=list)
+    """v0-1. The outcomes by resource."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

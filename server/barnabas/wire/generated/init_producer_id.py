@@ -23,27 +23,39 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class InitProducerIdRequest:
-    """InitProducerIdRequest in all its versions."""
+    """Get a producer id and epoch; with a transactional id, fence older producers and end what they left open."""
 
     transactional_id: str | None = ""
+    """v0-6. The transactional id; null for a producer that is only idempotent."""
     transaction_timeout_ms: int = 0
+    """v0-6. For how long a transaction may stay open before the coordinator aborts it."""
     producer_id: int = -1
+    """v3-6. The id that the producer has; -1 for a new one (KIP-360)."""
     producer_epoch: int = -1
+    """v3-6. The epoch that the producer has; -1 for none."""
     enable2_pc: bool = False
+    """v6. Whether transactions may stay prepared without a timeout (KIP-939)."""
     keep_prepared_txn: bool = False
+    """v6. Whether to keep an open transaction, and not abort it (KIP-939)."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class InitProducerIdResponse:
-    """InitProducerIdResponse in all its versions."""
+    """The producer id and epoch."""
 
     throttle_time_ms: int = 0
+    """v0-6. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-6. Kafka's error code; 0 if all went well."""
     producer_id: int = -1
+    """v0-6. The producer's id."""
     producer_epoch: int = 0
+    """v0-6. The producer's epoch."""
     ongoing_txn_producer_id: int = -1
+    """v6. The producer id of the transaction that was kept; -1 if there is none."""
     ongoing_txn_producer_epoch: int = -1
+    """v6. The producer epoch of the transaction that was kept; -1 if there is none."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,52 +27,65 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class InitializeShareGroupStateRequest:
-    """InitializeShareGroupStateRequest in all its versions."""
+    """Initialize the state of share partitions (KIP-932)."""
 
     @dataclass(slots=True)
     class InitializeStateData:
-        """InitializeStateData of InitializeShareGroupStateRequest."""
+        """An item of `topics`: the share partitions by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         partitions: list[InitializeShareGroupStateRequest.PartitionData] = field(default_factory=list)
+        """v0. The share partitions of this topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of InitializeShareGroupStateRequest."""
+        """An item of `partitions`: the share partitions of this topic."""
 
         partition: int = 0
+        """v0. The partition's number in its topic."""
         state_epoch: int = 0
+        """v0. The epoch of the state, which rises when offsets are reset."""
         start_offset: int = 0
+        """v0. The offset to start from; -1 to choose one at the first read."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0. The group."""
     topics: list[InitializeShareGroupStateRequest.InitializeStateData] = field(default_factory=list)
+    """v0. The share partitions by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class InitializeShareGroupStateResponse:
-    """InitializeShareGroupStateResponse in all its versions."""
+    """What became of each share partition."""
 
     @dataclass(slots=True)
     class InitializeStateResult:
-        """InitializeStateResult of InitializeShareGroupStateResponse."""
+        """An item of `results`: the outcomes by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         partitions: list[InitializeShareGroupStateResponse.PartitionResult] = field(default_factory=list)
+        """v0. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionResult:
-        """PartitionResult of InitializeShareGroupStateResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition: int = 0
+        """v0. The partition's number in its topic."""
         error_code: int = 0
+        """v0. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v0. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     results: list[InitializeShareGroupStateResponse.InitializeStateResult] = field(default_factory=list)
+    """v0. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

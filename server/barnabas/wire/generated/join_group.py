@@ -16,6 +16,7 @@ from barnabas.wire.primitives import (
     cut_short,
     encode_string_length,
     encode_uvarint,
+    join,
     new,
     null_value,
     read_unknown_tags,
@@ -27,49 +28,71 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class JoinGroupRequest:
-    """JoinGroupRequest in all its versions."""
+    """Join a classic group, or join again when it rebalances."""
 
     @dataclass(slots=True)
     class JoinGroupRequestProtocol:
-        """JoinGroupRequestProtocol of JoinGroupRequest."""
+        """An item of `protocols`: the assignors that the member knows, preferred ones first, with its subscription for each."""
 
         name: str = ""
+        """v0-9. The name of the assignor."""
         metadata: bytes = b""
+        """v0-9. The member's subscription, such as a ConsumerProtocolSubscription."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0-9. The group."""
     session_timeout_ms: int = 0
+    """v0-9. A member that sends no heartbeat for so long is removed."""
     rebalance_timeout_ms: int = -1
+    """v1-9. For how long the coordinator waits for a member to join again; -1 to use the session timeout."""
     member_id: str = ""
+    """v0-9. The member's id; empty before the coordinator has given it one."""
     group_instance_id: str | None = None
+    """v5-9. The id that a static member keeps over restarts (KIP-345); null for a dynamic member."""
     protocol_type: str = ""
+    """v0-9. What sort of group this is: `consumer`, `connect`, ..."""
     protocols: list[JoinGroupRequest.JoinGroupRequestProtocol] = field(default_factory=list)
+    """v0-9. The assignors that the member knows, preferred ones first, with its subscription for each."""
     reason: str | None = None
+    """v8-9. Why the member does this, for the log."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class JoinGroupResponse:
-    """JoinGroupResponse in all its versions."""
+    """The new generation; its leader also learns who is in it."""
 
     @dataclass(slots=True)
     class JoinGroupResponseMember:
-        """JoinGroupResponseMember of JoinGroupResponse."""
+        """An item of `members`: the members, told to the leader only."""
 
         member_id: str = ""
+        """v0-9. The member's id."""
         group_instance_id: str | None = None
+        """v5-9. The id that a static member keeps over restarts (KIP-345); null for a dynamic member."""
         metadata: bytes = b""
+        """v0-9. The member's subscription for the chosen assignor."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v2-9. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-9. Kafka's error code; 0 if all went well."""
     generation_id: int = -1
+    """v0-9. The group's new generation."""
     protocol_type: str | None = None
+    """v7-9. What sort of group this is: `consumer`, `connect`, ..."""
     protocol_name: str | None = ""
+    """v0-9. The assignor that the coordinator chose."""
     leader: str = ""
+    """v0-9. The member that assigns."""
     skip_assignment: bool = False
+    """v9. Whether the leader need not assign anew."""
     member_id: str = ""
+    """v0-9. The member's id."""
     members: list[JoinGroupResponse.JoinGroupResponseMember] = field(default_factory=list)
+    """v0-9. The members, told to the leader only."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

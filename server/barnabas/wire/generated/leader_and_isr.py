@@ -29,79 +29,113 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class LeaderAndIsrRequest:
-    """LeaderAndIsrRequest in all its versions."""
+    """The controller tells a broker which partitions it leads or follows; only in clusters on ZooKeeper."""
 
     @dataclass(slots=True)
     class LeaderAndIsrTopicState:
-        """LeaderAndIsrTopicState of LeaderAndIsrRequest."""
+        """An item of `topic_states`: the partitions by topic."""
 
         topic_name: str = ""
+        """v2-7. The topic."""
         topic_id: bytes = ZERO_UUID
+        """v5-7. The topic's id."""
         partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState] = field(default_factory=list)
+        """v2-7. The topic's partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class LeaderAndIsrLiveLeader:
-        """LeaderAndIsrLiveLeader of LeaderAndIsrRequest."""
+        """An item of `live_leaders`: where to reach the leaders."""
 
         broker_id: int = 0
+        """v0-7. The leader's id."""
         host_name: str = ""
+        """v0-7. The leader's host name."""
         port: int = 0
+        """v0-7. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class LeaderAndIsrPartitionState:
-        """LeaderAndIsrPartitionState of LeaderAndIsrRequest."""
+        """A partition as the controller wants it."""
 
         topic_name: str = ""
+        """v0-1. The topic."""
         partition_index: int = 0
+        """v0-7. The partition's number in its topic."""
         controller_epoch: int = 0
+        """v0-7. The epoch of the controller that last changed the partition."""
         leader: int = 0
+        """v0-7. The broker that leads the partition; -1 if none does, -2 while the topic is deleted."""
         leader_epoch: int = 0
+        """v0-7. The partition's leader epoch."""
         isr: list[int] = field(default_factory=list)
+        """v0-7. The replicas that are in sync."""
         partition_epoch: int = 0
+        """v0-7. The version of the partition's state; older states are ignored."""
         replicas: list[int] = field(default_factory=list)
+        """v0-7. The brokers that hold the partition."""
         adding_replicas: list[int] = field(default_factory=list)
+        """v3-7. The replicas that a reassignment adds."""
         removing_replicas: list[int] = field(default_factory=list)
+        """v3-7. The replicas that a reassignment takes away."""
         is_new: bool = False
+        """v1-7. Whether the broker may create the replica, as it never had it."""
         leader_recovery_state: int = 0
+        """v6-7. 0: the leader has everything that was committed; 1: it is recovering from an unclean election."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     controller_id: int = 0
+    """v0-7. The controller's id."""
     is_kraft_controller: bool = False
+    """v7. Whether the controller is a KRaft one, during the migration from ZooKeeper."""
     controller_epoch: int = 0
+    """v0-7. The epoch of the controller; a lower one than known is refused."""
     broker_epoch: int = -1
+    """v2-7. The epoch that the broker got when it registered; an older one is refused."""
     type: int = 0
+    """v5-7. 1: some partitions; 2: all partitions of the broker."""
     ungrouped_partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState] = field(default_factory=list)
+    """v0-1. The partitions, each with the name of its topic."""
     topic_states: list[LeaderAndIsrRequest.LeaderAndIsrTopicState] = field(default_factory=list)
+    """v2-7. The partitions by topic."""
     live_leaders: list[LeaderAndIsrRequest.LeaderAndIsrLiveLeader] = field(default_factory=list)
+    """v0-7. Where to reach the leaders."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class LeaderAndIsrResponse:
-    """LeaderAndIsrResponse in all its versions."""
+    """What the broker made of each partition's new state."""
 
     @dataclass(slots=True)
     class LeaderAndIsrTopicError:
-        """LeaderAndIsrTopicError of LeaderAndIsrResponse."""
+        """An item of `topics`: what the broker made of each topic's partitions."""
 
         topic_id: bytes = ZERO_UUID
+        """v5-7. The topic's id."""
         partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError] = field(default_factory=list)
+        """v5-7. What the broker made of the topic's partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class LeaderAndIsrPartitionError:
-        """LeaderAndIsrPartitionError of LeaderAndIsrResponse."""
+        """A partition and what the broker made of it."""
 
         topic_name: str = ""
+        """v0-4. The topic."""
         partition_index: int = 0
+        """v0-7. The partition's number in its topic."""
         error_code: int = 0
+        """v0-7. Kafka's error code; 0 if all went well."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     error_code: int = 0
+    """v0-7. Kafka's error code; 0 if all went well."""
     partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError] = field(default_factory=list)
+    """v0-4. What the broker made of each partition."""
     topics: list[LeaderAndIsrResponse.LeaderAndIsrTopicError] = field(default_factory=list)
+    """v5-7. What the broker made of each topic's partitions."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,39 +27,51 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class LeaveGroupRequest:
-    """LeaveGroupRequest in all its versions."""
+    """Members leave a classic group."""
 
     @dataclass(slots=True)
     class MemberIdentity:
-        """MemberIdentity of LeaveGroupRequest."""
+        """An item of `members`: the members that leave."""
 
         member_id: str = ""
+        """v3-5. The member's id; empty to remove a static member."""
         group_instance_id: str | None = None
+        """v3-5. The id that a static member keeps over restarts (KIP-345); null for a dynamic member."""
         reason: str | None = None
+        """v5. Why the member does this, for the log."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0-5. The group."""
     member_id: str = ""
+    """v0-2. The member's id."""
     members: list[LeaveGroupRequest.MemberIdentity] = field(default_factory=list)
+    """v3-5. The members that leave."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class LeaveGroupResponse:
-    """LeaveGroupResponse in all its versions."""
+    """Which members are gone."""
 
     @dataclass(slots=True)
     class MemberResponse:
-        """MemberResponse of LeaveGroupResponse."""
+        """An item of `members`: the outcomes by member."""
 
         member_id: str = ""
+        """v3-5. The member's id."""
         group_instance_id: str | None = ""
+        """v3-5. The id that a static member keeps over restarts (KIP-345); null for a dynamic member."""
         error_code: int = 0
+        """v3-5. Kafka's error code; 0 if all went well."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v1-5. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-5. Kafka's error code; 0 if all went well."""
     members: list[LeaveGroupResponse.MemberResponse] = field(default_factory=list)
+    """v3-5. The outcomes by member."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

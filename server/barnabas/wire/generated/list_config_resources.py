@@ -28,27 +28,33 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ListConfigResourcesRequest:
-    """ListConfigResourcesRequest in all its versions."""
+    """List the resources that have settings (KIP-1142); version 0 lists client metrics only (KIP-714)."""
 
     resource_types: list[int] = field(default_factory=list)
+    """v1. Only resources of these sorts; empty for all."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ListConfigResourcesResponse:
-    """ListConfigResourcesResponse in all its versions."""
+    """The resources."""
 
     @dataclass(slots=True)
     class ConfigResource:
-        """ConfigResource of ListConfigResourcesResponse."""
+        """An item of `config_resources`: the resources."""
 
         resource_name: str = ""
+        """v0-1. The name of the resource."""
         resource_type: int = 16
+        """v1. The sort of resource; 16 is client metrics."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-1. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-1. Kafka's error code; 0 if all went well."""
     config_resources: list[ListConfigResourcesResponse.ConfigResource] = field(default_factory=list)
+    """v0-1. The resources."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

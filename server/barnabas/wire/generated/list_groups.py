@@ -27,30 +27,39 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ListGroupsRequest:
-    """ListGroupsRequest in all its versions."""
+    """List the groups that this broker coordinates."""
 
     states_filter: list[str] = field(default_factory=list)
+    """v4-5. Only groups in these states; empty for all."""
     types_filter: list[str] = field(default_factory=list)
+    """v5. Only groups of these types; empty for all."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ListGroupsResponse:
-    """ListGroupsResponse in all its versions."""
+    """The groups."""
 
     @dataclass(slots=True)
     class ListedGroup:
-        """ListedGroup of ListGroupsResponse."""
+        """An item of `groups`: the groups."""
 
         group_id: str = ""
+        """v0-5. The group."""
         protocol_type: str = ""
+        """v0-5. What sort of group this is: `consumer`, `connect`, ..."""
         group_state: str = ""
+        """v4-5. The state by name, such as `Stable` or `Empty`."""
         group_type: str = ""
+        """v5. The type by name: `classic`, `consumer`, `share`, `streams`."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v1-5. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-5. Kafka's error code; 0 if all went well."""
     groups: list[ListGroupsResponse.ListedGroup] = field(default_factory=list)
+    """v0-5. The groups."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -28,59 +28,79 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ListOffsetsRequest:
-    """ListOffsetsRequest in all its versions."""
+    """Find offsets by timestamp, or the first, last and other special offsets."""
 
     @dataclass(slots=True)
     class ListOffsetsTopic:
-        """ListOffsetsTopic of ListOffsetsRequest."""
+        """An item of `topics`: the topics to look into."""
 
         name: str = ""
+        """v0-11. The name of the topic."""
         partitions: list[ListOffsetsRequest.ListOffsetsPartition] = field(default_factory=list)
+        """v0-11. The partitions to look into."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class ListOffsetsPartition:
-        """ListOffsetsPartition of ListOffsetsRequest."""
+        """An item of `partitions`: the partitions to look into."""
 
         partition_index: int = 0
+        """v0-11. The partition's number in its topic."""
         current_leader_epoch: int = -1
+        """v4-11. The leader epoch that the client knows, to be refused if it is not the leader's; -1 to skip the check."""
         timestamp: int = 0
+        """v0-11. The time in milliseconds to look for, or -1 the end, -2 the start, -3 the greatest timestamp, -4 the start of the local log, -5 the last tiered offset, -6 the earliest not yet tiered."""
         max_num_offsets: int = 1
+        """v0. How many offsets to return at most."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     replica_id: int = 0
+    """v0-11. The broker that is a replica and asks; -1 for a consumer."""
     isolation_level: int = 0
+    """v2-11. 0: look below the high watermark; 1: below the last stable offset."""
     topics: list[ListOffsetsRequest.ListOffsetsTopic] = field(default_factory=list)
+    """v0-11. The topics to look into."""
     timeout_ms: int = 0
+    """v10-11. For how long the broker may look for offsets in tiered storage."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ListOffsetsResponse:
-    """ListOffsetsResponse in all its versions."""
+    """The offset found for each partition."""
 
     @dataclass(slots=True)
     class ListOffsetsTopicResponse:
-        """ListOffsetsTopicResponse of ListOffsetsResponse."""
+        """An item of `topics`: the topics in question."""
 
         name: str = ""
+        """v0-11. The name of the topic."""
         partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = field(default_factory=list)
+        """v0-11. The partitions of this topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class ListOffsetsPartitionResponse:
-        """ListOffsetsPartitionResponse of ListOffsetsResponse."""
+        """An item of `partitions`: the partitions of this topic."""
 
         partition_index: int = 0
+        """v0-11. The partition's number in its topic."""
         error_code: int = 0
+        """v0-11. Kafka's error code; 0 if all went well."""
         timestamp: int = -1
+        """v1-11. The timestamp of the record found; -1 if none was, or if the offset is a special one."""
         offset: int = -1
+        """v1-11. The offset found; -1 if none was."""
         leader_epoch: int = -1
+        """v4-11. The leader epoch of the record found; -1 if unknown."""
         old_style_offsets: list[int] = field(default_factory=list)
+        """v0. Offsets of segments that start before the time, latest first."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v2-11. For how long the client should send nothing more because of a quota."""
     topics: list[ListOffsetsResponse.ListOffsetsTopicResponse] = field(default_factory=list)
+    """v0-11. The topics in question."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,47 +27,61 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ListPartitionReassignmentsRequest:
-    """ListPartitionReassignmentsRequest in all its versions."""
+    """List the moves of partitions that are going on (KIP-455)."""
 
     @dataclass(slots=True)
     class ListPartitionReassignmentsTopics:
-        """ListPartitionReassignmentsTopics of ListPartitionReassignmentsRequest."""
+        """An item of `topics`: the partitions to tell about; null for all."""
 
         name: str = ""
+        """v0. The name of the topic."""
         partition_indexes: list[int] = field(default_factory=list)
+        """v0. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     timeout_ms: int = 60000
+    """v0. For how long the broker may wait before it answers."""
     topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None = None
+    """v0. The partitions to tell about; null for all."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ListPartitionReassignmentsResponse:
-    """ListPartitionReassignmentsResponse in all its versions."""
+    """The moves that are going on."""
 
     @dataclass(slots=True)
     class OngoingTopicReassignment:
-        """OngoingTopicReassignment of ListPartitionReassignmentsResponse."""
+        """An item of `topics`: the moves by topic."""
 
         name: str = ""
+        """v0. The name of the topic."""
         partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment] = field(default_factory=list)
+        """v0. The moves by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class OngoingPartitionReassignment:
-        """OngoingPartitionReassignment of ListPartitionReassignmentsResponse."""
+        """An item of `partitions`: the moves by partition."""
 
         partition_index: int = 0
+        """v0. The partition's number in its topic."""
         replicas: list[int] = field(default_factory=list)
+        """v0. The brokers that hold the partition now."""
         adding_replicas: list[int] = field(default_factory=list)
+        """v0. The replicas that a reassignment adds."""
         removing_replicas: list[int] = field(default_factory=list)
+        """v0. The replicas that a reassignment takes away."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     error_message: str | None = ""
+    """v0. What went wrong, in words; null if there is no more to say than the code."""
     topics: list[ListPartitionReassignmentsResponse.OngoingTopicReassignment] = field(default_factory=list)
+    """v0. The moves by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

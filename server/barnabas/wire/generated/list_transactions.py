@@ -28,32 +28,43 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ListTransactionsRequest:
-    """ListTransactionsRequest in all its versions."""
+    """List transactional ids with their states (KIP-664)."""
 
     state_filters: list[str] = field(default_factory=list)
+    """v0-2. Only transactional ids in these states; empty for all."""
     producer_id_filters: list[int] = field(default_factory=list)
+    """v0-2. Only transactional ids of these producers; empty for all."""
     duration_filter: int = -1
+    """v1-2. Only transactions that are open for longer than so many milliseconds; -1 for all."""
     transactional_id_pattern: str | None = None
+    """v2. Only transactional ids that match this regular expression (RE2); null or empty for all (KIP-1152)."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ListTransactionsResponse:
-    """ListTransactionsResponse in all its versions."""
+    """The transactional ids that pass the filters."""
 
     @dataclass(slots=True)
     class TransactionState:
-        """TransactionState of ListTransactionsResponse."""
+        """An item of `transaction_states`: the states by transactional id."""
 
         transactional_id: str = ""
+        """v0-2. The transactional id."""
         producer_id: int = 0
+        """v0-2. The producer's id."""
         transaction_state: str = ""
+        """v0-2. The state by name, such as `Ongoing` or `CompleteCommit`."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-2. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-2. Kafka's error code; 0 if all went well."""
     unknown_state_filters: list[str] = field(default_factory=list)
+    """v0-2. The states in the filter that the broker does not know."""
     transaction_states: list[ListTransactionsResponse.TransactionState] = field(default_factory=list)
+    """v0-2. The states by transactional id."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

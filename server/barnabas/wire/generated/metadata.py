@@ -29,69 +29,99 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class MetadataRequest:
-    """MetadataRequest in all its versions."""
+    """Ask for brokers, topics, partitions and their leaders."""
 
     @dataclass(slots=True)
     class MetadataRequestTopic:
-        """MetadataRequestTopic of MetadataRequest."""
+        """An item of `topics`: the topics to tell about. Null: all of them; in version 0 an empty list means that."""
 
         topic_id: bytes = ZERO_UUID
+        """v10-13. The topic's id, to ask by id; zero to ask by name."""
         name: str | None = ""
+        """v0-13. The topic's name; null to ask by id."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     topics: list[MetadataRequest.MetadataRequestTopic] | None = field(default_factory=list)
+    """v0-13. The topics to tell about. Null: all of them; in version 0 an empty list means that."""
     allow_auto_topic_creation: bool = True
+    """v4-13. Whether topics that do not exist may be created, if the broker does that."""
     include_cluster_authorized_operations: bool = False
+    """v8-10. Also ask what the asker may do to the cluster."""
     include_topic_authorized_operations: bool = False
+    """v8-13. Also ask what the asker may do to each topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class MetadataResponse:
-    """MetadataResponse in all its versions."""
+    """What the broker knows of the cluster and of the topics asked for."""
 
     @dataclass(slots=True)
     class MetadataResponseBroker:
-        """MetadataResponseBroker of MetadataResponse."""
+        """An item of `brokers`: the brokers that are alive."""
 
         node_id: int = 0
+        """v0-13. The broker's id."""
         host: str = ""
+        """v0-13. The host name or address."""
         port: int = 0
+        """v0-13. The port."""
         rack: str | None = None
+        """v1-13. The rack that the node is in; null if it was not told."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class MetadataResponseTopic:
-        """MetadataResponseTopic of MetadataResponse."""
+        """An item of `topics`: the topics asked about."""
 
         error_code: int = 0
+        """v0-13. Why there is no more to say; 0 if there is."""
         name: str | None = ""
+        """v0-13. The topic's name; null if an id was asked for that is not known."""
         topic_id: bytes = ZERO_UUID
+        """v10-13. The topic's id."""
         is_internal: bool = False
+        """v1-13. Whether the topic is one of Kafka's own."""
         partitions: list[MetadataResponse.MetadataResponsePartition] = field(default_factory=list)
+        """v0-13. The topic's partitions."""
         topic_authorized_operations: int = -2147483648
+        """v8-13. What the asker may do to the topic, as a bit for each operation's number; the least int32 if not asked."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class MetadataResponsePartition:
-        """MetadataResponsePartition of MetadataResponse."""
+        """An item of `partitions`: the topic's partitions."""
 
         error_code: int = 0
+        """v0-13. Why there is no more to say; 0 if there is."""
         partition_index: int = 0
+        """v0-13. The partition's number in its topic."""
         leader_id: int = 0
+        """v0-13. The broker that leads the partition; -1 if none does."""
         leader_epoch: int = -1
+        """v7-13. The partition's leader epoch."""
         replica_nodes: list[int] = field(default_factory=list)
+        """v0-13. The brokers that hold the partition; the first is the preferred leader."""
         isr_nodes: list[int] = field(default_factory=list)
+        """v0-13. The replicas that are in sync with the leader."""
         offline_replicas: list[int] = field(default_factory=list)
+        """v5-13. The replicas that cannot be reached."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v3-13. For how long the client should send nothing more because of a quota."""
     brokers: list[MetadataResponse.MetadataResponseBroker] = field(default_factory=list)
+    """v0-13. The brokers that are alive."""
     cluster_id: str | None = None
+    """v2-13. The cluster's id."""
     controller_id: int = -1
+    """v1-13. The controller's broker id; -1 if none is known. Without ZooKeeper, any broker."""
     topics: list[MetadataResponse.MetadataResponseTopic] = field(default_factory=list)
+    """v0-13. The topics asked about."""
     cluster_authorized_operations: int = -2147483648
+    """v8-10. What the asker may do to the cluster, as a bit for each operation's number; the least int32 if not asked."""
     error_code: int = 0
+    """v13. An error of the whole request."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -28,60 +28,81 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class OffsetCommitRequest:
-    """OffsetCommitRequest in all its versions."""
+    """Store how far a group has read."""
 
     @dataclass(slots=True)
     class OffsetCommitRequestTopic:
-        """OffsetCommitRequestTopic of OffsetCommitRequest."""
+        """An item of `topics`: the offsets to store, by topic."""
 
         name: str = ""
+        """v0-9. The name of the topic."""
         topic_id: bytes = ZERO_UUID
+        """v10. The topic's id."""
         partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = field(default_factory=list)
+        """v0-10. The offsets to store, by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class OffsetCommitRequestPartition:
-        """OffsetCommitRequestPartition of OffsetCommitRequest."""
+        """An item of `partitions`: the offsets to store, by partition."""
 
         partition_index: int = 0
+        """v0-10. The partition's number in its topic."""
         committed_offset: int = 0
+        """v0-10. The next offset that the group wants to read; -1 if none is stored."""
         committed_leader_epoch: int = -1
+        """v6-10. The leader epoch of the last record that was read; -1 if unknown."""
         commit_timestamp: int = -1
+        """v1. When the offset was committed; -1 for now."""
         committed_metadata: str | None = ""
+        """v0-10. Whatever the client wants to keep with the offset."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0-10. The group."""
     generation_id_or_member_epoch: int = -1
+    """v1-10. The generation in a classic group, the member's epoch in a consumer group; -1 without a group."""
     member_id: str = ""
+    """v1-10. The member that commits; empty if nobody else uses the group."""
     group_instance_id: str | None = None
+    """v7-10. The id that a static member keeps over restarts (KIP-345); null for a dynamic member."""
     retention_time_ms: int = -1
+    """v2-4. For how long to keep the offsets; -1 for as long as the broker is configured to."""
     topics: list[OffsetCommitRequest.OffsetCommitRequestTopic] = field(default_factory=list)
+    """v0-10. The offsets to store, by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class OffsetCommitResponse:
-    """OffsetCommitResponse in all its versions."""
+    """Which offsets were stored."""
 
     @dataclass(slots=True)
     class OffsetCommitResponseTopic:
-        """OffsetCommitResponseTopic of OffsetCommitResponse."""
+        """An item of `topics`: the outcomes by topic."""
 
         name: str = ""
+        """v0-9. The name of the topic."""
         topic_id: bytes = ZERO_UUID
+        """v10. The topic's id."""
         partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = field(default_factory=list)
+        """v0-10. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class OffsetCommitResponsePartition:
-        """OffsetCommitResponsePartition of OffsetCommitResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition_index: int = 0
+        """v0-10. The partition's number in its topic."""
         error_code: int = 0
+        """v0-10. Kafka's error code; 0 if all went well."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v3-10. For how long the client should send nothing more because of a quota."""
     topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = field(default_factory=list)
+    """v0-10. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -19,51 +19,63 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class OffsetDeleteRequest:
-    """OffsetDeleteRequest in all its versions."""
+    """Delete stored offsets of a group (KIP-496)."""
 
     @dataclass(slots=True)
     class OffsetDeleteRequestTopic:
-        """OffsetDeleteRequestTopic of OffsetDeleteRequest."""
+        """An item of `topics`: the offsets to delete, by topic."""
 
         name: str = ""
+        """v0. The name of the topic."""
         partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = field(default_factory=list)
+        """v0. The offsets to delete, by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class OffsetDeleteRequestPartition:
-        """OffsetDeleteRequestPartition of OffsetDeleteRequest."""
+        """An item of `partitions`: the offsets to delete, by partition."""
 
         partition_index: int = 0
+        """v0. The partition's number in its topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0. The group."""
     topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = field(default_factory=list)
+    """v0. The offsets to delete, by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class OffsetDeleteResponse:
-    """OffsetDeleteResponse in all its versions."""
+    """Which offsets were deleted."""
 
     @dataclass(slots=True)
     class OffsetDeleteResponseTopic:
-        """OffsetDeleteResponseTopic of OffsetDeleteResponse."""
+        """An item of `topics`: the outcomes by topic."""
 
         name: str = ""
+        """v0. The name of the topic."""
         partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = field(default_factory=list)
+        """v0. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class OffsetDeleteResponsePartition:
-        """OffsetDeleteResponsePartition of OffsetDeleteResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition_index: int = 0
+        """v0. The partition's number in its topic."""
         error_code: int = 0
+        """v0. Kafka's error code; 0 if all went well."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     topics: list[OffsetDeleteResponse.OffsetDeleteResponseTopic] = field(default_factory=list)
+    """v0. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -29,98 +29,133 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class OffsetFetchRequest:
-    """OffsetFetchRequest in all its versions."""
+    """Ask how far groups have read."""
 
     @dataclass(slots=True)
     class OffsetFetchRequestTopic:
-        """OffsetFetchRequestTopic of OffsetFetchRequest."""
+        """An item of `topics`: the partitions to tell about, by topic; null for all with stored offsets."""
 
         name: str = ""
+        """v0-7. The name of the topic."""
         partition_indexes: list[int] = field(default_factory=list)
+        """v0-7. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class OffsetFetchRequestGroup:
-        """OffsetFetchRequestGroup of OffsetFetchRequest."""
+        """An item of `groups`: the groups to tell about."""
 
         group_id: str = ""
+        """v8-10. The group."""
         member_id: str | None = None
+        """v9-10. The member that asks, in a consumer group; null for anybody."""
         member_epoch: int = -1
+        """v9-10. The epoch of the member that asks; -1 for anybody."""
         topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None = field(default_factory=list)
+        """v8-10. The partitions to tell about, by topic; null for all with stored offsets."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class OffsetFetchRequestTopics:
-        """OffsetFetchRequestTopics of OffsetFetchRequest."""
+        """An item of `topics`: the partitions to tell about, by topic; null for all with stored offsets."""
 
         name: str = ""
+        """v8-9. The name of the topic."""
         topic_id: bytes = ZERO_UUID
+        """v10. The topic's id."""
         partition_indexes: list[int] = field(default_factory=list)
+        """v8-10. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0-7. The group."""
     topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None = field(default_factory=list)
+    """v0-7. The partitions to tell about, by topic; null for all with stored offsets."""
     groups: list[OffsetFetchRequest.OffsetFetchRequestGroup] = field(default_factory=list)
+    """v8-10. The groups to tell about."""
     require_stable: bool = False
+    """v7-10. Refuse to tell an offset while a transaction may still change it."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class OffsetFetchResponse:
-    """OffsetFetchResponse in all its versions."""
+    """The stored offsets."""
 
     @dataclass(slots=True)
     class OffsetFetchResponseTopic:
-        """OffsetFetchResponseTopic of OffsetFetchResponse."""
+        """An item of `topics`: the stored offsets by topic."""
 
         name: str = ""
+        """v0-7. The name of the topic."""
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition] = field(default_factory=list)
+        """v0-7. The stored offsets by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class OffsetFetchResponsePartition:
-        """OffsetFetchResponsePartition of OffsetFetchResponse."""
+        """An item of `partitions`: the stored offsets by partition."""
 
         partition_index: int = 0
+        """v0-7. The partition's number in its topic."""
         committed_offset: int = 0
+        """v0-7. The next offset that the group wants to read; -1 if none is stored."""
         committed_leader_epoch: int = -1
+        """v5-7. The leader epoch of the last record that was read; -1 if unknown."""
         metadata: str | None = ""
+        """v0-7. What the client keeps with the offset."""
         error_code: int = 0
+        """v0-7. Kafka's error code; 0 if all went well."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class OffsetFetchResponseGroup:
-        """OffsetFetchResponseGroup of OffsetFetchResponse."""
+        """An item of `groups`: the stored offsets by group."""
 
         group_id: str = ""
+        """v8-10. The group."""
         topics: list[OffsetFetchResponse.OffsetFetchResponseTopics] = field(default_factory=list)
+        """v8-10. The stored offsets by topic."""
         error_code: int = 0
+        """v8-10. An error of the whole group."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class OffsetFetchResponseTopics:
-        """OffsetFetchResponseTopics of OffsetFetchResponse."""
+        """An item of `topics`: the stored offsets by topic."""
 
         name: str = ""
+        """v8-9. The name of the topic."""
         topic_id: bytes = ZERO_UUID
+        """v10. The topic's id."""
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = field(default_factory=list)
+        """v8-10. The stored offsets by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class OffsetFetchResponsePartitions:
-        """OffsetFetchResponsePartitions of OffsetFetchResponse."""
+        """An item of `partitions`: the stored offsets by partition."""
 
         partition_index: int = 0
+        """v8-10. The partition's number in its topic."""
         committed_offset: int = 0
+        """v8-10. The next offset that the group wants to read; -1 if none is stored."""
         committed_leader_epoch: int = -1
+        """v8-10. The leader epoch of the last record that was read; -1 if unknown."""
         metadata: str | None = ""
+        """v8-10. What the client keeps with the offset."""
         error_code: int = 0
+        """v8-10. Kafka's error code; 0 if all went well."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v3-10. For how long the client should send nothing more because of a quota."""
     topics: list[OffsetFetchResponse.OffsetFetchResponseTopic] = field(default_factory=list)
+    """v0-7. The stored offsets by topic."""
     error_code: int = 0
+    """v2-7. An error of the whole group."""
     groups: list[OffsetFetchResponse.OffsetFetchResponseGroup] = field(default_factory=list)
+    """v8-10. The stored offsets by group."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -26,54 +26,69 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class OffsetForLeaderEpochRequest:
-    """OffsetForLeaderEpochRequest in all its versions."""
+    """Ask where leader epochs end in the leader's log, to find where logs part."""
 
     @dataclass(slots=True)
     class OffsetForLeaderTopic:
-        """OffsetForLeaderTopic of OffsetForLeaderEpochRequest."""
+        """An item of `topics`: the topics in question."""
 
         topic: str = ""
+        """v0-4. The topic."""
         partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = field(default_factory=list)
+        """v0-4. The partitions of this topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class OffsetForLeaderPartition:
-        """OffsetForLeaderPartition of OffsetForLeaderEpochRequest."""
+        """An item of `partitions`: the partitions of this topic."""
 
         partition: int = 0
+        """v0-4. The partition's number in its topic."""
         current_leader_epoch: int = -1
+        """v2-4. The leader epoch that the client knows, to be refused if it is not the leader's; -1 to skip the check."""
         leader_epoch: int = 0
+        """v0-4. The epoch whose end is asked for."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     replica_id: int = -2
+    """v3-4. The follower that asks; -1 for a consumer, -2 for a debugging consumer."""
     topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = field(default_factory=list)
+    """v0-4. The topics in question."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class OffsetForLeaderEpochResponse:
-    """OffsetForLeaderEpochResponse in all its versions."""
+    """The end offset of each epoch asked about."""
 
     @dataclass(slots=True)
     class OffsetForLeaderTopicResult:
-        """OffsetForLeaderTopicResult of OffsetForLeaderEpochResponse."""
+        """An item of `topics`: the topics in question."""
 
         topic: str = ""
+        """v0-4. The topic."""
         partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = field(default_factory=list)
+        """v0-4. The partitions of this topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class EpochEndOffset:
-        """EpochEndOffset of OffsetForLeaderEpochResponse."""
+        """An item of `partitions`: the partitions of this topic."""
 
         error_code: int = 0
+        """v0-4. Kafka's error code; 0 if all went well."""
         partition: int = 0
+        """v0-4. The partition's number in its topic."""
         leader_epoch: int = -1
+        """v1-4. The greatest epoch in the log that is not above the one asked for; -1 if there is none."""
         end_offset: int = -1
+        """v0-4. The offset at which that epoch ends; -1 if there is none."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v2-4. For how long the client should send nothing more because of a quota."""
     topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = field(default_factory=list)
+    """v0-4. The topics in question."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -32,88 +32,119 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ProduceRequest:
-    """ProduceRequest in all its versions."""
+    """Append record batches to partitions."""
 
     @dataclass(slots=True)
     class TopicProduceData:
-        """TopicProduceData of ProduceRequest."""
+        """An item of `topic_data`: what to append, by topic."""
 
         name: str = ""
+        """v0-12. The name of the topic."""
         topic_id: bytes = ZERO_UUID
+        """v13. The topic's id."""
         partition_data: list[ProduceRequest.PartitionProduceData] = field(default_factory=list)
+        """v0-13. What to append, by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionProduceData:
-        """PartitionProduceData of ProduceRequest."""
+        """An item of `partition_data`: what to append, by partition."""
 
         index: int = 0
+        """v0-13. The partition's number in its topic."""
         records: bytes | bytearray | memoryview | FileRegion | None = None
+        """v0-13. A record batch, or a message set of the older formats before version 3."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     transactional_id: str | None = None
+    """v3-13. The transactional id, if the batches belong to a transaction."""
     acks: int = 0
+    """v0-13. Who must have the batches before the response: 0 nobody, and no response is sent; 1 the leader; -1 the in-sync replicas."""
     timeout_ms: int = 0
+    """v0-13. For how long the leader may wait for the in-sync replicas."""
     topic_data: list[ProduceRequest.TopicProduceData] = field(default_factory=list)
+    """v0-13. What to append, by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ProduceResponse:
-    """ProduceResponse in all its versions."""
+    """The outcome of each append."""
 
     @dataclass(slots=True)
     class TopicProduceResponse:
-        """TopicProduceResponse of ProduceResponse."""
+        """An item of `responses`: the outcomes by topic."""
 
         name: str = ""
+        """v0-12. The name of the topic."""
         topic_id: bytes = ZERO_UUID
+        """v13. The topic's id."""
         partition_responses: list[ProduceResponse.PartitionProduceResponse] = field(default_factory=list)
+        """v0-13. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionProduceResponse:
-        """PartitionProduceResponse of ProduceResponse."""
+        """An item of `partition_responses`: the outcomes by partition."""
 
         index: int = 0
+        """v0-13. The partition's number in its topic."""
         error_code: int = 0
+        """v0-13. Kafka's error code; 0 if all went well."""
         base_offset: int = 0
+        """v0-13. The offset of the first record that was appended."""
         log_append_time_ms: int = -1
+        """v2-13. When the leader appended the batch, if the topic stamps records with that time; otherwise -1."""
         log_start_offset: int = -1
+        """v5-13. The first offset of the log."""
         record_errors: list[ProduceResponse.BatchIndexAndErrorMessage] = field(default_factory=list)
+        """v8-13. The records on whose account the whole batch was refused."""
         error_message: str | None = None
+        """v8-13. Why the batch was refused."""
         current_leader: ProduceResponse.LeaderIdAndEpoch = field(default_factory=lambda: ProduceResponse.LeaderIdAndEpoch())
+        """v10-13. Who leads the partition, if this broker does not."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class BatchIndexAndErrorMessage:
-        """BatchIndexAndErrorMessage of ProduceResponse."""
+        """An item of `record_errors`: the records on whose account the whole batch was refused."""
 
         batch_index: int = 0
+        """v8-13. The record's position in the batch, from 0."""
         batch_index_error_message: str | None = None
+        """v8-13. Why this record was refused."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class LeaderIdAndEpoch:
-        """LeaderIdAndEpoch of ProduceResponse."""
+        """The value of `current_leader`: who leads the partition, if this broker does not."""
 
         leader_id: int = -1
+        """v10-13. The broker that leads the partition; -1 if none does."""
         leader_epoch: int = -1
+        """v10-13. The partition's leader epoch."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class NodeEndpoint:
-        """NodeEndpoint of ProduceResponse."""
+        """An item of `node_endpoints`: where the leaders are that `CurrentLeader` names."""
 
         node_id: int = 0
+        """v10-13. The node's id."""
         host: str = ""
+        """v10-13. The host name or address."""
         port: int = 0
+        """v10-13. The port."""
         rack: str | None = None
+        """v10-13. The rack that the node is in; null if it was not told."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     responses: list[ProduceResponse.TopicProduceResponse] = field(default_factory=list)
+    """v0-13. The outcomes by topic."""
     throttle_time_ms: int = 0
+    """v1-13. For how long the client should send nothing more because of a quota."""
     node_endpoints: list[ProduceResponse.NodeEndpoint] = field(default_factory=list)
+    """v10-13. Where the leaders are that `CurrentLeader` names."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -25,22 +25,29 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class PushTelemetryRequest:
-    """PushTelemetryRequest in all its versions."""
+    """A client pushes its metrics (KIP-714)."""
 
     client_instance_id: bytes = ZERO_UUID
+    """v0. The id of the client, made by the broker."""
     subscription_id: int = 0
+    """v0. Which set of metrics is asked for; it changes with the subscriptions."""
     terminating: bool = False
+    """v0. Whether this is the client's last push."""
     compression_type: int = 0
+    """v0. How the metrics are compressed, numbered as for record batches."""
     metrics: bytes = b""
+    """v0. The metrics in the format of OpenTelemetry, maybe compressed."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class PushTelemetryResponse:
-    """PushTelemetryResponse in all its versions."""
+    """Whether the metrics were taken."""
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

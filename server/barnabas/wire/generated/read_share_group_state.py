@@ -27,64 +27,83 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ReadShareGroupStateRequest:
-    """ReadShareGroupStateRequest in all its versions."""
+    """A leader reads the state of share partitions (KIP-932)."""
 
     @dataclass(slots=True)
     class ReadStateData:
-        """ReadStateData of ReadShareGroupStateRequest."""
+        """An item of `topics`: the share partitions by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         partitions: list[ReadShareGroupStateRequest.PartitionData] = field(default_factory=list)
+        """v0. The share partitions of this topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of ReadShareGroupStateRequest."""
+        """An item of `partitions`: the share partitions of this topic."""
 
         partition: int = 0
+        """v0. The partition's number in its topic."""
         leader_epoch: int = 0
+        """v0. The leader epoch of the partition; a lower one than known is refused."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0. The group."""
     topics: list[ReadShareGroupStateRequest.ReadStateData] = field(default_factory=list)
+    """v0. The share partitions by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ReadShareGroupStateResponse:
-    """ReadShareGroupStateResponse in all its versions."""
+    """The state of each share partition."""
 
     @dataclass(slots=True)
     class ReadStateResult:
-        """ReadStateResult of ReadShareGroupStateResponse."""
+        """An item of `results`: the outcomes by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         partitions: list[ReadShareGroupStateResponse.PartitionResult] = field(default_factory=list)
+        """v0. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionResult:
-        """PartitionResult of ReadShareGroupStateResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition: int = 0
+        """v0. The partition's number in its topic."""
         error_code: int = 0
+        """v0. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v0. What went wrong, in words; null if there is no more to say than the code."""
         state_epoch: int = 0
+        """v0. The epoch of the state, which rises when offsets are reset."""
         start_offset: int = 0
+        """v0. The first offset that is not finished; -1 if not set."""
         state_batches: list[ReadShareGroupStateResponse.StateBatch] = field(default_factory=list)
+        """v0. The records after the start offset whose state is known."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class StateBatch:
-        """StateBatch of ReadShareGroupStateResponse."""
+        """An item of `state_batches`: the records after the start offset whose state is known."""
 
         first_offset: int = 0
+        """v0. The first offset."""
         last_offset: int = 0
+        """v0. The last offset."""
         delivery_state: int = 0
+        """v0. 0 available, 2 acknowledged, 4 archived."""
         delivery_count: int = 0
+        """v0. How often the records were delivered."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     results: list[ReadShareGroupStateResponse.ReadStateResult] = field(default_factory=list)
+    """v0. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,55 +27,71 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ReadShareGroupStateSummaryRequest:
-    """ReadShareGroupStateSummaryRequest in all its versions."""
+    """Ask for the state of share partitions without its batches (KIP-932)."""
 
     @dataclass(slots=True)
     class ReadStateSummaryData:
-        """ReadStateSummaryData of ReadShareGroupStateSummaryRequest."""
+        """An item of `topics`: the share partitions by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0-1. The topic's id."""
         partitions: list[ReadShareGroupStateSummaryRequest.PartitionData] = field(default_factory=list)
+        """v0-1. The share partitions of this topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of ReadShareGroupStateSummaryRequest."""
+        """An item of `partitions`: the share partitions of this topic."""
 
         partition: int = 0
+        """v0-1. The partition's number in its topic."""
         leader_epoch: int = 0
+        """v0-1. The leader epoch of the partition; a lower one than known is refused."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0-1. The group."""
     topics: list[ReadShareGroupStateSummaryRequest.ReadStateSummaryData] = field(default_factory=list)
+    """v0-1. The share partitions by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ReadShareGroupStateSummaryResponse:
-    """ReadShareGroupStateSummaryResponse in all its versions."""
+    """A summary of each share partition."""
 
     @dataclass(slots=True)
     class ReadStateSummaryResult:
-        """ReadStateSummaryResult of ReadShareGroupStateSummaryResponse."""
+        """An item of `results`: the outcomes by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0-1. The topic's id."""
         partitions: list[ReadShareGroupStateSummaryResponse.PartitionResult] = field(default_factory=list)
+        """v0-1. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionResult:
-        """PartitionResult of ReadShareGroupStateSummaryResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition: int = 0
+        """v0-1. The partition's number in its topic."""
         error_code: int = 0
+        """v0-1. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v0-1. What went wrong, in words; null if there is no more to say than the code."""
         state_epoch: int = 0
+        """v0-1. The epoch of the state, which rises when offsets are reset."""
         leader_epoch: int = 0
+        """v0-1. The leader epoch of the last write."""
         start_offset: int = 0
+        """v0-1. The first offset that is not finished; -1 if not set."""
         delivery_complete_count: int = -1
+        """v1. How many records from the start offset on need no more delivery; -1 if unknown (KIP-1226)."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     results: list[ReadShareGroupStateSummaryResponse.ReadStateSummaryResult] = field(default_factory=list)
+    """v0-1. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

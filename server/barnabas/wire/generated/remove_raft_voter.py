@@ -23,21 +23,27 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class RemoveRaftVoterRequest:
-    """RemoveRaftVoterRequest in all its versions."""
+    """Remove a voter from the metadata quorum (KIP-853)."""
 
     cluster_id: str | None = ""
+    """v0. The id of the cluster that the sender takes itself to be in; null if it does not know."""
     voter_id: int = 0
+    """v0. The id of the voter."""
     voter_directory_id: bytes = ZERO_UUID
+    """v0. The id of the voter's metadata log dir."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class RemoveRaftVoterResponse:
-    """RemoveRaftVoterResponse in all its versions."""
+    """Whether the voter was removed."""
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     error_message: str | None = ""
+    """v0. What went wrong, in words; null if there is no more to say than the code."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -26,20 +26,25 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class SaslAuthenticateRequest:
-    """SaslAuthenticateRequest in all its versions."""
+    """One step of a SASL exchange."""
 
     auth_bytes: bytes = b""
+    """v0-2. The token of the mechanism."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class SaslAuthenticateResponse:
-    """SaslAuthenticateResponse in all its versions."""
+    """The server's side of the step."""
 
     error_code: int = 0
+    """v0-2. Kafka's error code; 0 if all went well."""
     error_message: str | None = ""
+    """v0-2. What went wrong, in words; null if there is no more to say than the code."""
     auth_bytes: bytes = b""
+    """v0-2. The token of the mechanism."""
     session_lifetime_ms: int = 0
+    """v1-2. After how long the client must authenticate again; 0 for never (KIP-368)."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -19,18 +19,21 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class SaslHandshakeRequest:
-    """SaslHandshakeRequest in all its versions."""
+    """Choose a SASL mechanism."""
 
     mechanism: str = ""
+    """v0-1. The mechanism that the client wants to use."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class SaslHandshakeResponse:
-    """SaslHandshakeResponse in all its versions."""
+    """Whether the mechanism is enabled, and which ones are."""
 
     error_code: int = 0
+    """v0-1. Kafka's error code; 0 if all went well."""
     mechanisms: list[str] = field(default_factory=list)
+    """v0-1. The mechanisms that are enabled."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -29,87 +29,117 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ShareAcknowledgeRequest:
-    """ShareAcknowledgeRequest in all its versions."""
+    """Acknowledge records of a share group (KIP-932)."""
 
     @dataclass(slots=True)
     class AcknowledgeTopic:
-        """AcknowledgeTopic of ShareAcknowledgeRequest."""
+        """An item of `topics`: the acknowledgements by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0-2. The topic's id."""
         partitions: list[ShareAcknowledgeRequest.AcknowledgePartition] = field(default_factory=list)
+        """v0-2. The acknowledgements by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AcknowledgePartition:
-        """AcknowledgePartition of ShareAcknowledgeRequest."""
+        """An item of `partitions`: the acknowledgements by partition."""
 
         partition_index: int = 0
+        """v0-2. The partition's number in its topic."""
         acknowledgement_batches: list[ShareAcknowledgeRequest.AcknowledgementBatch] = field(default_factory=list)
+        """v0-2. The records to acknowledge."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AcknowledgementBatch:
-        """AcknowledgementBatch of ShareAcknowledgeRequest."""
+        """An item of `acknowledgement_batches`: the records to acknowledge."""
 
         first_offset: int = 0
+        """v0-2. The first offset."""
         last_offset: int = 0
+        """v0-2. The last offset."""
         acknowledge_types: list[int] = field(default_factory=list)
+        """v0-2. For each offset, or once for all: 0 gap, 1 accept, 2 release, 3 reject, 4 renew."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str | None = None
+    """v0-2. The share group; null only if the request is malformed."""
     member_id: str | None = ""
+    """v0-2. The member that acknowledges."""
     share_session_epoch: int = 0
+    """v0-2. The place of this request in the share session: 0 starts one, -1 ends it."""
     is_renew_ack: bool = False
+    """v2. Whether there are acknowledgements of type 4 in the request (KIP-1222)."""
     topics: list[ShareAcknowledgeRequest.AcknowledgeTopic] = field(default_factory=list)
+    """v0-2. The acknowledgements by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ShareAcknowledgeResponse:
-    """ShareAcknowledgeResponse in all its versions."""
+    """What became of each partition's acknowledgements."""
 
     @dataclass(slots=True)
     class ShareAcknowledgeTopicResponse:
-        """ShareAcknowledgeTopicResponse of ShareAcknowledgeResponse."""
+        """An item of `responses`: the outcomes by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0-2. The topic's id."""
         partitions: list[ShareAcknowledgeResponse.PartitionData] = field(default_factory=list)
+        """v0-2. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of ShareAcknowledgeResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition_index: int = 0
+        """v0-2. The partition's number in its topic."""
         error_code: int = 0
+        """v0-2. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v0-2. What went wrong, in words; null if there is no more to say than the code."""
         current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch = field(default_factory=lambda: ShareAcknowledgeResponse.LeaderIdAndEpoch())
+        """v0-2. Who leads the partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class LeaderIdAndEpoch:
-        """LeaderIdAndEpoch of ShareAcknowledgeResponse."""
+        """The value of `current_leader`: who leads the partition."""
 
         leader_id: int = 0
+        """v0-2. The broker that leads the partition; -1 if none does."""
         leader_epoch: int = 0
+        """v0-2. The partition's leader epoch."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class NodeEndpoint:
-        """NodeEndpoint of ShareAcknowledgeResponse."""
+        """An item of `node_endpoints`: where the leaders are that `CurrentLeader` names."""
 
         node_id: int = 0
+        """v0-2. The node's id."""
         host: str = ""
+        """v0-2. The host name or address."""
         port: int = 0
+        """v0-2. The port."""
         rack: str | None = None
+        """v0-2. The rack that the node is in; null if it was not told."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-2. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-2. Kafka's error code; 0 if all went well."""
     error_message: str | None = None
+    """v0-2. What went wrong, in words; null if there is no more to say than the code."""
     acquisition_lock_timeout_ms: int = 0
+    """v2. For how long acquired records belong to the member."""
     responses: list[ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse] = field(default_factory=list)
+    """v0-2. The outcomes by topic."""
     node_endpoints: list[ShareAcknowledgeResponse.NodeEndpoint] = field(default_factory=list)
+    """v0-2. Where the leaders are that `CurrentLeader` names."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -31,116 +31,163 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ShareFetchRequest:
-    """ShareFetchRequest in all its versions."""
+    """Acquire records of a share group, and acknowledge earlier ones (KIP-932)."""
 
     @dataclass(slots=True)
     class FetchTopic:
-        """FetchTopic of ShareFetchRequest."""
+        """An item of `topics`: what to read and acknowledge; in a session only what changed."""
 
         topic_id: bytes = ZERO_UUID
+        """v0-2. The topic's id."""
         partitions: list[ShareFetchRequest.FetchPartition] = field(default_factory=list)
+        """v0-2. What to read and acknowledge, by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class FetchPartition:
-        """FetchPartition of ShareFetchRequest."""
+        """An item of `partitions`: what to read and acknowledge, by partition."""
 
         partition_index: int = 0
+        """v0-2. The partition's number in its topic."""
         partition_max_bytes: int = 0
+        """v0. How many bytes to read of this partition at most."""
         acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch] = field(default_factory=list)
+        """v0-2. The records to acknowledge."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AcknowledgementBatch:
-        """AcknowledgementBatch of ShareFetchRequest."""
+        """An item of `acknowledgement_batches`: the records to acknowledge."""
 
         first_offset: int = 0
+        """v0-2. The first offset."""
         last_offset: int = 0
+        """v0-2. The last offset."""
         acknowledge_types: list[int] = field(default_factory=list)
+        """v0-2. For each offset, or once for all: 0 gap, 1 accept, 2 release, 3 reject, 4 renew."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class ForgottenTopic:
-        """ForgottenTopic of ShareFetchRequest."""
+        """An item of `forgotten_topics_data`: partitions that leave the session."""
 
         topic_id: bytes = ZERO_UUID
+        """v0-2. The topic's id."""
         partitions: list[int] = field(default_factory=list)
+        """v0-2. The numbers of the partitions that leave."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str | None = None
+    """v0-2. The share group; null only if the request is malformed."""
     member_id: str | None = ""
+    """v0-2. The member that reads."""
     share_session_epoch: int = 0
+    """v0-2. The place of this request in the share session: 0 starts one, -1 ends it."""
     max_wait_ms: int = 0
+    """v0-2. For how long the broker may wait for `MinBytes`."""
     min_bytes: int = 0
+    """v0-2. The broker waits until it has this many bytes of records."""
     max_bytes: int = 2147483647
+    """v0-2. How many bytes of records the response should hold at most."""
     max_records: int = 0
+    """v1-2. How many records to acquire at most."""
     batch_size: int = 0
+    """v1-2. How many records an acquired batch should have at best."""
     share_acquire_mode: int = 0
+    """v2. How strictly to keep `MaxRecords`: 0 up to whole batches, 1 exactly (KIP-1206)."""
     is_renew_ack: bool = False
+    """v2. Whether there are acknowledgements of type 4 in the request (KIP-1222)."""
     topics: list[ShareFetchRequest.FetchTopic] = field(default_factory=list)
+    """v0-2. What to read and acknowledge; in a session only what changed."""
     forgotten_topics_data: list[ShareFetchRequest.ForgottenTopic] = field(default_factory=list)
+    """v0-2. Partitions that leave the session."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ShareFetchResponse:
-    """ShareFetchResponse in all its versions."""
+    """Records, and which of them were acquired."""
 
     @dataclass(slots=True)
     class ShareFetchableTopicResponse:
-        """ShareFetchableTopicResponse of ShareFetchResponse."""
+        """An item of `responses`: what was read, by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0-2. The topic's id."""
         partitions: list[ShareFetchResponse.PartitionData] = field(default_factory=list)
+        """v0-2. What was read, by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of ShareFetchResponse."""
+        """An item of `partitions`: what was read, by partition."""
 
         partition_index: int = 0
+        """v0-2. The partition's number in its topic."""
         error_code: int = 0
+        """v0-2. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v0-2. What went wrong, in words; null if there is no more to say than the code."""
         acknowledge_error_code: int = 0
+        """v0-2. What became of the acknowledgements; 0 if all went well."""
         acknowledge_error_message: str | None = None
+        """v0-2. What was wrong with the acknowledgements."""
         current_leader: ShareFetchResponse.LeaderIdAndEpoch = field(default_factory=lambda: ShareFetchResponse.LeaderIdAndEpoch())
+        """v0-2. Who leads the partition."""
         records: bytes | bytearray | memoryview | FileRegion | None = None
+        """v0-2. Record batches as they lie in the log; only acquired records may be used."""
         acquired_records: list[ShareFetchResponse.AcquiredRecords] = field(default_factory=list)
+        """v0-2. The records that the member acquired."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class LeaderIdAndEpoch:
-        """LeaderIdAndEpoch of ShareFetchResponse."""
+        """The value of `current_leader`: who leads the partition."""
 
         leader_id: int = 0
+        """v0-2. The broker that leads the partition; -1 if none does."""
         leader_epoch: int = 0
+        """v0-2. The partition's leader epoch."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class AcquiredRecords:
-        """AcquiredRecords of ShareFetchResponse."""
+        """An item of `acquired_records`: the records that the member acquired."""
 
         first_offset: int = 0
+        """v0-2. The first offset."""
         last_offset: int = 0
+        """v0-2. The last offset."""
         delivery_count: int = 0
+        """v0-2. How often the records were delivered."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class NodeEndpoint:
-        """NodeEndpoint of ShareFetchResponse."""
+        """An item of `node_endpoints`: where the leaders are that `CurrentLeader` names."""
 
         node_id: int = 0
+        """v0-2. The node's id."""
         host: str = ""
+        """v0-2. The host name or address."""
         port: int = 0
+        """v0-2. The port."""
         rack: str | None = None
+        """v0-2. The rack that the node is in; null if it was not told."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-2. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-2. Kafka's error code; 0 if all went well."""
     error_message: str | None = None
+    """v0-2. What went wrong, in words; null if there is no more to say than the code."""
     acquisition_lock_timeout_ms: int = 0
+    """v1-2. For how long acquired records belong to the member."""
     responses: list[ShareFetchResponse.ShareFetchableTopicResponse] = field(default_factory=list)
+    """v0-2. What was read, by topic."""
     node_endpoints: list[ShareFetchResponse.NodeEndpoint] = field(default_factory=list)
+    """v0-2. Where the leaders are that `CurrentLeader` names."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -28,63 +28,87 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ShareGroupDescribeRequest:
-    """ShareGroupDescribeRequest in all its versions."""
+    """Ask for the state and members of share groups (KIP-932)."""
 
     group_ids: list[str] = field(default_factory=list)
+    """v0-1. The groups to describe."""
     include_authorized_operations: bool = False
+    """v0-1. Also ask what the asker may do."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ShareGroupDescribeResponse:
-    """ShareGroupDescribeResponse in all its versions."""
+    """The state and members of each group."""
 
     @dataclass(slots=True)
     class DescribedGroup:
-        """DescribedGroup of ShareGroupDescribeResponse."""
+        """An item of `groups`: the groups described."""
 
         error_code: int = 0
+        """v0-1. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v0-1. What went wrong, in words; null if there is no more to say than the code."""
         group_id: str = ""
+        """v0-1. The group."""
         group_state: str = ""
+        """v0-1. The state by name, such as `Stable` or `Empty`."""
         group_epoch: int = 0
+        """v0-1. The group's epoch, which rises whenever its assignment may have to change."""
         assignment_epoch: int = 0
+        """v0-1. The group epoch that the target assignment was computed for."""
         assignor_name: str = ""
+        """v0-1. The assignor in use."""
         members: list[ShareGroupDescribeResponse.Member] = field(default_factory=list)
+        """v0-1. The group's members."""
         authorized_operations: int = -2147483648
+        """v0-1. What the asker may do to the group, as a bit for each operation's number; the least int32 if not asked."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Member:
-        """Member of ShareGroupDescribeResponse."""
+        """An item of `members`: the group's members."""
 
         member_id: str = ""
+        """v0-1. The member's id."""
         rack_id: str | None = None
+        """v0-1. The rack that the member is in; null if it has none."""
         member_epoch: int = 0
+        """v0-1. The member's epoch: which of the group's assignments it has taken over."""
         client_id: str = ""
+        """v0-1. The client id in the member's requests."""
         client_host: str = ""
+        """v0-1. From which address the member came."""
         subscribed_topic_names: list[str] = field(default_factory=list)
+        """v0-1. The topics that the member subscribes to."""
         assignment: ShareGroupDescribeResponse.Assignment = field(default_factory=lambda: ShareGroupDescribeResponse.Assignment())
+        """v0-1. What the member has."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopicPartitions:
-        """TopicPartitions of ShareGroupDescribeResponse."""
+        """Partitions of one topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0-1. The topic's id."""
         topic_name: str = ""
+        """v0-1. The topic."""
         partitions: list[int] = field(default_factory=list)
+        """v0-1. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Assignment:
-        """Assignment of ShareGroupDescribeResponse."""
+        """What a member has."""
 
         topic_partitions: list[ShareGroupDescribeResponse.TopicPartitions] = field(default_factory=list)
+        """v0-1. The partitions by topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-1. For how long the client should send nothing more because of a quota."""
     groups: list[ShareGroupDescribeResponse.DescribedGroup] = field(default_factory=list)
+    """v0-1. The groups described."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -17,6 +17,7 @@ from barnabas.wire.primitives import (
     cut_short,
     encode_string_length,
     encode_uvarint,
+    join,
     new,
     null_value,
     read_unknown_tags,
@@ -28,42 +29,57 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ShareGroupHeartbeatRequest:
-    """ShareGroupHeartbeatRequest in all its versions."""
+    """Join, stay in or leave a share group (KIP-932)."""
 
     group_id: str = ""
+    """v0-1. The group."""
     member_id: str = ""
+    """v0-1. The member's id, which it makes itself."""
     member_epoch: int = 0
+    """v0-1. The member's epoch; 0 to join, -1 to leave."""
     rack_id: str | None = None
+    """v0-1. The rack that the member is in; null if it has none or it did not change."""
     subscribed_topic_names: list[str] | None = None
+    """v0-1. The topics that the member subscribes to; null if they did not change."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ShareGroupHeartbeatResponse:
-    """ShareGroupHeartbeatResponse in all its versions."""
+    """The member's epoch and, if it changed, its assignment."""
 
     @dataclass(slots=True)
     class Assignment:
-        """Assignment of ShareGroupHeartbeatResponse."""
+        """The value of `assignment`: the partitions that the member may own now; null if they did not change."""
 
         topic_partitions: list[ShareGroupHeartbeatResponse.TopicPartitions] = field(default_factory=list)
+        """v0-1. The partitions by topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopicPartitions:
-        """TopicPartitions of ShareGroupHeartbeatResponse."""
+        """Partitions of one topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0-1. The topic's id."""
         partitions: list[int] = field(default_factory=list)
+        """v0-1. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-1. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-1. Kafka's error code; 0 if all went well."""
     error_message: str | None = None
+    """v0-1. What went wrong, in words; null if there is no more to say than the code."""
     member_id: str | None = None
+    """v0-1. The member's id."""
     member_epoch: int = 0
+    """v0-1. The member's epoch after this heartbeat."""
     heartbeat_interval_ms: int = 0
+    """v0-1. How often the member shall send heartbeats."""
     assignment: ShareGroupHeartbeatResponse.Assignment | None = None
+    """v0-1. The partitions that the member may own now; null if they did not change."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -28,67 +28,89 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class StopReplicaRequest:
-    """StopReplicaRequest in all its versions."""
+    """The controller tells a broker to stop, and maybe delete, replicas; only in clusters on ZooKeeper."""
 
     @dataclass(slots=True)
     class StopReplicaPartitionV0:
-        """StopReplicaPartitionV0 of StopReplicaRequest."""
+        """An item of `ungrouped_partitions`: the replicas to stop."""
 
         topic_name: str = ""
+        """v0. The topic."""
         partition_index: int = 0
+        """v0. The partition's number in its topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class StopReplicaTopicV1:
-        """StopReplicaTopicV1 of StopReplicaRequest."""
+        """An item of `topics`: the replicas to stop, by topic."""
 
         name: str = ""
+        """v1-2. The name of the topic."""
         partition_indexes: list[int] = field(default_factory=list)
+        """v1-2. The numbers of the partitions to stop."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class StopReplicaTopicState:
-        """StopReplicaTopicState of StopReplicaRequest."""
+        """An item of `topic_states`: the partitions by topic."""
 
         topic_name: str = ""
+        """v3-4. The topic."""
         partition_states: list[StopReplicaRequest.StopReplicaPartitionState] = field(default_factory=list)
+        """v3-4. The topic's partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class StopReplicaPartitionState:
-        """StopReplicaPartitionState of StopReplicaRequest."""
+        """An item of `partition_states`: the topic's partitions."""
 
         partition_index: int = 0
+        """v3-4. The partition's number in its topic."""
         leader_epoch: int = -1
+        """v3-4. The leader epoch; -1 if unknown, -2 while the topic is deleted."""
         delete_partition: bool = False
+        """v3-4. Whether to delete the replica and not only stop it."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     controller_id: int = 0
+    """v0-4. The controller's id."""
     is_kraft_controller: bool = False
+    """v4. Whether the controller is a KRaft one, during the migration from ZooKeeper."""
     controller_epoch: int = 0
+    """v0-4. The epoch of the controller; a lower one than known is refused."""
     broker_epoch: int = -1
+    """v1-4. The epoch that the broker got when it registered; an older one is refused."""
     delete_partitions: bool = False
+    """v0-2. Whether to delete the replicas and not only stop them."""
     ungrouped_partitions: list[StopReplicaRequest.StopReplicaPartitionV0] = field(default_factory=list)
+    """v0. The replicas to stop."""
     topics: list[StopReplicaRequest.StopReplicaTopicV1] = field(default_factory=list)
+    """v1-2. The replicas to stop, by topic."""
     topic_states: list[StopReplicaRequest.StopReplicaTopicState] = field(default_factory=list)
+    """v3-4. The partitions by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class StopReplicaResponse:
-    """StopReplicaResponse in all its versions."""
+    """Which replicas could not be stopped."""
 
     @dataclass(slots=True)
     class StopReplicaPartitionError:
-        """StopReplicaPartitionError of StopReplicaResponse."""
+        """An item of `partition_errors`: what the broker made of each replica."""
 
         topic_name: str = ""
+        """v0-4. The topic."""
         partition_index: int = 0
+        """v0-4. The partition's number in its topic."""
         error_code: int = 0
+        """v0-4. Kafka's error code; 0 if all went well."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     error_code: int = 0
+    """v0-4. Kafka's error code; 0 if all went well."""
     partition_errors: list[StopReplicaResponse.StopReplicaPartitionError] = field(default_factory=list)
+    """v0-4. What the broker made of each replica."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

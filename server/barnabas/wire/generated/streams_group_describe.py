@@ -28,166 +28,233 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class StreamsGroupDescribeRequest:
-    """StreamsGroupDescribeRequest in all its versions."""
+    """Ask for the state, topology and members of streams groups (KIP-1071)."""
 
     group_ids: list[str] = field(default_factory=list)
+    """v0-1. The groups to describe."""
     include_authorized_operations: bool = False
+    """v0-1. Also ask what the asker may do."""
     include_topology_description: bool = False
+    """v1. Also ask for the description of the topology (KIP-1331)."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class StreamsGroupDescribeResponse:
-    """StreamsGroupDescribeResponse in all its versions."""
+    """The state, topology and members of each group."""
 
     @dataclass(slots=True)
     class DescribedGroup:
-        """DescribedGroup of StreamsGroupDescribeResponse."""
+        """An item of `groups`: the groups described."""
 
         error_code: int = 0
+        """v0-1. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v0-1. What went wrong, in words; null if there is no more to say than the code."""
         group_id: str = ""
+        """v0-1. The group."""
         group_state: str = ""
+        """v0-1. The state by name, such as `Stable` or `Empty`."""
         group_epoch: int = 0
+        """v0-1. The group's epoch, which rises whenever its assignment may have to change."""
         assignment_epoch: int = 0
+        """v0-1. The group epoch that the target assignment was computed for."""
         topology: StreamsGroupDescribeResponse.Topology | None = None
+        """v0-1. The topology of the group; null if it has none."""
         members: list[StreamsGroupDescribeResponse.Member] = field(default_factory=list)
+        """v0-1. The group's members."""
         authorized_operations: int = -2147483648
+        """v0-1. What the asker may do to the group, as a bit for each operation's number; the least int32 if not asked."""
         topology_description: StreamsGroupDescribeResponse.TopologyDescription | None = None
+        """v1. The description of the topology; null if it was not asked for or is not known."""
         topology_description_status: int = 0
+        """v1. 0 not asked for, 1 not stored, 2 could not be read, 3 here."""
         assignor_name: str | None = None
+        """v1. The assignor of the next assignment; null after an error."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Topology:
-        """Topology of StreamsGroupDescribeResponse."""
+        """The value of `topology`: the topology of the group; null if it has none."""
 
         epoch: int = 0
+        """v0-1. The epoch of the topology."""
         subtopologies: list[StreamsGroupDescribeResponse.Subtopology] | None = None
+        """v0-1. The parts of the topology that run on their own; null before they are known."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Subtopology:
-        """Subtopology of StreamsGroupDescribeResponse."""
+        """An item of `subtopologies`: the parts of the topology that run on their own; null before they are known."""
 
         subtopology_id: str = ""
+        """v0-1. The subtopology's id."""
         source_topics: list[str] = field(default_factory=list)
+        """v0-1. The topics that the subtopology reads."""
         repartition_sink_topics: list[str] = field(default_factory=list)
+        """v0-1. The repartition topics that the subtopology writes."""
         state_changelog_topics: list[StreamsGroupDescribeResponse.TopicInfo] = field(default_factory=list)
+        """v0-1. The changelog topics of the subtopology's stores."""
         repartition_source_topics: list[StreamsGroupDescribeResponse.TopicInfo] = field(default_factory=list)
+        """v0-1. The repartition topics that the subtopology reads."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Member:
-        """Member of StreamsGroupDescribeResponse."""
+        """An item of `members`: the group's members."""
 
         member_id: str = ""
+        """v0-1. The member's id."""
         member_epoch: int = 0
+        """v0-1. The member's epoch: which of the group's assignments it has taken over."""
         instance_id: str | None = None
+        """v0-1. The id that a static member keeps over restarts; null for a dynamic member."""
         rack_id: str | None = None
+        """v0-1. The rack that the member is in; null if it has none."""
         client_id: str = ""
+        """v0-1. The client id in the member's requests."""
         client_host: str = ""
+        """v0-1. From which address the member came."""
         topology_epoch: int = 0
+        """v0-1. The epoch of the topology that the member runs."""
         process_id: str = ""
+        """v0-1. The id of the process that the member runs in; tells members on one machine."""
         user_endpoint: StreamsGroupDescribeResponse.Endpoint | None = None
+        """v0-1. Where the instance answers interactive queries; null if it does not."""
         client_tags: list[StreamsGroupDescribeResponse.KeyValue] = field(default_factory=list)
+        """v0-1. Tags of the instance, by which standby tasks are spread over racks."""
         task_offsets: list[StreamsGroupDescribeResponse.TaskOffset] = field(default_factory=list)
+        """v0-1. How far the stores of the tasks are filled."""
         task_end_offsets: list[StreamsGroupDescribeResponse.TaskOffset] = field(default_factory=list)
+        """v0-1. Where the changelogs of the tasks end."""
         assignment: StreamsGroupDescribeResponse.Assignment = field(default_factory=lambda: StreamsGroupDescribeResponse.Assignment())
+        """v0-1. What the member has."""
         target_assignment: StreamsGroupDescribeResponse.Assignment = field(default_factory=lambda: StreamsGroupDescribeResponse.Assignment())
+        """v0-1. What the member shall have."""
         is_classic: bool = False
+        """v0-1. Whether the member uses the classic protocol."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Endpoint:
-        """Endpoint of StreamsGroupDescribeResponse."""
+        """Where an instance answers interactive queries."""
 
         host: str = ""
+        """v0-1. The host name or address."""
         port: int = 0
+        """v0-1. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TaskOffset:
-        """TaskOffset of StreamsGroupDescribeResponse."""
+        """How far a task has got."""
 
         subtopology_id: str = ""
+        """v0-1. The subtopology's id."""
         partition: int = 0
+        """v0-1. The number of the task."""
         offset: int = 0
+        """v0-1. The sum of the offsets of the task's changelogs."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Assignment:
-        """Assignment of StreamsGroupDescribeResponse."""
+        """What a member has."""
 
         active_tasks: list[StreamsGroupDescribeResponse.TaskIds] = field(default_factory=list)
+        """v0-1. The tasks that process records."""
         standby_tasks: list[StreamsGroupDescribeResponse.TaskIds] = field(default_factory=list)
+        """v0-1. The tasks that keep copies of stores."""
         warmup_tasks: list[StreamsGroupDescribeResponse.TaskIds] = field(default_factory=list)
+        """v0-1. The tasks that fill their stores before they become active."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TaskIds:
-        """TaskIds of StreamsGroupDescribeResponse."""
+        """Tasks of one subtopology: the n-th task reads the n-th partitions of its source topics."""
 
         subtopology_id: str = ""
+        """v0-1. The subtopology's id."""
         partitions: list[int] = field(default_factory=list)
+        """v0-1. The numbers of the tasks: those of the partitions that they read."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class KeyValue:
-        """KeyValue of StreamsGroupDescribeResponse."""
+        """A name and its value."""
 
         key: str = ""
+        """v0-1. The name."""
         value: str = ""
+        """v0-1. The value."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopicInfo:
-        """TopicInfo of StreamsGroupDescribeResponse."""
+        """An internal topic that a topology needs."""
 
         name: str = ""
+        """v0-1. The name of the topic."""
         partitions: int = 0
+        """v0-1. How many partitions the topic shall have; 0 to let the broker choose."""
         replication_factor: int = 0
+        """v0-1. How many replicas it shall have; 0 for the broker's default."""
         topic_configs: list[StreamsGroupDescribeResponse.KeyValue] = field(default_factory=list)
+        """v0-1. Settings that the topic shall have."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopologyDescription:
-        """TopologyDescription of StreamsGroupDescribeResponse."""
+        """A topology as the application describes it."""
 
         subtopologies: list[StreamsGroupDescribeResponse.TopologyDescriptionSubtopology] = field(default_factory=list)
+        """v1. The parts of the topology that run on their own."""
         global_stores: list[StreamsGroupDescribeResponse.TopologyDescriptionGlobalStore] = field(default_factory=list)
+        """v1. The global stores."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopologyDescriptionSubtopology:
-        """TopologyDescriptionSubtopology of StreamsGroupDescribeResponse."""
+        """A part of the topology that runs on its own."""
 
         subtopology_id: str = ""
+        """v1. The subtopology's id."""
         nodes: list[StreamsGroupDescribeResponse.TopologyDescriptionNode] = field(default_factory=list)
+        """v1. The subtopology's sources, processors and sinks."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopologyDescriptionNode:
-        """TopologyDescriptionNode of StreamsGroupDescribeResponse."""
+        """A source, processor or sink of the topology."""
 
         name: str = ""
+        """v1. The node's name."""
         node_type: int = 0
+        """v1. 1 source, 2 processor, 3 sink."""
         source_topics: list[str] = field(default_factory=list)
+        """v1. The topics that a source reads."""
         sink_topic: str | None = None
+        """v1. The topic that a sink writes; null for other nodes, or if it is chosen for each record."""
         stores: list[str] = field(default_factory=list)
+        """v1. The stores that a processor uses."""
         successors: list[str] = field(default_factory=list)
+        """v1. The nodes that come next."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopologyDescriptionGlobalStore:
-        """TopologyDescriptionGlobalStore of StreamsGroupDescribeResponse."""
+        """A global store and what fills it."""
 
         source: StreamsGroupDescribeResponse.TopologyDescriptionNode = field(default_factory=lambda: StreamsGroupDescribeResponse.TopologyDescriptionNode())
+        """v1. The source that is read into the store."""
         processor: StreamsGroupDescribeResponse.TopologyDescriptionNode = field(default_factory=lambda: StreamsGroupDescribeResponse.TopologyDescriptionNode())
+        """v1. The processor that fills the store."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-1. For how long the client should send nothing more because of a quota."""
     groups: list[StreamsGroupDescribeResponse.DescribedGroup] = field(default_factory=list)
+    """v0-1. The groups described."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

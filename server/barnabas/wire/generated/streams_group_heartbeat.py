@@ -18,6 +18,7 @@ from barnabas.wire.primitives import (
     cut_short,
     encode_string_length,
     encode_uvarint,
+    join,
     new,
     null_value,
     read_unknown_tags,
@@ -29,162 +30,231 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class StreamsGroupHeartbeatRequest:
-    """StreamsGroupHeartbeatRequest in all its versions."""
+    """Join, stay in or leave a streams group, and report one's tasks (KIP-1071)."""
 
     @dataclass(slots=True)
     class Topology:
-        """Topology of StreamsGroupHeartbeatRequest."""
+        """The value of `topology`: the topology of the application; sent when joining, otherwise null."""
 
         epoch: int = 0
+        """v0-1. The epoch of the topology."""
         subtopologies: list[StreamsGroupHeartbeatRequest.Subtopology] = field(default_factory=list)
+        """v0-1. The parts of the topology that run on their own."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Subtopology:
-        """Subtopology of StreamsGroupHeartbeatRequest."""
+        """An item of `subtopologies`: the parts of the topology that run on their own."""
 
         subtopology_id: str = ""
+        """v0-1. The subtopology's id."""
         source_topics: list[str] = field(default_factory=list)
+        """v0-1. The topics that the subtopology reads."""
         source_topic_regex: list[str] = field(default_factory=list)
+        """v0-1. Regular expressions of topics that the subtopology reads."""
         state_changelog_topics: list[StreamsGroupHeartbeatRequest.TopicInfo] = field(default_factory=list)
+        """v0-1. The changelog topics of the subtopology's stores."""
         repartition_sink_topics: list[str] = field(default_factory=list)
+        """v0-1. The repartition topics that the subtopology writes."""
         repartition_source_topics: list[StreamsGroupHeartbeatRequest.TopicInfo] = field(default_factory=list)
+        """v0-1. The repartition topics that the subtopology reads."""
         copartition_groups: list[StreamsGroupHeartbeatRequest.CopartitionGroup] = field(default_factory=list)
+        """v0-1. Which of the source topics must have equally many partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class CopartitionGroup:
-        """CopartitionGroup of StreamsGroupHeartbeatRequest."""
+        """An item of `copartition_groups`: which of the source topics must have equally many partitions."""
 
         source_topics: list[int] = field(default_factory=list)
+        """v0-1. Positions of source topics in the subtopology's list."""
         source_topic_regex: list[int] = field(default_factory=list)
+        """v0-1. Positions of regular expressions in the subtopology's list."""
         repartition_source_topics: list[int] = field(default_factory=list)
+        """v0-1. Positions of repartition topics in the subtopology's list."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class KeyValue:
-        """KeyValue of StreamsGroupHeartbeatRequest."""
+        """A name and its value."""
 
         key: str = ""
+        """v0-1. The name."""
         value: str = ""
+        """v0-1. The value."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopicInfo:
-        """TopicInfo of StreamsGroupHeartbeatRequest."""
+        """An internal topic that a topology needs."""
 
         name: str = ""
+        """v0-1. The name of the topic."""
         partitions: int = 0
+        """v0-1. How many partitions the topic shall have; 0 to let the broker choose."""
         replication_factor: int = 0
+        """v0-1. How many replicas it shall have; 0 for the broker's default."""
         topic_configs: list[StreamsGroupHeartbeatRequest.KeyValue] = field(default_factory=list)
+        """v0-1. Settings that the topic shall have."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Endpoint:
-        """Endpoint of StreamsGroupHeartbeatRequest."""
+        """Where an instance answers interactive queries."""
 
         host: str = ""
+        """v0-1. The host name or address."""
         port: int = 0
+        """v0-1. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TaskOffset:
-        """TaskOffset of StreamsGroupHeartbeatRequest."""
+        """How far a task has got."""
 
         subtopology_id: str = ""
+        """v0-1. The subtopology's id."""
         partition: int = 0
+        """v0-1. The number of the task."""
         offset: int = 0
+        """v0-1. The sum of the offsets of the task's changelogs."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TaskIds:
-        """TaskIds of StreamsGroupHeartbeatRequest."""
+        """Tasks of one subtopology: the n-th task reads the n-th partitions of its source topics."""
 
         subtopology_id: str = ""
+        """v0-1. The subtopology's id."""
         partitions: list[int] = field(default_factory=list)
+        """v0-1. The numbers of the tasks: those of the partitions that they read."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0-1. The group."""
     member_id: str = ""
+    """v0-1. The member's id, which it makes itself."""
     member_epoch: int = 0
+    """v0-1. The member's epoch; 0 to join, -1 to leave, -2 to leave for a while as a static member."""
     endpoint_information_epoch: int = 0
+    """v0-1. Which state of the endpoints the member knows, or is told."""
     instance_id: str | None = None
+    """v0-1. The id that a static member keeps over restarts; null if it has none or it did not change."""
     rack_id: str | None = None
+    """v0-1. The rack that the member is in; null if it has none or it did not change."""
     rebalance_timeout_ms: int = -1
+    """v0-1. For how long the member may take to give up partitions; -1 if it did not change."""
     topology: StreamsGroupHeartbeatRequest.Topology | None = None
+    """v0-1. The topology of the application; sent when joining, otherwise null."""
     active_tasks: list[StreamsGroupHeartbeatRequest.TaskIds] | None = None
+    """v0-1. The active tasks that the member runs; null if they did not change."""
     standby_tasks: list[StreamsGroupHeartbeatRequest.TaskIds] | None = None
+    """v0-1. The standby tasks that the member runs; null if they did not change."""
     warmup_tasks: list[StreamsGroupHeartbeatRequest.TaskIds] | None = None
+    """v0-1. The warm-up tasks that the member runs; null if they did not change."""
     process_id: str | None = None
+    """v0-1. The id of the process that the member runs in; null if it did not change."""
     user_endpoint: StreamsGroupHeartbeatRequest.Endpoint | None = None
+    """v0-1. Where the instance answers interactive queries; null if it does not."""
     client_tags: list[StreamsGroupHeartbeatRequest.KeyValue] | None = None
+    """v0-1. Tags of the instance, by which standby tasks are spread over racks; null if they did not change."""
     task_offsets: list[StreamsGroupHeartbeatRequest.TaskOffset] | None = None
+    """v0-1. How far the stores of the tasks are filled; null if there is nothing new to report."""
     task_end_offsets: list[StreamsGroupHeartbeatRequest.TaskOffset] | None = None
+    """v0-1. Where the changelogs of the tasks end; null if it did not change."""
     shutdown_application: bool = False
+    """v0-1. Whether all members of the application shall stop."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class StreamsGroupHeartbeatResponse:
-    """StreamsGroupHeartbeatResponse in all its versions."""
+    """The member's epoch and, where they changed, its tasks."""
 
     @dataclass(slots=True)
     class EndpointToPartitions:
-        """EndpointToPartitions of StreamsGroupHeartbeatResponse."""
+        """An item of `partitions_by_user_endpoint`: which partitions which instances have, for interactive queries; null if it did not change."""
 
         user_endpoint: StreamsGroupHeartbeatResponse.Endpoint = field(default_factory=lambda: StreamsGroupHeartbeatResponse.Endpoint())
+        """v0-1. The endpoint of the instance."""
         active_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition] = field(default_factory=list)
+        """v0-1. The source partitions of its active tasks."""
         standby_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition] = field(default_factory=list)
+        """v0-1. The source partitions of its standby and warm-up tasks."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Status:
-        """Status of StreamsGroupHeartbeatResponse."""
+        """Something that is wrong or unusual with the group."""
 
         status_code: int = 0
+        """v0-1. 0 stale topology, 1 missing source topics, 2 wrongly partitioned topics, 3 missing internal topics, 4 shutdown of the application, 5 assignment delayed, 6 missing client tags."""
         status_detail: str = ""
+        """v0-1. The same in words."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopicPartition:
-        """TopicPartition of StreamsGroupHeartbeatResponse."""
+        """Partitions of one topic."""
 
         topic: str = ""
+        """v0-1. The topic."""
         partitions: list[int] = field(default_factory=list)
+        """v0-1. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TaskIds:
-        """TaskIds of StreamsGroupHeartbeatResponse."""
+        """Tasks of one subtopology: the n-th task reads the n-th partitions of its source topics."""
 
         subtopology_id: str = ""
+        """v0-1. The subtopology's id."""
         partitions: list[int] = field(default_factory=list)
+        """v0-1. The numbers of the tasks: those of the partitions that they read."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Endpoint:
-        """Endpoint of StreamsGroupHeartbeatResponse."""
+        """Where an instance answers interactive queries."""
 
         host: str = ""
+        """v0-1. The host name or address."""
         port: int = 0
+        """v0-1. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-1. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-1. Kafka's error code; 0 if all went well."""
     error_message: str | None = None
+    """v0-1. What went wrong, in words; null if there is no more to say than the code."""
     member_id: str = ""
+    """v0-1. The member's id."""
     member_epoch: int = 0
+    """v0-1. The member's epoch after this heartbeat."""
     heartbeat_interval_ms: int = 0
+    """v0-1. How often the member shall send heartbeats."""
     acceptable_recovery_lag_legacy: int = 0
+    """v0. How many records a store may lack for its task to become active, in 32 bits."""
     task_offset_interval_ms: int = 0
+    """v0-1. How often the member shall report the offsets of its tasks."""
     acceptable_recovery_lag: int = -1
+    """v1. How many records a store may lack for its task to become active; -1 if the broker does not say."""
     status: list[StreamsGroupHeartbeatResponse.Status] | None = field(default_factory=list)
+    """v0-1. What is wrong or unusual with the group; null if nothing changed."""
     active_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = None
+    """v0-1. The active tasks that the member shall run; null if they did not change."""
     standby_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = None
+    """v0-1. The standby tasks that the member shall run; null if they did not change."""
     warmup_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = None
+    """v0-1. The warm-up tasks that the member shall run; null if they did not change."""
     topology_description_required: bool = False
+    """v1. Whether the member shall send the description of its topology (KIP-1331)."""
     endpoint_information_epoch: int = 0
+    """v0-1. Which state of the endpoints the member knows, or is told."""
     partitions_by_user_endpoint: list[StreamsGroupHeartbeatResponse.EndpointToPartitions] | None = None
+    """v0-1. Which partitions which instances have, for interactive queries; null if it did not change."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

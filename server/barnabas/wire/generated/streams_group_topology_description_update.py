@@ -26,58 +26,77 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class StreamsGroupTopologyDescriptionUpdateRequest:
-    """StreamsGroupTopologyDescriptionUpdateRequest in all its versions."""
+    """A member of a streams group sends the description of its topology (KIP-1331)."""
 
     @dataclass(slots=True)
     class TopologyDescription:
-        """TopologyDescription of StreamsGroupTopologyDescriptionUpdateRequest."""
+        """A topology as the application describes it."""
 
         subtopologies: list[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionSubtopology] = field(default_factory=list)
+        """v0. The parts of the topology that run on their own."""
         global_stores: list[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionGlobalStore] = field(default_factory=list)
+        """v0. The global stores."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopologyDescriptionSubtopology:
-        """TopologyDescriptionSubtopology of StreamsGroupTopologyDescriptionUpdateRequest."""
+        """A part of the topology that runs on its own."""
 
         subtopology_id: str = ""
+        """v0. The subtopology's id."""
         nodes: list[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode] = field(default_factory=list)
+        """v0. The subtopology's sources, processors and sinks."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopologyDescriptionNode:
-        """TopologyDescriptionNode of StreamsGroupTopologyDescriptionUpdateRequest."""
+        """A source, processor or sink of the topology."""
 
         name: str = ""
+        """v0. The node's name."""
         node_type: int = 0
+        """v0. 1 source, 2 processor, 3 sink."""
         source_topics: list[str] = field(default_factory=list)
+        """v0. The topics that a source reads."""
         sink_topic: str | None = None
+        """v0. The topic that a sink writes; null for other nodes, or if it is chosen for each record."""
         stores: list[str] = field(default_factory=list)
+        """v0. The stores that a processor uses."""
         successors: list[str] = field(default_factory=list)
+        """v0. The nodes that come next."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopologyDescriptionGlobalStore:
-        """TopologyDescriptionGlobalStore of StreamsGroupTopologyDescriptionUpdateRequest."""
+        """A global store and what fills it."""
 
         source: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode = field(default_factory=lambda: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode())
+        """v0. The source that is read into the store."""
         processor: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode = field(default_factory=lambda: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode())
+        """v0. The processor that fills the store."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0. The group."""
     member_id: str = ""
+    """v0. The member's id."""
     topology_epoch: int = 0
+    """v0. The epoch of the topology."""
     topology_description: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescription = field(default_factory=lambda: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescription())
+    """v0. The description of the topology."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class StreamsGroupTopologyDescriptionUpdateResponse:
-    """StreamsGroupTopologyDescriptionUpdateResponse in all its versions."""
+    """Whether the description was stored."""
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     error_message: str | None = None
+    """v0. What went wrong, in words; null if there is no more to say than the code."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,35 +27,49 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class SyncGroupRequest:
-    """SyncGroupRequest in all its versions."""
+    """Fetch one's assignment in a new generation; the leader brings everybody's."""
 
     @dataclass(slots=True)
     class SyncGroupRequestAssignment:
-        """SyncGroupRequestAssignment of SyncGroupRequest."""
+        """An item of `assignments`: what the leader assigned; empty from everybody else."""
 
         member_id: str = ""
+        """v0-5. The member's id."""
         assignment: bytes = b""
+        """v0-5. The member's share, such as a ConsumerProtocolAssignment."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0-5. The group."""
     generation_id: int = 0
+    """v0-5. The generation that the member is in."""
     member_id: str = ""
+    """v0-5. The member's id."""
     group_instance_id: str | None = None
+    """v3-5. The id that a static member keeps over restarts (KIP-345); null for a dynamic member."""
     protocol_type: str | None = None
+    """v5. What sort of group this is: `consumer`, `connect`, ..."""
     protocol_name: str | None = None
+    """v5. The assignor that the coordinator chose."""
     assignments: list[SyncGroupRequest.SyncGroupRequestAssignment] = field(default_factory=list)
+    """v0-5. What the leader assigned; empty from everybody else."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class SyncGroupResponse:
-    """SyncGroupResponse in all its versions."""
+    """The member's assignment."""
 
     throttle_time_ms: int = 0
+    """v1-5. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-5. Kafka's error code; 0 if all went well."""
     protocol_type: str | None = None
+    """v5. What sort of group this is: `consumer`, `connect`, ..."""
     protocol_name: str | None = None
+    """v5. The assignor that the coordinator chose."""
     assignment: bytes = b""
+    """v0-5. The member's share, such as a ConsumerProtocolAssignment."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

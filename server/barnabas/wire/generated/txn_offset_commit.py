@@ -28,61 +28,83 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class TxnOffsetCommitRequest:
-    """TxnOffsetCommitRequest in all its versions."""
+    """Store how far a group has read, to count once the transaction commits."""
 
     @dataclass(slots=True)
     class TxnOffsetCommitRequestTopic:
-        """TxnOffsetCommitRequestTopic of TxnOffsetCommitRequest."""
+        """An item of `topics`: the offsets to store, by topic."""
 
         name: str = ""
+        """v0-5. The name of the topic."""
         topic_id: bytes = ZERO_UUID
+        """v6. The topic's id."""
         partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = field(default_factory=list)
+        """v0-6. The offsets to store, by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TxnOffsetCommitRequestPartition:
-        """TxnOffsetCommitRequestPartition of TxnOffsetCommitRequest."""
+        """An item of `partitions`: the offsets to store, by partition."""
 
         partition_index: int = 0
+        """v0-6. The partition's number in its topic."""
         committed_offset: int = 0
+        """v0-6. The next offset that the group wants to read; -1 if none is stored."""
         committed_leader_epoch: int = -1
+        """v2-6. The leader epoch of the last record that was read; -1 if unknown."""
         committed_metadata: str | None = ""
+        """v0-6. Whatever the client wants to keep with the offset."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     transactional_id: str = ""
+    """v0-6. The transactional id."""
     group_id: str = ""
+    """v0-6. The group."""
     producer_id: int = 0
+    """v0-6. The producer's id."""
     producer_epoch: int = 0
+    """v0-6. The producer's epoch."""
     generation_id_or_member_epoch: int = -1
+    """v3-6. The generation in a classic group, the member's epoch in a consumer group; -1 without a group."""
     member_id: str = ""
+    """v3-6. The member's id."""
     group_instance_id: str | None = None
+    """v3-6. The id that a static member keeps over restarts (KIP-345); null for a dynamic member."""
     topics: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = field(default_factory=list)
+    """v0-6. The offsets to store, by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class TxnOffsetCommitResponse:
-    """TxnOffsetCommitResponse in all its versions."""
+    """Which offsets were stored."""
 
     @dataclass(slots=True)
     class TxnOffsetCommitResponseTopic:
-        """TxnOffsetCommitResponseTopic of TxnOffsetCommitResponse."""
+        """An item of `topics`: the outcomes by topic."""
 
         name: str = ""
+        """v0-5. The name of the topic."""
         topic_id: bytes = ZERO_UUID
+        """v6. The topic's id."""
         partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = field(default_factory=list)
+        """v0-6. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TxnOffsetCommitResponsePartition:
-        """TxnOffsetCommitResponsePartition of TxnOffsetCommitResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition_index: int = 0
+        """v0-6. The partition's number in its topic."""
         error_code: int = 0
+        """v0-6. Kafka's error code; 0 if all went well."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-6. For how long the client should send nothing more because of a quota."""
     topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = field(default_factory=list)
+    """v0-6. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

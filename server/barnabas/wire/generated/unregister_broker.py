@@ -22,19 +22,23 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class UnregisterBrokerRequest:
-    """UnregisterBrokerRequest in all its versions."""
+    """Remove the registration of a broker."""
 
     broker_id: int = 0
+    """v0. The broker to remove."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class UnregisterBrokerResponse:
-    """UnregisterBrokerResponse in all its versions."""
+    """Whether the registration is gone."""
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     error_message: str | None = ""
+    """v0. What went wrong, in words; null if there is no more to say than the code."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,41 +27,55 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class UpdateFeaturesRequest:
-    """UpdateFeaturesRequest in all its versions."""
+    """Change the finalized levels of cluster features (KIP-584)."""
 
     @dataclass(slots=True)
     class FeatureUpdateKey:
-        """FeatureUpdateKey of UpdateFeaturesRequest."""
+        """An item of `feature_updates`: the changes."""
 
         feature: str = ""
+        """v0-2. The name of the feature."""
         max_version_level: int = 0
+        """v0-2. The new level; below 1 to remove the feature."""
         allow_downgrade: bool = False
+        """v0. Whether the level may go down."""
         upgrade_type: int = 1
+        """v1-2. 1: only up; 2: down if nothing is lost; 3: down even if something is lost."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     timeout_ms: int = 60000
+    """v0-2. For how long the broker may wait before it answers."""
     feature_updates: list[UpdateFeaturesRequest.FeatureUpdateKey] = field(default_factory=list)
+    """v0-2. The changes."""
     validate_only: bool = False
+    """v1-2. Check the request and change nothing."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class UpdateFeaturesResponse:
-    """UpdateFeaturesResponse in all its versions."""
+    """What became of the update."""
 
     @dataclass(slots=True)
     class UpdatableFeatureResult:
-        """UpdatableFeatureResult of UpdateFeaturesResponse."""
+        """An item of `results`: the outcomes by feature."""
 
         feature: str = ""
+        """v0-1. The name of the feature."""
         error_code: int = 0
+        """v0-1. Kafka's error code; 0 if all went well."""
         error_message: str | None = ""
+        """v0-1. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0-2. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0-2. Kafka's error code; 0 if all went well."""
     error_message: str | None = ""
+    """v0-2. What went wrong, in words; null if there is no more to say than the code."""
     results: list[UpdateFeaturesResponse.UpdatableFeatureResult] = field(default_factory=list)
+    """v0-1. The outcomes by feature."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

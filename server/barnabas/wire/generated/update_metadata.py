@@ -32,69 +32,99 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class UpdateMetadataRequest:
-    """UpdateMetadataRequest in all its versions."""
+    """The controller tells every broker the state of partitions and brokers; only in clusters on ZooKeeper."""
 
     @dataclass(slots=True)
     class UpdateMetadataTopicState:
-        """UpdateMetadataTopicState of UpdateMetadataRequest."""
+        """An item of `topic_states`: the partitions by topic."""
 
         topic_name: str = ""
+        """v5-8. The topic."""
         topic_id: bytes = ZERO_UUID
+        """v7-8. The topic's id."""
         partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState] = field(default_factory=list)
+        """v5-8. The topic's partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class UpdateMetadataBroker:
-        """UpdateMetadataBroker of UpdateMetadataRequest."""
+        """An item of `live_brokers`: the brokers that are alive."""
 
         id: int = 0
+        """v0-8. The broker's id."""
         v0_host: str = ""
+        """v0. The broker's host name."""
         v0_port: int = 0
+        """v0. The broker's port."""
         endpoints: list[UpdateMetadataRequest.UpdateMetadataEndpoint] = field(default_factory=list)
+        """v1-8. The broker's listeners."""
         rack: str | None = ""
+        """v2-8. The rack that the node is in; null if it was not told."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class UpdateMetadataEndpoint:
-        """UpdateMetadataEndpoint of UpdateMetadataRequest."""
+        """An item of `endpoints`: the broker's listeners."""
 
         port: int = 0
+        """v1-8. The port."""
         host: str = ""
+        """v1-8. The host name or address."""
         listener: str = ""
+        """v3-8. The name of the listener."""
         security_protocol: int = 0
+        """v1-8. The security protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class UpdateMetadataPartitionState:
-        """UpdateMetadataPartitionState of UpdateMetadataRequest."""
+        """A partition as the controller knows it."""
 
         topic_name: str = ""
+        """v0-4. The topic."""
         partition_index: int = 0
+        """v0-8. The partition's number in its topic."""
         controller_epoch: int = 0
+        """v0-8. The epoch of the controller that last changed the partition."""
         leader: int = 0
+        """v0-8. The broker that leads the partition; -1 if none does, -2 while the topic is deleted."""
         leader_epoch: int = 0
+        """v0-8. The partition's leader epoch."""
         isr: list[int] = field(default_factory=list)
+        """v0-8. The replicas that are in sync."""
         zk_version: int = 0
+        """v0-8. The version of the partition's state in ZooKeeper."""
         replicas: list[int] = field(default_factory=list)
+        """v0-8. The brokers that hold the partition."""
         offline_replicas: list[int] = field(default_factory=list)
+        """v4-8. The replicas that cannot be reached."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     controller_id: int = 0
+    """v0-8. The controller's id."""
     is_kraft_controller: bool = False
+    """v8. Whether the controller is a KRaft one, during the migration from ZooKeeper."""
     type: int = 0
+    """v8. 1: what changed; 2: everything."""
     controller_epoch: int = 0
+    """v0-8. The epoch of the controller; a lower one than known is refused."""
     broker_epoch: int = -1
+    """v5-8. The epoch that the broker got when it registered; an older one is refused."""
     ungrouped_partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState] = field(default_factory=list)
+    """v0-4. The partitions, each with the name of its topic."""
     topic_states: list[UpdateMetadataRequest.UpdateMetadataTopicState] = field(default_factory=list)
+    """v5-8. The partitions by topic."""
     live_brokers: list[UpdateMetadataRequest.UpdateMetadataBroker] = field(default_factory=list)
+    """v0-8. The brokers that are alive."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class UpdateMetadataResponse:
-    """UpdateMetadataResponse in all its versions."""
+    """Whether the new state was taken over."""
 
     error_code: int = 0
+    """v0-8. Kafka's error code; 0 if all went well."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -30,51 +30,69 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class UpdateRaftVoterRequest:
-    """UpdateRaftVoterRequest in all its versions."""
+    """A voter tells the leader its endpoints and versions (KIP-853)."""
 
     @dataclass(slots=True)
     class Listener:
-        """Listener of UpdateRaftVoterRequest."""
+        """An item of `listeners`: the endpoints of the voter."""
 
         name: str = ""
+        """v0. The name of the listener."""
         host: str = ""
+        """v0. The host name or address."""
         port: int = 0
+        """v0. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class KRaftVersionFeature:
-        """KRaftVersionFeature of UpdateRaftVoterRequest."""
+        """The value of `kraft_version_feature`: the versions of the Raft protocol that the voter supports."""
 
         min_supported_version: int = 0
+        """v0. The lowest level supported."""
         max_supported_version: int = 0
+        """v0. The highest level supported."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     cluster_id: str | None = ""
+    """v0. The id of the cluster that the sender takes itself to be in; null if it does not know."""
     current_leader_epoch: int = 0
+    """v0. The leader epoch that the voter knows."""
     voter_id: int = 0
+    """v0. The id of the voter."""
     voter_directory_id: bytes = ZERO_UUID
+    """v0. The id of the voter's metadata log dir."""
     listeners: list[UpdateRaftVoterRequest.Listener] = field(default_factory=list)
+    """v0. The endpoints of the voter."""
     kraft_version_feature: UpdateRaftVoterRequest.KRaftVersionFeature = field(default_factory=lambda: UpdateRaftVoterRequest.KRaftVersionFeature())
+    """v0. The versions of the Raft protocol that the voter supports."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class UpdateRaftVoterResponse:
-    """UpdateRaftVoterResponse in all its versions."""
+    """Whether the leader took them, and who leads."""
 
     @dataclass(slots=True)
     class CurrentLeader:
-        """CurrentLeader of UpdateRaftVoterResponse."""
+        """The value of `current_leader`: who leads the quorum."""
 
         leader_id: int = -1
+        """v0. The leader's id; -1 if none is known."""
         leader_epoch: int = -1
+        """v0. The latest epoch known."""
         host: str = ""
+        """v0. The host name or address."""
         port: int = 0
+        """v0. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     throttle_time_ms: int = 0
+    """v0. For how long the client should send nothing more because of a quota."""
     error_code: int = 0
+    """v0. Kafka's error code; 0 if all went well."""
     current_leader: UpdateRaftVoterResponse.CurrentLeader = field(default_factory=lambda: UpdateRaftVoterResponse.CurrentLeader())
+    """v0. Who leads the quorum."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

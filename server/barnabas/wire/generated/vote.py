@@ -31,71 +31,97 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class VoteRequest:
-    """VoteRequest in all its versions."""
+    """A replica of a Raft quorum asks another for its vote (KIP-595)."""
 
     @dataclass(slots=True)
     class TopicData:
-        """TopicData of VoteRequest."""
+        """An item of `topics`: the topics; in practice only that of the cluster's metadata."""
 
         topic_name: str = ""
+        """v0-2. The topic."""
         partitions: list[VoteRequest.PartitionData] = field(default_factory=list)
+        """v0-2. The partitions; in practice only number 0."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of VoteRequest."""
+        """An item of `partitions`: the partitions; in practice only number 0."""
 
         partition_index: int = 0
+        """v0-2. The partition's number in its topic."""
         replica_epoch: int = 0
+        """v0-2. The epoch that the replica wants to lead in."""
         replica_id: int = 0
+        """v0-2. The replica that asks for the vote."""
         replica_directory_id: bytes = ZERO_UUID
+        """v1-2. The id of that replica's metadata log dir."""
         voter_directory_id: bytes = ZERO_UUID
+        """v1-2. The id of the voter's metadata log dir."""
         last_offset_epoch: int = 0
+        """v0-2. The epoch of the last record in that replica's log."""
         last_offset: int = 0
+        """v0-2. The end of that replica's log."""
         pre_vote: bool = False
+        """v2. Whether this only asks what the answer would be (KIP-996)."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     cluster_id: str | None = None
+    """v0-2. The cluster's id."""
     voter_id: int = -1
+    """v1-2. The id of the voter that is asked."""
     topics: list[VoteRequest.TopicData] = field(default_factory=list)
+    """v0-2. The topics; in practice only that of the cluster's metadata."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class VoteResponse:
-    """VoteResponse in all its versions."""
+    """Whether the vote was given."""
 
     @dataclass(slots=True)
     class TopicData:
-        """TopicData of VoteResponse."""
+        """An item of `topics`: the topics; in practice only that of the cluster's metadata."""
 
         topic_name: str = ""
+        """v0-2. The topic."""
         partitions: list[VoteResponse.PartitionData] = field(default_factory=list)
+        """v0-2. The partitions; in practice only number 0."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of VoteResponse."""
+        """An item of `partitions`: the partitions; in practice only number 0."""
 
         partition_index: int = 0
+        """v0-2. The partition's number in its topic."""
         error_code: int = 0
+        """v0-2. Kafka's error code; 0 if all went well."""
         leader_id: int = 0
+        """v0-2. The leader's id; -1 if none is known."""
         leader_epoch: int = 0
+        """v0-2. The latest epoch known."""
         vote_granted: bool = False
+        """v0-2. Whether the vote was given."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class NodeEndpoint:
-        """NodeEndpoint of VoteResponse."""
+        """An item of `node_endpoints`: where the leaders are that `CurrentLeader` names."""
 
         node_id: int = 0
+        """v1-2. The node's id."""
         host: str = ""
+        """v1-2. The host name or address."""
         port: int = 0
+        """v1-2. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     error_code: int = 0
+    """v0-2. Kafka's error code; 0 if all went well."""
     topics: list[VoteResponse.TopicData] = field(default_factory=list)
+    """v0-2. The topics; in practice only that of the cluster's metadata."""
     node_endpoints: list[VoteResponse.NodeEndpoint] = field(default_factory=list)
+    """v1-2. Where the leaders are that `CurrentLeader` names."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,65 +27,85 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class WriteShareGroupStateRequest:
-    """WriteShareGroupStateRequest in all its versions."""
+    """A leader writes changes of the state of share partitions (KIP-932)."""
 
     @dataclass(slots=True)
     class WriteStateData:
-        """WriteStateData of WriteShareGroupStateRequest."""
+        """An item of `topics`: the share partitions by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0-1. The topic's id."""
         partitions: list[WriteShareGroupStateRequest.PartitionData] = field(default_factory=list)
+        """v0-1. The share partitions of this topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionData:
-        """PartitionData of WriteShareGroupStateRequest."""
+        """An item of `partitions`: the share partitions of this topic."""
 
         partition: int = 0
+        """v0-1. The partition's number in its topic."""
         state_epoch: int = 0
+        """v0-1. The epoch of the state, which rises when offsets are reset."""
         leader_epoch: int = 0
+        """v0-1. The leader epoch of the partition; a lower one than known is refused."""
         start_offset: int = 0
+        """v0-1. The first offset that is not finished; -1 if not set."""
         delivery_complete_count: int = -1
+        """v1. How many records from the start offset on need no more delivery; -1 if unknown (KIP-1226)."""
         state_batches: list[WriteShareGroupStateRequest.StateBatch] = field(default_factory=list)
+        """v0-1. The records whose state changed."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class StateBatch:
-        """StateBatch of WriteShareGroupStateRequest."""
+        """An item of `state_batches`: the records whose state changed."""
 
         first_offset: int = 0
+        """v0-1. The first offset."""
         last_offset: int = 0
+        """v0-1. The last offset."""
         delivery_state: int = 0
+        """v0-1. 0 available, 2 acknowledged, 4 archived."""
         delivery_count: int = 0
+        """v0-1. How often the records were delivered."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     group_id: str = ""
+    """v0-1. The group."""
     topics: list[WriteShareGroupStateRequest.WriteStateData] = field(default_factory=list)
+    """v0-1. The share partitions by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class WriteShareGroupStateResponse:
-    """WriteShareGroupStateResponse in all its versions."""
+    """What became of each share partition."""
 
     @dataclass(slots=True)
     class WriteStateResult:
-        """WriteStateResult of WriteShareGroupStateResponse."""
+        """An item of `results`: the outcomes by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0-1. The topic's id."""
         partitions: list[WriteShareGroupStateResponse.PartitionResult] = field(default_factory=list)
+        """v0-1. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionResult:
-        """PartitionResult of WriteShareGroupStateResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition: int = 0
+        """v0-1. The partition's number in its topic."""
         error_code: int = 0
+        """v0-1. Kafka's error code; 0 if all went well."""
         error_message: str | None = None
+        """v0-1. What went wrong, in words; null if there is no more to say than the code."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     results: list[WriteShareGroupStateResponse.WriteStateResult] = field(default_factory=list)
+    """v0-1. The outcomes by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,61 +27,77 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class WriteTxnMarkersRequest:
-    """WriteTxnMarkersRequest in all its versions."""
+    """The transaction coordinator asks leaders to write commit or abort markers."""
 
     @dataclass(slots=True)
     class WritableTxnMarker:
-        """WritableTxnMarker of WriteTxnMarkersRequest."""
+        """An item of `markers`: the transactions that end."""
 
         producer_id: int = 0
+        """v0-2. The producer's id."""
         producer_epoch: int = 0
+        """v0-2. The producer's epoch."""
         transaction_result: bool = False
+        """v0-2. True to commit, false to abort."""
         topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic] = field(default_factory=list)
+        """v0-2. The partitions to write markers to, by topic."""
         coordinator_epoch: int = 0
+        """v0-2. The epoch of the coordinator; a lower one than the partition has seen is refused."""
         transaction_version: int = 0
+        """v2. The version of the transaction protocol that the producer used: 0 and 1 as before KIP-890, 2 since (KIP-1228)."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class WritableTxnMarkerTopic:
-        """WritableTxnMarkerTopic of WriteTxnMarkersRequest."""
+        """An item of `topics`: the partitions to write markers to, by topic."""
 
         name: str = ""
+        """v0-2. The name of the topic."""
         partition_indexes: list[int] = field(default_factory=list)
+        """v0-2. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     markers: list[WriteTxnMarkersRequest.WritableTxnMarker] = field(default_factory=list)
+    """v0-2. The transactions that end."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class WriteTxnMarkersResponse:
-    """WriteTxnMarkersResponse in all its versions."""
+    """Which markers were written."""
 
     @dataclass(slots=True)
     class WritableTxnMarkerResult:
-        """WritableTxnMarkerResult of WriteTxnMarkersResponse."""
+        """An item of `markers`: the outcomes by producer."""
 
         producer_id: int = 0
+        """v0-2. The producer's id."""
         topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = field(default_factory=list)
+        """v0-2. The outcomes by topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class WritableTxnMarkerTopicResult:
-        """WritableTxnMarkerTopicResult of WriteTxnMarkersResponse."""
+        """An item of `topics`: the outcomes by topic."""
 
         name: str = ""
+        """v0-2. The name of the topic."""
         partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = field(default_factory=list)
+        """v0-2. The outcomes by partition."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class WritableTxnMarkerPartitionResult:
-        """WritableTxnMarkerPartitionResult of WriteTxnMarkersResponse."""
+        """An item of `partitions`: the outcomes by partition."""
 
         partition_index: int = 0
+        """v0-2. The partition's number in its topic."""
         error_code: int = 0
+        """v0-2. Kafka's error code; 0 if all went well."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult] = field(default_factory=list)
+    """v0-2. The outcomes by producer."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -17,12 +17,16 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class AbortedTxn:
-    """AbortedTxn in all its versions."""
+    """An entry of a transaction index (`.txnindex`): an aborted transaction, so that readers can skip its records."""
 
     producer_id: int = 0
+    """v0. The producer whose transaction was aborted."""
     first_offset: int = 0
+    """v0. The offset of the transaction's first record."""
     last_offset: int = 0
+    """v0. The offset of the abort marker."""
     last_stable_offset: int = 0
+    """v0. The last stable offset when the transaction ended."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -20,18 +20,22 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ConsumerProtocolAssignment:
-    """ConsumerProtocolAssignment in all its versions."""
+    """What the leader of a classic consumer group assigned to a member."""
 
     @dataclass(slots=True)
     class TopicPartition:
-        """TopicPartition of ConsumerProtocolAssignment."""
+        """An item of `assigned_partitions`: the partitions by topic."""
 
         topic: str = ""
+        """v0-3. The topic."""
         partitions: list[int] = field(default_factory=list)
+        """v0-3. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     assigned_partitions: list[ConsumerProtocolAssignment.TopicPartition] = field(default_factory=list)
+    """v0-3. The partitions by topic."""
     user_data: bytes | None = None
+    """v0-3. Whatever the assignor wants to say; null for nothing."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -20,21 +20,28 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ConsumerProtocolSubscription:
-    """ConsumerProtocolSubscription in all its versions."""
+    """What a consumer tells the leader of its classic group when it joins."""
 
     @dataclass(slots=True)
     class TopicPartition:
-        """TopicPartition of ConsumerProtocolSubscription."""
+        """An item of `owned_partitions`: the partitions that the consumer still owns (KIP-429)."""
 
         topic: str = ""
+        """v1-3. The topic."""
         partitions: list[int] = field(default_factory=list)
+        """v1-3. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     topics: list[str] = field(default_factory=list)
+    """v0-3. The topics that the consumer subscribes to."""
     user_data: bytes | None = None
+    """v0-3. Whatever the assignor wants to say; null for nothing."""
     owned_partitions: list[ConsumerProtocolSubscription.TopicPartition] = field(default_factory=list)
+    """v1-3. The partitions that the consumer still owns (KIP-429)."""
     generation_id: int = -1
+    """v2-3. The generation that they were owned in; -1 if unknown."""
     rack_id: str | None = None
+    """v3. The rack that the consumer is in; null if it has none (KIP-881)."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

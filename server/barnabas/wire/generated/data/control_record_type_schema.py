@@ -17,9 +17,10 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ControlRecordTypeSchema:
-    """ControlRecordTypeSchema in all its versions."""
+    """What follows the version in a control record's key: which sort of control record it is."""
 
     type: int = 0
+    """v0. 0 abort, 1 commit, 2 leader change, 3 snapshot header, 4 snapshot footer, 5 KRaft version, 6 voters."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -24,11 +24,14 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class DefaultPrincipalData:
-    """DefaultPrincipalData in all its versions."""
+    """A principal inside an Envelope request, as the default principal builder writes it."""
 
     type: str = ""
+    """v0. The type of the principal, such as `User`."""
     name: str = ""
+    """v0. The name of the principal."""
     token_authenticated: bool = False
+    """v0. Whether the client authenticated with a delegation token."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

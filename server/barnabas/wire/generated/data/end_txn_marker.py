@@ -17,9 +17,10 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class EndTxnMarker:
-    """EndTxnMarker in all its versions."""
+    """What follows the version in the value of a commit or abort marker."""
 
     coordinator_epoch: int = 0
+    """v0. The epoch of the transaction coordinator that wrote the marker."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

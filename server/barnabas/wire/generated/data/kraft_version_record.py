@@ -19,10 +19,12 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class KRaftVersionRecord:
-    """KRaftVersionRecord in all its versions."""
+    """Control record: the version of the Raft protocol that the quorum uses (KIP-853)."""
 
     version: int = 0
+    """v0. The version of this record."""
     kraft_version: int = 0
+    """v0. The version of the Raft protocol."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -26,20 +26,26 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class LeaderChangeMessage:
-    """LeaderChangeMessage in all its versions."""
+    """Control record: who leads the Raft quorum from here on (KIP-595)."""
 
     @dataclass(slots=True)
     class Voter:
-        """Voter of LeaderChangeMessage."""
+        """A voter of the quorum."""
 
         voter_id: int = 0
+        """v0-1. The id of the voter."""
         voter_directory_id: bytes = ZERO_UUID
+        """v1. The id of the voter's metadata log dir."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     version: int = 0
+    """v0-1. The version of this record."""
     leader_id: int = 0
+    """v0-1. The leader."""
     voters: list[LeaderChangeMessage.Voter] = field(default_factory=list)
+    """v0-1. The voters of the quorum."""
     granting_voters: list[LeaderChangeMessage.Voter] = field(default_factory=list)
+    """v0-1. The voters that voted for the leader."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -19,24 +19,34 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ProducerSnapshot:
-    """ProducerSnapshot in all its versions."""
+    """A producer snapshot file (`.snapshot`): the producers that a log remembers. It starts with its version."""
 
     @dataclass(slots=True)
     class ProducerEntry:
-        """ProducerEntry of ProducerSnapshot."""
+        """An item of `producer_entries`: the producers."""
 
         producer_id: int = 0
+        """v1. The producer's id."""
         epoch: int = 0
+        """v1. The producer's epoch."""
         last_sequence: int = 0
+        """v1. The last sequence number that was appended."""
         last_offset: int = 0
+        """v1. The offset of the last record that was appended."""
         offset_delta: int = 0
+        """v1. How many records lie between the first and the last of that batch."""
         timestamp: int = 0
+        """v1. The timestamp of that batch."""
         coordinator_epoch: int = 0
+        """v1. The epoch of the coordinator that wrote the last marker."""
         current_txn_first_offset: int = 0
+        """v1. Where the open transaction starts; -1 if none is open."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     crc: int = 0
+    """v1. CRC-32C of what follows."""
     producer_entries: list[ProducerSnapshot.ProducerEntry] = field(default_factory=list)
+    """v1. The producers."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

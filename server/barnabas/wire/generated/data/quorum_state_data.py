@@ -28,22 +28,30 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class QuorumStateData:
-    """QuorumStateData in all its versions."""
+    """The `quorum-state` file: what a Raft replica must not forget about elections. The file itself is JSON."""
 
     @dataclass(slots=True)
     class Voter:
-        """Voter of QuorumStateData."""
+        """An item of `current_voters`: the voters; null if unknown."""
 
         voter_id: int = 0
+        """v0. The id of the voter."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     cluster_id: str = ""
+    """v0. The cluster's id."""
     leader_id: int = -1
+    """v0-1. The leader of the epoch; -1 if unknown."""
     leader_epoch: int = -1
+    """v0-1. The latest epoch known."""
     voted_id: int = -1
+    """v0-1. The replica that got this one's vote in the epoch; -1 if none did."""
     voted_directory_id: bytes = ZERO_UUID
+    """v1. The id of that replica's metadata log dir."""
     applied_offset: int = 0
+    """v0. Not used: 0."""
     current_voters: list[QuorumStateData.Voter] | None = field(default_factory=list)
+    """v0. The voters; null if unknown."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

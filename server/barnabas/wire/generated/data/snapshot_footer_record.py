@@ -19,9 +19,10 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class SnapshotFooterRecord:
-    """SnapshotFooterRecord in all its versions."""
+    """Control record: the last of a metadata snapshot (KIP-630)."""
 
     version: int = 0
+    """v0. The version of this record."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -19,10 +19,12 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class SnapshotHeaderRecord:
-    """SnapshotHeaderRecord in all its versions."""
+    """Control record: the first of a metadata snapshot (KIP-630)."""
 
     version: int = 0
+    """v0. The version of this record."""
     last_contained_log_timestamp: int = 0
+    """v0. The timestamp of the last record that the snapshot covers."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,37 +27,48 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class VotersRecord:
-    """VotersRecord in all its versions."""
+    """Control record: the voters of the Raft quorum from here on (KIP-853)."""
 
     @dataclass(slots=True)
     class Voter:
-        """Voter of VotersRecord."""
+        """An item of `voters`: the voters of the quorum."""
 
         voter_id: int = 0
+        """v0. The id of the voter."""
         voter_directory_id: bytes = ZERO_UUID
+        """v0. The id of the voter's metadata log dir."""
         endpoints: list[VotersRecord.Endpoint] = field(default_factory=list)
+        """v0. Where to reach the voter."""
         kraft_version_feature: VotersRecord.KRaftVersionFeature = field(default_factory=lambda: VotersRecord.KRaftVersionFeature())
+        """v0. The versions of the Raft protocol that the voter supports."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class Endpoint:
-        """Endpoint of VotersRecord."""
+        """An item of `endpoints`: where to reach the voter."""
 
         name: str = ""
+        """v0. The name of the listener."""
         host: str = ""
+        """v0. The host name or address."""
         port: int = 0
+        """v0. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class KRaftVersionFeature:
-        """KRaftVersionFeature of VotersRecord."""
+        """The value of `kraft_version_feature`: the versions of the Raft protocol that the voter supports."""
 
         min_supported_version: int = 0
+        """v0. The lowest level supported."""
         max_supported_version: int = 0
+        """v0. The highest level supported."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     version: int = 0
+    """v0. The version of this record."""
     voters: list[VotersRecord.Voter] = field(default_factory=list)
+    """v0. The voters of the quorum."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

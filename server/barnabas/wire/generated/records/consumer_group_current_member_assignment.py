@@ -29,31 +29,41 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ConsumerGroupCurrentMemberAssignmentKey:
-    """ConsumerGroupCurrentMemberAssignmentKey in all its versions."""
+    """Key of what a member of a consumer group owns."""
 
     group_id: str = ""
+    """v0. The group."""
     member_id: str = ""
+    """v0. The member's id."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """ConsumerGroupCurrentMemberAssignmentValue in all its versions."""
+    """What a member of a consumer group owns while it moves to its target."""
 
     @dataclass(slots=True)
     class TopicPartitions:
-        """TopicPartitions of ConsumerGroupCurrentMemberAssignmentValue."""
+        """Partitions of one topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         partitions: list[int] = field(default_factory=list)
+        """v0. The numbers of the partitions."""
         assignment_epochs: list[int] | None = field(default_factory=list)
+        """v0. For each partition, the member epoch in which it was assigned, to refuse late commits; null if unknown."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     member_epoch: int = 0
+    """v0. The member's epoch: which of the group's assignments it has taken over."""
     previous_member_epoch: int = 0
+    """v0. The epoch before the current one, which the member may still use."""
     state: int = 0
+    """v0. 0 stable, 1 giving up partitions, 2 waiting for partitions of others, 127 unknown."""
     assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = field(default_factory=list)
+    """v0. The partitions that the member has."""
     partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = field(default_factory=list)
+    """v0. The partitions that the member has to give up."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

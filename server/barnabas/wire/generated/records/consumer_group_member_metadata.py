@@ -29,42 +29,57 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ConsumerGroupMemberMetadataKey:
-    """ConsumerGroupMemberMetadataKey in all its versions."""
+    """Key of a member of a consumer group."""
 
     group_id: str = ""
+    """v0. The group."""
     member_id: str = ""
+    """v0. The member's id."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ConsumerGroupMemberMetadataValue:
-    """ConsumerGroupMemberMetadataValue in all its versions."""
+    """What a member of a consumer group told about itself."""
 
     @dataclass(slots=True)
     class ClassicMemberMetadata:
-        """ClassicMemberMetadata of ConsumerGroupMemberMetadataValue."""
+        """The value of `classic_member_metadata`: what a member by the classic protocol told; null for other members."""
 
         session_timeout_ms: int = 0
+        """v0. A member that sends no heartbeat for so long is removed."""
         supported_protocols: list[ConsumerGroupMemberMetadataValue.ClassicProtocol] = field(default_factory=list)
+        """v0. The assignors that the member knows, with its subscription for each."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class ClassicProtocol:
-        """ClassicProtocol of ConsumerGroupMemberMetadataValue."""
+        """An item of `supported_protocols`: the assignors that the member knows, with its subscription for each."""
 
         name: str = ""
+        """v0. The name of the assignor."""
         metadata: bytes = b""
+        """v0. The member's subscription."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     instance_id: str | None = ""
+    """v0. The id that a static member keeps over restarts; null for a dynamic member."""
     rack_id: str | None = ""
+    """v0. The rack that the member is in; null if it has none."""
     client_id: str = ""
+    """v0. The client id in the member's requests."""
     client_host: str = ""
+    """v0. From which address the member came."""
     subscribed_topic_names: list[str] = field(default_factory=list)
+    """v0. The topics that the member subscribes to."""
     subscribed_topic_regex: str | None = ""
+    """v0. The regular expression (RE2) that the member subscribes to; null if it has none."""
     rebalance_timeout_ms: int = -1
+    """v0. For how long a member may take to give up partitions when the group rebalances."""
     server_assignor: str | None = ""
+    """v0. The assignor that the member wants the broker to use; null if it does not care."""
     classic_member_metadata: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None = field(default_factory=lambda: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata())
+    """v0. What a member by the classic protocol told; null for other members."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -24,18 +24,21 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ConsumerGroupMetadataKey:
-    """ConsumerGroupMetadataKey in all its versions."""
+    """Key of a consumer group."""
 
     group_id: str = ""
+    """v0. The group."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ConsumerGroupMetadataValue:
-    """ConsumerGroupMetadataValue in all its versions."""
+    """The epoch of a consumer group."""
 
     epoch: int = 0
+    """v0. The group's epoch."""
     metadata_hash: int = 0
+    """v0. A hash of the topics that the group reads; 0 if unknown."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

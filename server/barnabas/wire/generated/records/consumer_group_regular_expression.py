@@ -26,20 +26,25 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ConsumerGroupRegularExpressionKey:
-    """ConsumerGroupRegularExpressionKey in all its versions."""
+    """Key of a regular expression that members of a consumer group subscribe to."""
 
     group_id: str = ""
+    """v0. The group."""
     regular_expression: str = ""
+    """v0. The regular expression."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ConsumerGroupRegularExpressionValue:
-    """ConsumerGroupRegularExpressionValue in all its versions."""
+    """The topics that a regular expression matched."""
 
     topics: list[str] = field(default_factory=list)
+    """v0. The topics that matched."""
     version: int = 0
+    """v0. The version of the metadata that they were matched with."""
     timestamp: int = 0
+    """v0. When they were matched, in milliseconds."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

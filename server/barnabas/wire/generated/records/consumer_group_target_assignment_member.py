@@ -26,26 +26,31 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ConsumerGroupTargetAssignmentMemberKey:
-    """ConsumerGroupTargetAssignmentMemberKey in all its versions."""
+    """Key of what a member of a consumer group shall own."""
 
     group_id: str = ""
+    """v0. The group."""
     member_id: str = ""
+    """v0. The member's id."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ConsumerGroupTargetAssignmentMemberValue:
-    """ConsumerGroupTargetAssignmentMemberValue in all its versions."""
+    """What a member of a consumer group shall own."""
 
     @dataclass(slots=True)
     class TopicPartition:
-        """TopicPartition of ConsumerGroupTargetAssignmentMemberValue."""
+        """An item of `topic_partitions`: the partitions by topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         partitions: list[int] = field(default_factory=list)
+        """v0. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     topic_partitions: list[ConsumerGroupTargetAssignmentMemberValue.TopicPartition] = field(default_factory=list)
+    """v0. The partitions by topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -15,6 +15,7 @@ from barnabas.wire.primitives import (
     cut_short,
     encode_string_length,
     encode_uvarint,
+    join,
     new,
     null_value,
     read_unknown_tags,
@@ -26,36 +27,51 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class GroupMetadataKey:
-    """GroupMetadataKey in all its versions."""
+    """Key of a classic group."""
 
     group: str = ""
+    """v0. The group."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class GroupMetadataValue:
-    """GroupMetadataValue in all its versions."""
+    """A classic group in a stable generation."""
 
     @dataclass(slots=True)
     class MemberMetadata:
-        """MemberMetadata of GroupMetadataValue."""
+        """A member of the group."""
 
         member_id: str = ""
+        """v0-4. The member's id."""
         group_instance_id: str | None = None
+        """v3-4. The id that a static member keeps over restarts; null for a dynamic member."""
         client_id: str = ""
+        """v0-4. The client id in the member's requests."""
         client_host: str = ""
+        """v0-4. From which address the member came."""
         rebalance_timeout: int = -1
+        """v1-4. For how long the coordinator waits for the member to join again, in milliseconds; -1 if unknown."""
         session_timeout: int = 0
+        """v0-4. A member that sends no heartbeat for so many milliseconds is removed."""
         subscription: bytes = b""
+        """v0-4. The member's subscription for the assignor."""
         assignment: bytes = b""
+        """v0-4. What the member was assigned."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     protocol_type: str = ""
+    """v0-4. What sort of group this is: `consumer`, `connect`, ..."""
     generation: int = 0
+    """v0-4. The generation."""
     protocol: str | None = ""
+    """v0-4. The assignor in use; null if there are no members."""
     leader: str | None = ""
+    """v0-4. The member that assigns; null if there are no members."""
     current_state_timestamp: int = -1
+    """v2-4. When the group came into this state; -1 if unknown."""
     members: list[GroupMetadataValue.MemberMetadata] = field(default_factory=list)
+    """v0-4. The members."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -19,21 +19,27 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class LegacyOffsetCommitKey:
-    """LegacyOffsetCommitKey in all its versions."""
+    """Key of a stored offset as Kafka before 0.9 wrote it."""
 
     group: str = ""
+    """v0. The group."""
     topic: str = ""
+    """v0. The topic."""
     partition: int = 0
+    """v0. The partition's number in its topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class LegacyOffsetCommitValue:
-    """LegacyOffsetCommitValue in all its versions."""
+    """A stored offset as Kafka before 0.9 wrote it."""
 
     offset: int = 0
+    """v0. The next offset that the group wants to read."""
     metadata: str = ""
+    """v0. What the client keeps with the offset."""
     commit_timestamp: int = 0
+    """v0. When the offset was committed."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

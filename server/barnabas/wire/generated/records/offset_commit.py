@@ -27,24 +27,33 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class OffsetCommitKey:
-    """OffsetCommitKey in all its versions."""
+    """Key of a stored offset."""
 
     group: str = ""
+    """v0. The group."""
     topic: str = ""
+    """v0. The topic."""
     partition: int = 0
+    """v0. The partition's number in its topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class OffsetCommitValue:
-    """OffsetCommitValue in all its versions."""
+    """A stored offset of a group."""
 
     offset: int = 0
+    """v0-4. The next offset that the group wants to read."""
     leader_epoch: int = -1
+    """v3-4. The leader epoch of the last record that was read; -1 if unknown."""
     metadata: str = ""
+    """v0-4. What the client keeps with the offset."""
     commit_timestamp: int = 0
+    """v0-4. When the offset was committed."""
     expire_timestamp: int = -1
+    """v1. When the offset expires; -1 for as the broker is configured."""
     topic_id: bytes = ZERO_UUID
+    """v4. The topic's id; zero if unknown."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -26,29 +26,37 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ShareGroupCurrentMemberAssignmentKey:
-    """ShareGroupCurrentMemberAssignmentKey in all its versions."""
+    """Key of what a member of a share group reads."""
 
     group_id: str = ""
+    """v0. The group."""
     member_id: str = ""
+    """v0. The member's id."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ShareGroupCurrentMemberAssignmentValue:
-    """ShareGroupCurrentMemberAssignmentValue in all its versions."""
+    """What a member of a share group reads."""
 
     @dataclass(slots=True)
     class TopicPartitions:
-        """TopicPartitions of ShareGroupCurrentMemberAssignmentValue."""
+        """Partitions of one topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         partitions: list[int] = field(default_factory=list)
+        """v0. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     member_epoch: int = 0
+    """v0. The member's epoch: which of the group's assignments it has taken over."""
     previous_member_epoch: int = 0
+    """v0. The epoch before the current one, which the member may still use."""
     state: int = 0
+    """v0. The state of the member; always 0, stable."""
     assigned_partitions: list[ShareGroupCurrentMemberAssignmentValue.TopicPartitions] = field(default_factory=list)
+    """v0. The partitions that the member has."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -26,21 +26,27 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ShareGroupMemberMetadataKey:
-    """ShareGroupMemberMetadataKey in all its versions."""
+    """Key of a member of a share group."""
 
     group_id: str = ""
+    """v0. The group."""
     member_id: str = ""
+    """v0. The member's id."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ShareGroupMemberMetadataValue:
-    """ShareGroupMemberMetadataValue in all its versions."""
+    """What a member of a share group told about itself."""
 
     rack_id: str | None = ""
+    """v0. The rack that the member is in; null if it has none."""
     client_id: str = ""
+    """v0. The client id in the member's requests."""
     client_host: str = ""
+    """v0. From which address the member came."""
     subscribed_topic_names: list[str] = field(default_factory=list)
+    """v0. The topics that the member subscribes to."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -21,18 +21,21 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ShareGroupMetadataKey:
-    """ShareGroupMetadataKey in all its versions."""
+    """Key of a share group."""
 
     group_id: str = ""
+    """v0. The group."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ShareGroupMetadataValue:
-    """ShareGroupMetadataValue in all its versions."""
+    """The epoch of a share group."""
 
     epoch: int = 0
+    """v0. The group's epoch."""
     metadata_hash: int = 0
+    """v0. A hash of the topics that the group reads; 0 if unknown."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

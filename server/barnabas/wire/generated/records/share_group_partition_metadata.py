@@ -27,35 +27,43 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ShareGroupPartitionMetadataKey:
-    """ShareGroupPartitionMetadataKey in all its versions."""
+    """Key of the topics that a share group knows; early access only (Kafka 3.9 and 4.0)."""
 
     group_id: str = ""
+    """v0. The group."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ShareGroupPartitionMetadataValue:
-    """ShareGroupPartitionMetadataValue in all its versions."""
+    """The topics that a share group reads; early access only (Kafka 3.9 and 4.0)."""
 
     @dataclass(slots=True)
     class TopicMetadata:
-        """TopicMetadata of ShareGroupPartitionMetadataValue."""
+        """An item of `topics`: the topics."""
 
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         topic_name: str = ""
+        """v0. The topic."""
         num_partitions: int = 0
+        """v0. How many partitions the topic has."""
         partition_metadata: list[ShareGroupPartitionMetadataValue.PartitionMetadata] = field(default_factory=list)
+        """v0. The partitions with their racks."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class PartitionMetadata:
-        """PartitionMetadata of ShareGroupPartitionMetadataValue."""
+        """An item of `partition_metadata`: the partitions with their racks."""
 
         partition: int = 0
+        """v0. The partition's number in its topic."""
         racks: list[str] = field(default_factory=list)
+        """v0. The racks of the partition's replicas."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     topics: list[ShareGroupPartitionMetadataValue.TopicMetadata] = field(default_factory=list)
+    """v0. The topics."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

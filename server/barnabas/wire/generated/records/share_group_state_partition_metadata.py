@@ -28,36 +28,45 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ShareGroupStatePartitionMetadataKey:
-    """ShareGroupStatePartitionMetadataKey in all its versions."""
+    """Key of how far the share state of a group's topics is set up."""
 
     group_id: str = ""
+    """v0. The group."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ShareGroupStatePartitionMetadataValue:
-    """ShareGroupStatePartitionMetadataValue in all its versions."""
+    """How far the share state of a group's topics is set up."""
 
     @dataclass(slots=True)
     class TopicPartitionsInfo:
-        """TopicPartitionsInfo of ShareGroupStatePartitionMetadataValue."""
+        """Partitions of one topic."""
 
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         topic_name: str = ""
+        """v0. The topic."""
         partitions: list[int] = field(default_factory=list)
+        """v0. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopicInfo:
-        """TopicInfo of ShareGroupStatePartitionMetadataValue."""
+        """An internal topic that a topology needs."""
 
         topic_id: bytes = ZERO_UUID
+        """v0. The topic's id."""
         topic_name: str = ""
+        """v0. The topic."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     initializing_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo] = field(default_factory=list)
+    """v0. The partitions whose share state is being set up."""
     initialized_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo] = field(default_factory=list)
+    """v0. The partitions whose share state is set up."""
     deleting_topics: list[ShareGroupStatePartitionMetadataValue.TopicInfo] = field(default_factory=list)
+    """v0. The topics whose share state is being deleted."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

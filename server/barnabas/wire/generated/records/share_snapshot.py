@@ -28,36 +28,51 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ShareSnapshotKey:
-    """ShareSnapshotKey in all its versions."""
+    """Key of a snapshot of a share partition's state."""
 
     group_id: str = ""
+    """v0. The group."""
     topic_id: bytes = ZERO_UUID
+    """v0. The topic's id."""
     partition: int = 0
+    """v0. The partition's number in its topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ShareSnapshotValue:
-    """ShareSnapshotValue in all its versions."""
+    """The whole state of a share partition."""
 
     @dataclass(slots=True)
     class StateBatch:
-        """StateBatch of ShareSnapshotValue."""
+        """An item of `state_batches`: the records after the start offset whose state is known."""
 
         first_offset: int = 0
+        """v0. The first offset."""
         last_offset: int = 0
+        """v0. The last offset."""
         delivery_state: int = 0
+        """v0. 0 available, 2 acknowledged, 4 archived."""
         delivery_count: int = 0
+        """v0. How often the records were delivered."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     snapshot_epoch: int = 0
+    """v0. How many snapshots there were of this share partition; an update belongs to the one before it."""
     state_epoch: int = 0
+    """v0. The epoch of the state, which rises when offsets are reset."""
     leader_epoch: int = 0
+    """v0. The leader epoch of the partition."""
     start_offset: int = 0
+    """v0. The first offset that is not finished; -1 if not set."""
     delivery_complete_count: int = -1
+    """v0. How many records from the start offset on need no more delivery; -1 if unknown (KIP-1226)."""
     create_timestamp: int = 0
+    """v0. When the snapshot was first taken, in milliseconds."""
     write_timestamp: int = 0
+    """v0. When the snapshot was written, in milliseconds."""
     state_batches: list[ShareSnapshotValue.StateBatch] = field(default_factory=list)
+    """v0. The records after the start offset whose state is known."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -28,33 +28,45 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class ShareUpdateKey:
-    """ShareUpdateKey in all its versions."""
+    """Key of a change of a share partition's state."""
 
     group_id: str = ""
+    """v0. The group."""
     topic_id: bytes = ZERO_UUID
+    """v0. The topic's id."""
     partition: int = 0
+    """v0. The partition's number in its topic."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class ShareUpdateValue:
-    """ShareUpdateValue in all its versions."""
+    """A change of a share partition's state since its last snapshot."""
 
     @dataclass(slots=True)
     class StateBatch:
-        """StateBatch of ShareUpdateValue."""
+        """An item of `state_batches`: the records whose state changed."""
 
         first_offset: int = 0
+        """v0. The first offset."""
         last_offset: int = 0
+        """v0. The last offset."""
         delivery_state: int = 0
+        """v0. 0 available, 2 acknowledged, 4 archived."""
         delivery_count: int = 0
+        """v0. How often the records were delivered."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     snapshot_epoch: int = 0
+    """v0. How many snapshots there were of this share partition; an update belongs to the one before it."""
     leader_epoch: int = 0
+    """v0. The leader epoch of the partition; -1 if it did not change."""
     start_offset: int = 0
+    """v0. The first offset that is not finished; -1 if it did not change."""
     delivery_complete_count: int = -1
+    """v0. How many records from the start offset on need no more delivery; -1 if unknown (KIP-1226)."""
     state_batches: list[ShareUpdateValue.StateBatch] = field(default_factory=list)
+    """v0. The records whose state changed."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

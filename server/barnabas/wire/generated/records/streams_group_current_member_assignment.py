@@ -30,35 +30,49 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class StreamsGroupCurrentMemberAssignmentKey:
-    """StreamsGroupCurrentMemberAssignmentKey in all its versions."""
+    """Key of the tasks that a member of a streams group runs."""
 
     group_id: str = ""
+    """v0. The group."""
     member_id: str = ""
+    """v0. The member's id."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class StreamsGroupCurrentMemberAssignmentValue:
-    """StreamsGroupCurrentMemberAssignmentValue in all its versions."""
+    """The tasks that a member of a streams group runs while it moves to its target."""
 
     @dataclass(slots=True)
     class TaskIds:
-        """TaskIds of StreamsGroupCurrentMemberAssignmentValue."""
+        """Tasks of one subtopology: the n-th task reads the n-th partitions of its source topics."""
 
         subtopology_id: str = ""
+        """v0. The subtopology's id."""
         partitions: list[int] = field(default_factory=list)
+        """v0. The numbers of the tasks: those of the partitions that they read."""
         assignment_epochs: list[int] | None = field(default_factory=list)
+        """v0. For each task, the member epoch in which it was assigned; null if unknown."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     member_epoch: int = 0
+    """v0. The member's epoch: which of the group's assignments it has taken over."""
     previous_member_epoch: int = 0
+    """v0. The epoch before the current one, which the member may still use."""
     state: int = 0
+    """v0. 1 stable, 2 giving up tasks, 3 waiting for tasks of others, 127 unknown."""
     active_tasks: list[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = field(default_factory=list)
+    """v0. The tasks that process records."""
     standby_tasks: list[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = field(default_factory=list)
+    """v0. The tasks that keep copies of stores."""
     warmup_tasks: list[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = field(default_factory=list)
+    """v0. The tasks that fill their stores before they become active."""
     active_tasks_pending_revocation: list[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = field(default_factory=list)
+    """v0. The active tasks that the member has to give up."""
     standby_tasks_pending_revocation: list[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = field(default_factory=list)
+    """v0. The standby tasks that the member has to give up."""
     warmup_tasks_pending_revocation: list[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = field(default_factory=list)
+    """v0. The warm-up tasks that the member has to give up."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -26,42 +26,57 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class StreamsGroupMemberMetadataKey:
-    """StreamsGroupMemberMetadataKey in all its versions."""
+    """Key of a member of a streams group."""
 
     group_id: str = ""
+    """v0. The group."""
     member_id: str = ""
+    """v0. The member's id."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class StreamsGroupMemberMetadataValue:
-    """StreamsGroupMemberMetadataValue in all its versions."""
+    """What a member of a streams group told about itself."""
 
     @dataclass(slots=True)
     class Endpoint:
-        """Endpoint of StreamsGroupMemberMetadataValue."""
+        """Where an instance answers interactive queries."""
 
         host: str = ""
+        """v0. The host name or address."""
         port: int = 0
+        """v0. The port."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class KeyValue:
-        """KeyValue of StreamsGroupMemberMetadataValue."""
+        """A name and its value."""
 
         key: str = ""
+        """v0. The name."""
         value: str = ""
+        """v0. The value."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     instance_id: str | None = ""
+    """v0. The id that a static member keeps over restarts; null for a dynamic member."""
     rack_id: str | None = ""
+    """v0. The rack that the member is in; null if it has none."""
     client_id: str = ""
+    """v0. The client id in the member's requests."""
     client_host: str = ""
+    """v0. From which address the member came."""
     rebalance_timeout_ms: int = -1
+    """v0. For how long a member may take to give up partitions when the group rebalances."""
     topology_epoch: int = 0
+    """v0. The epoch of the topology that the member runs."""
     process_id: str = ""
+    """v0. The id of the process that the member runs in; tells members on one machine."""
     user_endpoint: StreamsGroupMemberMetadataValue.Endpoint | None = None
+    """v0. Where the instance answers interactive queries; null if it does not."""
     client_tags: list[StreamsGroupMemberMetadataValue.KeyValue] = field(default_factory=list)
+    """v0. Tags of the instance, by which standby tasks are spread over racks."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -29,30 +29,39 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class StreamsGroupMetadataKey:
-    """StreamsGroupMetadataKey in all its versions."""
+    """Key of a streams group."""
 
     group_id: str = ""
+    """v0. The group."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class StreamsGroupMetadataValue:
-    """StreamsGroupMetadataValue in all its versions."""
+    """The epoch of a streams group, and what it was computed from."""
 
     @dataclass(slots=True)
     class LastAssignmentConfig:
-        """LastAssignmentConfig of StreamsGroupMetadataValue."""
+        """A setting."""
 
         key: str = ""
+        """v0. The name of the setting."""
         value: str = ""
+        """v0. The value of the setting."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     epoch: int = 0
+    """v0. The group's epoch."""
     metadata_hash: int = 0
+    """v0. A hash of the topics that the group reads; 0 if unknown."""
     validated_topology_epoch: int = -1
+    """v0. The epoch of the topology that was last found to fit the topics that exist."""
     last_assignment_configs: list[StreamsGroupMetadataValue.LastAssignmentConfig] | None = field(default_factory=list)
+    """v0. The settings that the last assignment was computed with."""
     stored_description_topology_epoch: int = -1
+    """v0. The epoch of the topology whose description is stored; -1 if none is, -2 if that is uncertain."""
     failed_description_topology_epoch: int = -1
+    """v0. The epoch of the topology whose description was refused for good, so as not to ask again; -1 if none was."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

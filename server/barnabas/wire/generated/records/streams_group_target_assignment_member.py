@@ -27,28 +27,35 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class StreamsGroupTargetAssignmentMemberKey:
-    """StreamsGroupTargetAssignmentMemberKey in all its versions."""
+    """Key of the tasks that a member of a streams group shall run."""
 
     group_id: str = ""
+    """v0. The group."""
     member_id: str = ""
+    """v0. The member's id."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class StreamsGroupTargetAssignmentMemberValue:
-    """StreamsGroupTargetAssignmentMemberValue in all its versions."""
+    """The tasks that a member of a streams group shall run."""
 
     @dataclass(slots=True)
     class TaskIds:
-        """TaskIds of StreamsGroupTargetAssignmentMemberValue."""
+        """Tasks of one subtopology: the n-th task reads the n-th partitions of its source topics."""
 
         subtopology_id: str = ""
+        """v0. The subtopology's id."""
         partitions: list[int] = field(default_factory=list)
+        """v0. The numbers of the tasks: those of the partitions that they read."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     active_tasks: list[StreamsGroupTargetAssignmentMemberValue.TaskIds] = field(default_factory=list)
+    """v0. The tasks that process records."""
     standby_tasks: list[StreamsGroupTargetAssignmentMemberValue.TaskIds] = field(default_factory=list)
+    """v0. The tasks that keep copies of stores."""
     warmup_tasks: list[StreamsGroupTargetAssignmentMemberValue.TaskIds] = field(default_factory=list)
+    """v0. The tasks that fill their stores before they become active."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

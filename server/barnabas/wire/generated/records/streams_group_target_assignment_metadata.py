@@ -24,18 +24,21 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class StreamsGroupTargetAssignmentMetadataKey:
-    """StreamsGroupTargetAssignmentMetadataKey in all its versions."""
+    """Key of the epoch of a streams group's target assignment."""
 
     group_id: str = ""
+    """v0. The group."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class StreamsGroupTargetAssignmentMetadataValue:
-    """StreamsGroupTargetAssignmentMetadataValue in all its versions."""
+    """The epoch of a streams group's target assignment."""
 
     assignment_epoch: int = 0
+    """v0. The group epoch that the target assignment was computed for."""
     assignment_timestamp: int = 0
+    """v0. When the assignment was computed, in milliseconds."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -27,58 +27,77 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class StreamsGroupTopologyKey:
-    """StreamsGroupTopologyKey in all its versions."""
+    """Key of the topology of a streams group."""
 
     group_id: str = ""
+    """v0. The group."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class StreamsGroupTopologyValue:
-    """StreamsGroupTopologyValue in all its versions."""
+    """The topology of a streams group."""
 
     @dataclass(slots=True)
     class Subtopology:
-        """Subtopology of StreamsGroupTopologyValue."""
+        """An item of `subtopologies`: the parts of the topology that run on their own."""
 
         subtopology_id: str = ""
+        """v0. The subtopology's id."""
         source_topics: list[str] = field(default_factory=list)
+        """v0. The topics that the subtopology reads."""
         source_topic_regex: list[str] = field(default_factory=list)
+        """v0. Regular expressions of topics that the subtopology reads."""
         state_changelog_topics: list[StreamsGroupTopologyValue.TopicInfo] = field(default_factory=list)
+        """v0. The changelog topics of the subtopology's stores."""
         repartition_sink_topics: list[str] = field(default_factory=list)
+        """v0. The repartition topics that the subtopology writes."""
         repartition_source_topics: list[StreamsGroupTopologyValue.TopicInfo] = field(default_factory=list)
+        """v0. The repartition topics that the subtopology reads."""
         copartition_groups: list[StreamsGroupTopologyValue.CopartitionGroup] = field(default_factory=list)
+        """v0. Which of the source topics must have equally many partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class CopartitionGroup:
-        """CopartitionGroup of StreamsGroupTopologyValue."""
+        """An item of `copartition_groups`: which of the source topics must have equally many partitions."""
 
         source_topics: list[int] = field(default_factory=list)
+        """v0. Positions of source topics in the subtopology's list."""
         source_topic_regex: list[int] = field(default_factory=list)
+        """v0. Positions of regular expressions in the subtopology's list."""
         repartition_source_topics: list[int] = field(default_factory=list)
+        """v0. Positions of repartition topics in the subtopology's list."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopicConfig:
-        """TopicConfig of StreamsGroupTopologyValue."""
+        """A setting of a topic."""
 
         key: str = ""
+        """v0. The name of the setting."""
         value: str = ""
+        """v0. The value of the setting."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     @dataclass(slots=True)
     class TopicInfo:
-        """TopicInfo of StreamsGroupTopologyValue."""
+        """An internal topic that a topology needs."""
 
         name: str = ""
+        """v0. The name of the topic."""
         partitions: int = 0
+        """v0. How many partitions the topic shall have; 0 to let the broker choose."""
         replication_factor: int = 0
+        """v0. How many replicas it shall have; 0 for the broker's default."""
         topic_configs: list[StreamsGroupTopologyValue.TopicConfig] = field(default_factory=list)
+        """v0. Settings that the topic shall have."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     epoch: int = 0
+    """v0. The epoch of the topology."""
     subtopologies: list[StreamsGroupTopologyValue.Subtopology] = field(default_factory=list)
+    """v0. The parts of the topology that run on their own."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 

@@ -31,35 +31,49 @@ from barnabas.wire.primitives import (
 
 @dataclass(slots=True)
 class TransactionLogKey:
-    """TransactionLogKey in all its versions."""
+    """Key of a transactional id."""
 
     transactional_id: str = ""
+    """v0. The transactional id."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
 @dataclass(slots=True)
 class TransactionLogValue:
-    """TransactionLogValue in all its versions."""
+    """The state of a transactional id."""
 
     @dataclass(slots=True)
     class PartitionsSchema:
-        """PartitionsSchema of TransactionLogValue."""
+        """An item of `transaction_partitions`: the partitions in the transaction; null if there are none."""
 
         topic: str = ""
+        """v0-1. The topic."""
         partition_ids: list[int] = field(default_factory=list)
+        """v0-1. The numbers of the partitions."""
         unknown_tagged_fields: dict[int, bytes] | None = None
 
     producer_id: int = 0
+    """v0-1. The producer's id."""
     previous_producer_id: int = -1
+    """v1. The producer id of the last transaction that committed; -1 if it is the same (KIP-890)."""
     next_producer_id: int = -1
+    """v1. The producer id that the client goes on with; -1 if it stays."""
     producer_epoch: int = 0
+    """v0-1. The producer's epoch."""
     next_producer_epoch: int = -1
+    """v1. The epoch of the next producer id; -1 if there is none."""
     transaction_timeout_ms: int = 0
+    """v0-1. For how long a transaction may stay open before the coordinator aborts it."""
     transaction_status: int = 0
+    """v0-1. 0 empty, 1 ongoing, 2 prepare commit, 3 prepare abort, 4 complete commit, 5 complete abort, 6 dead, 7 prepare epoch fence."""
     transaction_partitions: list[TransactionLogValue.PartitionsSchema] | None = field(default_factory=list)
+    """v0-1. The partitions in the transaction; null if there are none."""
     transaction_last_update_timestamp_ms: int = 0
+    """v0-1. When the state last changed."""
     transaction_start_timestamp_ms: int = 0
+    """v0-1. When the transaction began; -1 if none is open."""
     client_transaction_version: int = 0
+    """v1. The version of the transaction protocol that the client uses."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
