@@ -56,6 +56,15 @@ _ROWS: tuple[tuple[int, int, int], ...] = (
     (1, 0, 18),  # Fetch
     (2, 0, 11),  # ListOffsets
     (3, 0, 13),  # Metadata
+    (8, 0, 10),  # OffsetCommit
+    (9, 0, 10),  # OffsetFetch
+    (10, 0, 6),  # FindCoordinator
+    (11, 0, 9),  # JoinGroup
+    (12, 0, 4),  # Heartbeat
+    (13, 0, 5),  # LeaveGroup
+    (14, 0, 5),  # SyncGroup
+    (15, 0, 6),  # DescribeGroups
+    (16, 0, 5),  # ListGroups
     (17, 0, 1),  # SaslHandshake
     (18, 0, 4),  # ApiVersions
     (19, 0, 7),  # CreateTopics
@@ -68,7 +77,9 @@ _ROWS: tuple[tuple[int, int, int], ...] = (
     (35, 0, 5),  # DescribeLogDirs
     (36, 0, 2),  # SaslAuthenticate
     (37, 0, 3),  # CreatePartitions
+    (42, 0, 2),  # DeleteGroups
     (44, 0, 1),  # IncrementalAlterConfigs
+    (47, 0, 0),  # OffsetDelete
     (60, 0, 2),  # DescribeCluster
     (61, 0, 0),  # DescribeProducers
     (74, 0, 1),  # ListConfigResources

@@ -17,3 +17,9 @@ def new_uuid() -> bytes:
 def uuid_text(value: bytes) -> str:
     """Kafka's text of an id: base64url without padding."""
     return urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def new_member_id(name: str) -> str:
+    """A member id for a group: the client's name and a random part, as Kafka makes them."""
+    value = secrets.token_hex(16)
+    return f"{name}-{value[:8]}-{value[8:12]}-{value[12:16]}-{value[16:20]}-{value[20:]}"

@@ -21,6 +21,7 @@ import trio
 from barnabas.broker import housekeeping, storage
 from barnabas.broker.buffers import BufferPool
 from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.internal_topics import InternalTopic
 from barnabas.broker.listener import Connections, Listener
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.producer_ids import ProducerIds
@@ -29,7 +30,9 @@ from barnabas.cluster import controller
 from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.cluster.image import BROKER, TOPIC
 from barnabas.config import broker as settings
+from barnabas.coordination.groups import GroupCoordinator
 from barnabas.errors import StorageError
+from barnabas.groups.settings import GroupSettings
 
 if TYPE_CHECKING:
     from barnabas.broker.context import ConnectionInfo
@@ -66,6 +69,16 @@ class Broker:
         self.metadata: MetadataStore
         self.partitions: Partitions
         self.producer_ids: ProducerIds
+        get = config.get
+        self.group_settings = GroupSettings(
+            session_timeout_ms_min=get(settings.GROUP_MIN_SESSION_TIMEOUT_MS),
+            session_timeout_ms_max=get(settings.GROUP_MAX_SESSION_TIMEOUT_MS),
+            initial_rebalance_delay_ms=get(settings.GROUP_INITIAL_REBALANCE_DELAY_MS),
+            size_max=get(settings.GROUP_MAX_SIZE),
+            offset_metadata_bytes_max=get(settings.OFFSET_METADATA_MAX_BYTES),
+            offsets_retention_ms=get(settings.OFFSETS_RETENTION_MINUTES) * 60_000,
+        )
+        self.groups = GroupCoordinator(InternalTopic(self, OFFSETS_TOPIC), self.group_settings, self.now_ms)
         self.config_for_topic: Callable[[str], LogConfig]
         self._stopping = trio.Event()
 
@@ -106,6 +119,7 @@ class Broker:
     async def _serve(self, task_status: trio.TaskStatus[Broker]) -> None:
         async with trio.open_nursery() as background:
             background.start_soon(housekeeping.keep_house, self)
+            background.start_soon(self.groups.run)
             async with trio.open_nursery() as accepting:
                 connections = Connections(
                     background,

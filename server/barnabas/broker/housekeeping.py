@@ -46,7 +46,13 @@ async def keep_house(broker: Broker) -> None:
     async def checkpoints() -> None:
         await trio.to_thread.run_sync(broker.logs.write_checkpoints)
 
+    async def offsets() -> None:
+        now_ms = broker.now_ms()
+        await broker.groups.perform_on_all(lambda shard, out: shard.expire_offsets(now_ms, out))
+
+    offsets_seconds = config.get(settings.OFFSETS_RETENTION_CHECK_INTERVAL_MS) / 1000
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(_every, broker, offsets_seconds, offsets)
         nursery.start_soon(_every, broker, retention_seconds, retention)
         nursery.start_soon(_every, broker, REMOVE_INTERVAL_SECONDS, removal)
         nursery.start_soon(_every, broker, FLUSH_INTERVAL_SECONDS, flush)

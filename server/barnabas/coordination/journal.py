@@ -1,0 +1,24 @@
+"""Where a coordinator's records are kept, as the coordinator sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from barnabas.groups.decision import Record
+
+
+class Journal(Protocol):
+    """An internal topic."""
+
+    async def ensure(self) -> int:
+        """Make the topic if need be; returns the number of its partitions. Raises RequestError."""
+
+    def append(self, partition: int, records: Sequence[Record], now_ms: int) -> int:
+        """Append records; returns the offset after them. Raises RequestError, StorageError."""
+
+    async def wait_committed(self, partition: int, end_offset: int) -> None:
+        """Wait for the high watermark to reach `end_offset`. Raises RequestError."""
+
+    def read(self, partition: int) -> Iterator[Record]:
+        """All records of a partition, oldest first. Raises RequestError, StorageError."""

@@ -1,0 +1,534 @@
+"""A group of the classic protocol: members join, one of them assigns, all sync; heartbeats keep them in.
+
+    Empty -> PreparingRebalance -> CompletingRebalance -> Stable, and back to PreparingRebalance at any change
+
+The rule: every change of membership goes through `_prepare_rebalance`, every new generation through `_complete_join`.
+What a coordinator must remember after a failure is what `metadata` says, written when a generation gets its assignment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+
+from barnabas.errors import RequestError
+from barnabas.groups.decision import Decision
+from barnabas.groups.records import group_record
+from barnabas.groups.settings import GroupSettings
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
+from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long a member that has just joined may wait for the others before it counts as gone (Kafka's constant)."""
+
+
+class State(Enum):
+    """The states, with the names that clients are told."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(slots=True)
+class Member:
+    """One member. A waiter is the number of a request that is not answered yet, None where there is none."""
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: list[tuple[str, bytes]]
+    assignment: bytes = b""
+    join_waiter: int | None = None
+    sync_waiter: int | None = None
+    synced: bool = False
+
+    def metadata_for(self, protocol: str) -> bytes:
+        """What the member said for a protocol; empty if it does not know it."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+
+@dataclass(slots=True)
+class Joining:
+    """A JoinGroup request with what the handler knows beyond its fields."""
+
+    request: JoinGroupRequest
+    client_id: str
+    client_host: str
+    waiter: int
+    new_member_id: str
+    known_id_required: bool
+    can_skip_assignment: bool
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """One group. Lifecycle: made by the first join or commit, Dead when deleted."""
+
+    id: str
+    settings: GroupSettings
+    state: State = State.EMPTY
+    state_since_ms: int = 0
+    generation: int = 0
+    protocol_type: str = ""
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static_ids: dict[str, str] = field(default_factory=dict)
+    pending: set[str] = field(default_factory=set)
+    initial_delay_left_ms: int = 0
+    new_member_added: bool = False
+    is_initial: bool = False
+
+    # --- joining --------------------------------------------------------------------------------------------
+
+    def join(self, joining: Joining, now_ms: int, out: Decision) -> None:
+        """A JoinGroup request. Raises RequestError; otherwise answers now or when the rebalance completes."""
+        request = joining.request
+        protocols = [(protocol.name, protocol.metadata) for protocol in request.protocols]
+        if (
+            not self.settings.session_timeout_ms_min
+            <= request.session_timeout_ms
+            <= self.settings.session_timeout_ms_max
+        ):
+            raise RequestError(
+                ErrorCode.INVALID_SESSION_TIMEOUT,
+                f"session timeout {request.session_timeout_ms} ms is outside of "
+                f"{self.settings.session_timeout_ms_min} to {self.settings.session_timeout_ms_max}",
+            )
+        if self.state is State.DEAD:
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not self._accepts(request.protocol_type, protocols):
+            raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        is_known = request.member_id in self.members or request.member_id in self.pending
+        if not is_known and len(self.members) >= self.settings.size_max:
+            raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        instance = request.group_instance_id
+        if not request.member_id:
+            if instance is not None and instance in self.static_ids:
+                self._replace_static(joining, protocols, now_ms, out)
+            elif instance is None and joining.known_id_required:
+                self.pending.add(joining.new_member_id)
+                out.timers[("session", self.id, joining.new_member_id)] = now_ms + request.session_timeout_ms
+                out.replies.append(
+                    (
+                        joining.waiter,
+                        JoinGroupResponse(
+                            error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=joining.new_member_id
+                        ),
+                    )
+                )
+            else:
+                self._add(joining, joining.new_member_id, protocols, now_ms, out)
+            return
+        if request.member_id in self.pending:
+            if instance is not None:
+                raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+            self._add(joining, request.member_id, protocols, now_ms, out)
+            return
+        self._rejoin(self._member(request.member_id, instance), joining, protocols, now_ms, out)
+
+    def _accepts(self, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
+        if not protocol_type or not protocols:
+            return False
+        if not self.members:
+            return True
+        if protocol_type != self.protocol_type:
+            return False
+        return any(self._votes()[name] == len(self.members) for name, _ in protocols)
+
+    def _votes(self) -> Counter[str]:
+        return Counter(name for member in self.members.values() for name, _ in member.protocols)
+
+    def _member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member, if the id and the instance id belong together."""
+        if instance_id is not None:
+            known = self.static_ids.get(instance_id)
+            if known is None:
+                raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if known != member_id:
+                raise RequestError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id} now belongs to {known}")
+        member = self.members.get(member_id)
+        if member is None:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def _add(
+        self, joining: Joining, member_id: str, protocols: list[tuple[str, bytes]], now_ms: int, out: Decision
+    ) -> None:
+        request = joining.request
+        self.pending.discard(member_id)
+        rebalance_ms = request.rebalance_timeout_ms
+        member = Member(
+            member_id, request.group_instance_id, joining.client_id, joining.client_host,
+            request.session_timeout_ms, rebalance_ms if rebalance_ms >= 0 else request.session_timeout_ms, protocols,
+            join_waiter=joining.waiter,
+        )  # fmt: skip
+        if not self.members:
+            self.protocol_type = request.protocol_type
+        self.members[member_id] = member
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member_id
+        if self.leader is None:
+            self.leader = member_id
+        if self.state is State.PREPARING_REBALANCE and self.generation == 0:
+            self.new_member_added = True
+        out.timers[("session", self.id, member_id)] = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
+        self._prepare_rebalance(now_ms, out)
+
+    def _rejoin(
+        self, member: Member, joining: Joining, protocols: list[tuple[str, bytes]], now_ms: int, out: Decision
+    ) -> None:
+        unchanged = member.protocols == protocols
+        if self.state is State.EMPTY:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if (self.state is State.COMPLETING_REBALANCE and unchanged) or (
+            self.state is State.STABLE and unchanged and member.id != self.leader
+        ):
+            out.replies.append((joining.waiter, self._joined(member)))
+            self._heard_of(member, now_ms, out)
+            return
+        self._supersede(member, out)
+        request = joining.request
+        member.protocols = protocols
+        member.session_timeout_ms = request.session_timeout_ms
+        if request.rebalance_timeout_ms >= 0:
+            member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.join_waiter = joining.waiter
+        self._prepare_rebalance(now_ms, out)
+
+    def _replace_static(
+        self, joining: Joining, protocols: list[tuple[str, bytes]], now_ms: int, out: Decision
+    ) -> None:
+        """A static member came back without its member id: it gets a new one, and the old one is fenced."""
+        instance = joining.request.group_instance_id
+        assert instance is not None
+        member = self.members.pop(self.static_ids[instance])
+        out.timers[("session", self.id, member.id)] = None
+        for waiter, response in (
+            (
+                member.join_waiter,
+                JoinGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID, member_id=member.id),
+            ),
+            (member.sync_waiter, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)),
+        ):
+            if waiter is not None:
+                out.replies.append((waiter, response))
+        was_leader = self.leader == member.id
+        member.join_waiter = member.sync_waiter = None
+        member.id = joining.new_member_id
+        unchanged = member.protocols == protocols
+        member.protocols = protocols
+        member.session_timeout_ms = joining.request.session_timeout_ms
+        member.client_id, member.client_host = joining.client_id, joining.client_host
+        self.members[member.id] = member
+        self.static_ids[instance] = member.id
+        if was_leader:
+            self.leader = member.id
+        if self.state is State.STABLE and unchanged:
+            out.records.append(group_record(self.id, self.metadata()))
+            response = self._joined(member)
+            if joining.can_skip_assignment:
+                response.skip_assignment = was_leader
+            elif was_leader:
+                # An old client must not assign again: told of another leader, it only asks for its own part.
+                response.leader, response.members = "", []
+            out.replies.append((joining.waiter, response))
+            self._heard_of(member, now_ms, out)
+            return
+        member.join_waiter = joining.waiter
+        out.timers[("session", self.id, member.id)] = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
+        self._prepare_rebalance(now_ms, out)
+
+    def _supersede(self, member: Member, out: Decision) -> None:
+        """The member has sent a new request: an older one that still waits is answered."""
+        if member.join_waiter is not None:
+            out.replies.append(
+                (
+                    member.join_waiter,
+                    JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.id),
+                )
+            )
+            member.join_waiter = None
+
+    # --- rebalancing ----------------------------------------------------------------------------------------
+
+    def _prepare_rebalance(self, now_ms: int, out: Decision) -> None:
+        if self.state is State.COMPLETING_REBALANCE:
+            self._end_syncs(ErrorCode.REBALANCE_IN_PROGRESS, out)
+        if self.state is not State.PREPARING_REBALANCE:
+            longest = max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+            delay = self.settings.initial_rebalance_delay_ms
+            self.is_initial = self.state is State.EMPTY and delay > 0
+            self._enter(State.PREPARING_REBALANCE, now_ms)
+            out.timers[("sync", self.id)] = None
+            if self.is_initial:
+                self.new_member_added = False
+                self.initial_delay_left_ms = max(longest - delay, 0)
+                out.timers[("join", self.id)] = now_ms + min(delay, longest)
+            else:
+                out.timers[("join", self.id)] = now_ms + longest
+        if not self.is_initial and self._all_joined():
+            self._complete_join(now_ms, out)
+
+    def _all_joined(self) -> bool:
+        return not self.pending and all(member.join_waiter is not None for member in self.members.values())
+
+    def join_expired(self, now_ms: int, out: Decision) -> None:
+        """The time for joining is over."""
+        if self.state is not State.PREPARING_REBALANCE:
+            return
+        if self.is_initial and self.new_member_added and self.initial_delay_left_ms:
+            delay = min(self.settings.initial_rebalance_delay_ms, self.initial_delay_left_ms)
+            self.initial_delay_left_ms -= delay
+            self.new_member_added = False
+            out.timers[("join", self.id)] = now_ms + delay
+            return
+        self._complete_join(now_ms, out)
+
+    def _complete_join(self, now_ms: int, out: Decision) -> None:
+        """Begin a new generation with those who have joined."""
+        self.is_initial = False
+        for member in [member for member in self.members.values() if member.join_waiter is None]:
+            if member.instance_id is None:
+                self._drop(member, out)
+        joined = [member for member in self.members.values() if member.join_waiter is not None]
+        if self.members and not joined:
+            longest = max(member.rebalance_timeout_ms for member in self.members.values())
+            out.timers[("join", self.id)] = now_ms + longest
+            return
+        out.timers[("join", self.id)] = None
+        self.generation += 1
+        if not self.members:
+            self.protocol = self.leader = None
+            self._enter(State.EMPTY, now_ms)
+            out.records.append(group_record(self.id, self.metadata()))
+            return
+        if self.leader is None or self.members[self.leader].join_waiter is None:
+            self.leader = joined[0].id
+        self.protocol = self._chosen_protocol()
+        self._enter(State.COMPLETING_REBALANCE, now_ms)
+        for member in self.members.values():
+            member.synced = False
+            if member.join_waiter is not None:
+                out.replies.append((member.join_waiter, self._joined(member)))
+                member.join_waiter = None
+            self._heard_of(member, now_ms, out)
+        longest = max(member.rebalance_timeout_ms for member in self.members.values())
+        out.timers[("sync", self.id)] = now_ms + longest
+
+    def _chosen_protocol(self) -> str:
+        """Of the protocols that all know, the one that most members prefer."""
+        known = self._votes()
+        candidates = {name for name, votes in known.items() if votes == len(self.members)}
+        votes: Counter[str] = Counter()
+        for member in self.members.values():
+            votes[next(name for name, _ in member.protocols if name in candidates)] += 1
+        return votes.most_common(1)[0][0]
+
+    def _joined(self, member: Member) -> JoinGroupResponse:
+        response = JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            leader=self.leader or "",
+            member_id=member.id,
+        )
+        if member.id == self.leader:
+            response.members = [
+                JoinGroupResponse.JoinGroupResponseMember(
+                    member_id=other.id,
+                    group_instance_id=other.instance_id,
+                    metadata=other.metadata_for(self.protocol or ""),
+                )
+                for other in self.members.values()
+            ]
+        return response
+
+    # --- syncing --------------------------------------------------------------------------------------------
+
+    def sync(self, request: SyncGroupRequest, waiter: int, now_ms: int, out: Decision) -> None:
+        """A SyncGroup request. Raises RequestError; otherwise answers when the leader has assigned."""
+        if self.state is State.DEAD:
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        member = self._member(request.member_id, request.group_instance_id)
+        if request.generation_id != self.generation:
+            raise RequestError(ErrorCode.ILLEGAL_GENERATION)
+        if (request.protocol_type not in (None, self.protocol_type)) or (
+            request.protocol_name not in (None, self.protocol)
+        ):
+            raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if self.state is State.EMPTY:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if self.state is State.PREPARING_REBALANCE:
+            raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._heard_of(member, now_ms, out)
+        if self.state is State.STABLE:
+            out.replies.append((waiter, self._synced(member)))
+            return
+        member.sync_waiter, member.synced = waiter, True
+        if member.id == self.leader:
+            assigned = {entry.member_id: entry.assignment for entry in request.assignments}
+            for other in self.members.values():
+                other.assignment = assigned.get(other.id, b"")
+            self._enter(State.STABLE, now_ms)
+            out.records.append(group_record(self.id, self.metadata()))
+            for other in self.members.values():
+                if other.sync_waiter is not None:
+                    out.replies.append((other.sync_waiter, self._synced(other)))
+                    other.sync_waiter = None
+                    self._heard_of(other, now_ms, out)
+        if all(other.synced for other in self.members.values()):
+            out.timers[("sync", self.id)] = None
+
+    def _synced(self, member: Member) -> SyncGroupResponse:
+        return SyncGroupResponse(
+            protocol_type=self.protocol_type, protocol_name=self.protocol, assignment=member.assignment
+        )
+
+    def _end_syncs(self, code: ErrorCode, out: Decision) -> None:
+        for member in self.members.values():
+            member.assignment = b""
+            if member.sync_waiter is not None:
+                out.replies.append((member.sync_waiter, SyncGroupResponse(error_code=code)))
+                member.sync_waiter = None
+
+    def sync_expired(self, now_ms: int, out: Decision) -> None:
+        """The time for syncing is over: members that have not, leave."""
+        if self.state in (State.COMPLETING_REBALANCE, State.STABLE):
+            late = [member for member in self.members.values() if not member.synced]
+            for member in late:
+                self._drop(member, out)
+            if late:
+                self._prepare_rebalance(now_ms, out)
+
+    # --- staying and leaving --------------------------------------------------------------------------------
+
+    def heartbeat(
+        self, member_id: str, instance_id: str | None, generation: int, now_ms: int, out: Decision
+    ) -> None:
+        """A heartbeat. Raises RequestError, REBALANCE_IN_PROGRESS while members must join again."""
+        if self.state is State.DEAD:
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        member = self._member(member_id, instance_id)
+        if generation != self.generation:
+            raise RequestError(ErrorCode.ILLEGAL_GENERATION)
+        if self.state is State.EMPTY:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+        self._heard_of(member, now_ms, out)
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether members must join again."""
+        return self.state is State.PREPARING_REBALANCE
+
+    def _heard_of(self, member: Member, now_ms: int, out: Decision) -> None:
+        out.timers[("session", self.id, member.id)] = now_ms + member.session_timeout_ms
+
+    def session_expired(self, member_id: str, now_ms: int, out: Decision) -> None:
+        """Nothing was heard of a member for its session timeout."""
+        if member_id in self.pending:
+            self.pending.discard(member_id)
+            self._member_gone(now_ms, out)
+            return
+        member = self.members.get(member_id)
+        if member is None:
+            return
+        if member.sync_waiter is not None or (member.join_waiter is not None and not self.is_initial):
+            # It waits for us, not we for it.
+            self._heard_of(member, now_ms, out)
+            return
+        self._drop(member, out)
+        self._member_gone(now_ms, out)
+
+    def leave(self, member_id: str, instance_id: str | None, now_ms: int, out: Decision) -> None:
+        """A member leaves, by its id or, if static, by its instance id. Raises RequestError."""
+        if self.state is State.DEAD:
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if instance_id is not None and not member_id:
+            member_id = self.static_ids.get(instance_id, "")
+        if member_id in self.pending and instance_id is None:
+            self.pending.discard(member_id)
+            out.timers[("session", self.id, member_id)] = None
+        else:
+            self._drop(self._member(member_id, instance_id), out)
+        self._member_gone(now_ms, out)
+
+    def _drop(self, member: Member, out: Decision) -> None:
+        out.timers[("session", self.id, member.id)] = None
+        del self.members[member.id]
+        if member.instance_id is not None:
+            self.static_ids.pop(member.instance_id, None)
+        if self.leader == member.id:
+            self.leader = next(iter(self.members), None)
+        if member.join_waiter is not None:
+            gone = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.id)
+            out.replies.append((member.join_waiter, gone))
+        if member.sync_waiter is not None:
+            out.replies.append(
+                (member.sync_waiter, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            )
+
+    def _member_gone(self, now_ms: int, out: Decision) -> None:
+        if self.state in (State.STABLE, State.COMPLETING_REBALANCE):
+            self._prepare_rebalance(now_ms, out)
+        elif self.state is State.PREPARING_REBALANCE and not self.is_initial and self._all_joined():
+            self._complete_join(now_ms, out)
+
+    def _enter(self, state: State, now_ms: int) -> None:
+        self.state, self.state_since_ms = state, now_ms
+
+    # --- what is kept ---------------------------------------------------------------------------------------
+
+    def metadata(self) -> GroupMetadataValue:
+        """What must be remembered of the group."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type,
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            current_state_timestamp=self.state_since_ms,
+            members=[
+                GroupMetadataValue.MemberMetadata(
+                    member_id=member.id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.metadata_for(self.protocol or ""),
+                    assignment=member.assignment,
+                )
+                for member in self.members.values()
+            ],
+        )
+
+    @classmethod
+    def restored(cls, group_id: str, settings: GroupSettings, value: GroupMetadataValue) -> ClassicGroup:
+        """The group as it was when this was written."""
+        group = cls(group_id, settings, generation=value.generation, protocol_type=value.protocol_type)
+        group.protocol, group.leader = value.protocol, value.leader
+        group.state_since_ms = value.current_state_timestamp
+        for entry in value.members:
+            group.members[entry.member_id] = Member(
+                entry.member_id, entry.group_instance_id, entry.client_id, entry.client_host, entry.session_timeout,
+                entry.rebalance_timeout if entry.rebalance_timeout >= 0 else entry.session_timeout,
+                [(value.protocol or "", entry.subscription)], entry.assignment, synced=True,
+            )  # fmt: skip
+            if entry.group_instance_id is not None:
+                group.static_ids[entry.group_instance_id] = entry.member_id
+        group.state = State.STABLE if group.members else State.EMPTY
+        return group
+
+    def watch_sessions(self, now_ms: int, out: Decision) -> None:
+        """After a load: every member has a whole session timeout to be heard of."""
+        for member in self.members.values():
+            self._heard_of(member, now_ms, out)

@@ -1,0 +1,22 @@
+"""What a machine decides: records to append, answers to release once those are committed, timers to set. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+Record = tuple[bytes, bytes | None]
+"""Key and value of a record of an internal topic; no value is a tombstone."""
+
+
+@dataclass(slots=True)
+class Decision:
+    """Grows while an event is handled; `timers` maps a key to its time in ms, or to None to cancel it.
+
+    A reply names the waiter whose request it answers, since one event can release the requests of many.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    replies: list[tuple[int, Any]] = field(default_factory=list)
+    timers: dict[Hashable, int | None] = field(default_factory=dict)

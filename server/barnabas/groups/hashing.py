@@ -1,0 +1,17 @@
+"""Which partition of an internal topic is responsible for an id. Pure."""
+
+from __future__ import annotations
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode: over UTF-16 code units, as a signed 32-bit number."""
+    value = 0
+    units = text.encode("utf-16-be")
+    for position in range(0, len(units), 2):
+        value = (31 * value + (units[position] << 8 | units[position + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def partition_for(text: str, count: int) -> int:
+    """The partition, of `count`, that the id belongs to: the same one as in Kafka."""
+    return (java_hash(text) & 0x7FFFFFFF) % count

@@ -1,0 +1,69 @@
+"""DescribeGroups v0-v6. State and members of groups; v6 answers GROUP_ID_NOT_FOUND where earlier ones say Dead."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.groups.decision import Decision
+from barnabas.groups.shard import GroupShard
+from barnabas.wire.generated.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+NOT_FOUND_SINCE = 6
+GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))
+"""Bits of the ACL operations on a group: read, delete, describe."""
+
+Described = DescribeGroupsResponse.DescribedGroup
+
+
+async def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """Describe each group on its own."""
+    response = DescribeGroupsResponse()
+    for group_id in request.groups:
+        try:
+            described = await context.broker.groups.perform(group_id, partial(_describe, context, group_id))
+        except RequestError as error:
+            described = Described(group_id=group_id, error_code=error.code)
+        if request.include_authorized_operations:
+            described.authorized_operations = GROUP_OPERATIONS
+        response.groups.append(described)
+    return response
+
+
+def _describe(context: RequestContext, group_id: str, shard: GroupShard, out: Decision) -> Described:  # noqa: ARG001
+    group = shard.groups.get(group_id)
+    if group is None:
+        if shard.exists(group_id):
+            return Described(group_id=group_id, group_state="Empty")
+        if context.api_version >= NOT_FOUND_SINCE:
+            return Described(
+                group_id=group_id,
+                group_state="Dead",
+                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                error_message=f"there is no group {group_id!r}",
+            )
+        return Described(group_id=group_id, group_state="Dead")
+    protocol = group.protocol or ""
+    is_stable = group.state.value == "Stable"
+    return Described(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type,
+        protocol_data=protocol if is_stable else "",
+        members=[
+            DescribeGroupsResponse.DescribedGroupMember(
+                member_id=member.id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata_for(protocol) if is_stable else b"",
+                member_assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )

@@ -1,0 +1,52 @@
+"""FindCoordinator v0-v6. Which broker coordinates a group; with one broker, always this one.
+
+v1 adds the key type (0 group, 1 transaction, 2 share partition), v4 asks for many keys at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+MANY_KEYS_SINCE = 4
+GROUP = 0
+
+Coordinator = FindCoordinatorResponse.Coordinator
+
+
+async def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Answer every key on its own."""
+    if context.api_version >= MANY_KEYS_SINCE:
+        return FindCoordinatorResponse(
+            coordinators=[await _find(context, request.key_type, key) for key in request.coordinator_keys]
+        )
+    found = await _find(context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+async def _find(context: RequestContext, key_type: int, key: str) -> Coordinator:
+    answer = Coordinator(key=key, node_id=-1, port=-1, error_message=None)
+    try:
+        if key_type != GROUP:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type} here"
+            )
+        await context.broker.groups.partition_of(key)
+    except RequestError as error:
+        answer.error_code, answer.error_message = error.code, error.message or None
+        return answer
+    answer.node_id = context.broker.broker_id
+    answer.host, answer.port, _ = context.endpoint_of(answer.node_id)
+    return answer

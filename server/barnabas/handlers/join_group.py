@@ -1,0 +1,56 @@
+"""JoinGroup v0-v9. Joins a group, or joins it again; answered when the rebalance has gathered all members.
+
+v0 has no rebalance timeout (the session timeout counts); v4 must join a second time with the member id that the first
+answer gives (KIP-394); v5 adds static members (KIP-345); v9 tells a static leader not to assign again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.groups.classic import Joining
+from barnabas.ids import new_member_id
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+KNOWN_ID_SINCE = 4
+SKIP_ASSIGNMENT_SINCE = 9
+NULL_PROTOCOL_SINCE = 7
+
+
+async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+    """Join; errors answer with the member id that was sent."""
+    now_ms = context.now_ms
+    new_id = new_member_id(request.group_instance_id or context.client_id or "")
+    try:
+        if not request.group_id:
+            raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        response: JoinGroupResponse = await context.broker.groups.perform_and_wait(
+            request.group_id,
+            lambda shard, out, waiter: (
+                shard.group_or_new(request.group_id)
+                if not request.member_id
+                else shard.group(request.group_id)
+            ).join(
+                Joining(
+                    request,
+                    context.client_id or "",
+                    context.connection.client_host,
+                    waiter,
+                    new_id,
+                    known_id_required=context.api_version >= KNOWN_ID_SINCE,
+                    can_skip_assignment=context.api_version >= SKIP_ASSIGNMENT_SINCE,
+                ),
+                now_ms,
+                out,
+            ),
+        )
+    except RequestError as error:
+        response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+    if response.protocol_name is None and context.api_version < NULL_PROTOCOL_SINCE:
+        response.protocol_name = ""
+    return response

@@ -1,0 +1,38 @@
+"""ListGroups v0-v5. All groups of this broker; v4 filters by state, v5 by type (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+CLASSIC = "classic"
+STATE_SINCE = 4
+TYPE_SINCE = 5
+
+
+async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    """List the groups that pass the filters, which do not look at upper and lower case."""
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    response = ListGroupsResponse()
+    if types and CLASSIC not in types:
+        return response
+    for shard in await context.broker.groups.all_shards():
+        for group_id in shard.groups.keys() | shard.offsets.keys():
+            group = shard.groups.get(group_id)
+            state = group.state.value if group else "Empty"
+            if states and state.lower() not in states:
+                continue
+            response.groups.append(
+                ListGroupsResponse.ListedGroup(
+                    group_id=group_id,
+                    protocol_type=group.protocol_type if group else "",
+                    group_state=state if context.api_version >= STATE_SINCE else "",
+                    group_type=CLASSIC if context.api_version >= TYPE_SINCE else "",
+                )
+            )
+    return response

@@ -1,0 +1,93 @@
+"""OffsetCommit v0-v10. Commits offsets for a group, by its members or, while it has none, by anybody.
+
+v0 and v1 name no generation or one that is checked like the later ones; v1 carries a timestamp; v2-v4 a retention time; v6
+leader epochs; v7 static members; v10 names topics by id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.groups.decision import Decision
+from barnabas.groups.shard import GroupShard, Place
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+TOPIC_IDS_SINCE = 10
+
+PartitionAnswer = OffsetCommitResponse.OffsetCommitResponsePartition
+Commit = tuple[Place, OffsetCommitValue]
+
+
+async def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Commit what can be committed; each partition has its own answer."""
+    response = OffsetCommitResponse()
+    commits: list[Commit] = []
+    accepted: list[PartitionAnswer] = []
+    for topic in request.topics:
+        name = topic.name
+        answers = OffsetCommitResponse.OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id)
+        response.topics.append(answers)
+        if context.api_version >= TOPIC_IDS_SINCE:
+            name = context.broker.metadata.image.topic_name(topic.topic_id) or ""
+        for partition in topic.partitions:
+            answer = PartitionAnswer(partition_index=partition.partition_index)
+            answers.partitions.append(answer)
+            try:
+                commits.append(_checked(context, name, partition))
+                accepted.append(answer)
+            except RequestError as error:
+                answer.error_code = error.code
+    try:
+        await _commit(context, request, commits)
+    except RequestError as error:
+        for answer in accepted:
+            answer.error_code = error.code
+    return response
+
+
+def _checked(
+    context: RequestContext,
+    topic: str,
+    partition: OffsetCommitRequest.OffsetCommitRequestPartition,
+) -> Commit:
+    broker = context.broker
+    if not topic:
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+    info = broker.metadata.image.topics.get(topic)
+    if info is None or not 0 <= partition.partition_index < len(info.partitions):
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    metadata = partition.committed_metadata or ""
+    if len(metadata.encode()) > broker.group_settings.offset_metadata_bytes_max:
+        raise RequestError(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    committed_ms = partition.commit_timestamp if partition.commit_timestamp >= 0 else context.now_ms
+    value = OffsetCommitValue(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=metadata,
+        commit_timestamp=committed_ms,
+    )
+    return (topic, partition.partition_index), value
+
+
+async def _commit(context: RequestContext, request: OffsetCommitRequest, commits: list[Commit]) -> None:
+    if not request.group_id and request.generation_id_or_member_epoch >= 0:
+        raise RequestError(ErrorCode.INVALID_GROUP_ID)
+
+    def decide(shard: GroupShard, out: Decision) -> None:
+        shard.check_commit(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            context.now_ms,
+            out,
+        )
+        shard.commit(request.group_id, commits, out)
+
+    await context.broker.groups.perform(request.group_id, decide)

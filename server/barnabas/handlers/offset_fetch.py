@@ -1,0 +1,104 @@
+"""OffsetFetch v0-v10. The offsets that groups have committed; -1 where there is none.
+
+v2 asks for all partitions with null topics; v5 adds leader epochs; v7 require_stable; v8 many groups; v10 topic ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.errors import RequestError
+from barnabas.groups.decision import Decision
+from barnabas.groups.shard import GroupShard, Place
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+MANY_GROUPS_SINCE = 8
+TOPIC_IDS_SINCE = 10
+
+Topic = OffsetFetchResponse.OffsetFetchResponseTopic
+Partition = OffsetFetchResponse.OffsetFetchResponsePartition
+GroupTopic = OffsetFetchResponse.OffsetFetchResponseTopics
+GroupPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
+P = TypeVar("P", Partition, GroupPartition)
+
+
+async def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """One group, or many."""
+    if context.api_version >= MANY_GROUPS_SINCE:
+        return OffsetFetchResponse(groups=[await _group(context, group) for group in request.groups])
+    known = await _offsets(context, request.group_id)
+    asked: list[tuple[str, list[int]]]
+    if request.topics is None:
+        asked = _everything(known)
+    else:
+        asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
+    return OffsetFetchResponse(
+        topics=[
+            Topic(name=name, partitions=[_fill(Partition(), known, name, index) for index in indexes])
+            for name, indexes in asked
+        ]
+    )
+
+
+async def _group(
+    context: RequestContext, group: OffsetFetchRequest.OffsetFetchRequestGroup
+) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
+    image = context.broker.metadata.image
+    try:
+        known = await _offsets(context, group.group_id)
+    except RequestError as error:
+        answer.error_code = error.code
+        return answer
+    if group.topics is None:
+        asked = [
+            (name, image.topics[name].id if name in image.topics else bytes(16), indexes)
+            for name, indexes in _everything(known)
+            if context.api_version < TOPIC_IDS_SINCE or name in image.topics
+        ]
+    elif context.api_version >= TOPIC_IDS_SINCE:
+        asked = [
+            (image.topic_name(topic.topic_id) or "", topic.topic_id, topic.partition_indexes)
+            for topic in group.topics
+        ]
+    else:
+        asked = [(topic.name, bytes(16), topic.partition_indexes) for topic in group.topics]
+    for name, topic_id, indexes in asked:
+        partitions = [_fill(GroupPartition(), known, name, index) for index in indexes]
+        if not name:
+            for partition in partitions:
+                partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        answer.topics.append(GroupTopic(name=name, topic_id=topic_id, partitions=partitions))
+    return answer
+
+
+async def _offsets(context: RequestContext, group_id: str) -> dict[Place, OffsetCommitValue]:
+    def find(shard: GroupShard, out: Decision) -> dict[Place, OffsetCommitValue]:  # noqa: ARG001
+        return dict(shard.offsets.get(group_id, {}))
+
+    offsets: dict[Place, OffsetCommitValue] = await context.broker.groups.perform(group_id, find)
+    return offsets
+
+
+def _everything(known: dict[Place, OffsetCommitValue]) -> list[tuple[str, list[int]]]:
+    topics: dict[str, list[int]] = {}
+    for name, index in known:
+        topics.setdefault(name, []).append(index)
+    return list(topics.items())
+
+
+def _fill(answer: P, known: dict[Place, OffsetCommitValue], name: str, index: int) -> P:
+    value = known.get((name, index))
+    answer.partition_index = index
+    answer.metadata = ""
+    answer.committed_offset = -1
+    if value is not None:
+        answer.committed_offset = value.offset
+        answer.committed_leader_epoch = value.leader_epoch
+        answer.metadata = value.metadata
+    return answer

@@ -1,0 +1,33 @@
+"""SyncGroup v0-v5. A member asks for its assignment; the leader brings everybody's.
+
+v3 adds static members; v5 says which protocol the member believes in (KIP-559).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+PROTOCOL_SINCE = 5
+
+
+async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
+    """Sync; answered when the leader has synced."""
+    now_ms = context.now_ms
+    if not request.group_id:
+        raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    if context.api_version >= PROTOCOL_SINCE and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "v5 needs the protocol's type and name")
+    response: SyncGroupResponse = await context.broker.groups.perform_and_wait(
+        request.group_id,
+        lambda shard, out, waiter: shard.group(request.group_id).sync(request, waiter, now_ms, out),
+    )
+    return response

@@ -1,0 +1,276 @@
+"""A classic group, event by event, without a broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.errors import RequestError
+from barnabas.groups.classic import Joining, State
+from barnabas.groups.decision import Decision
+from barnabas.groups.hashing import java_hash, partition_for
+from barnabas.groups.settings import GroupSettings
+from barnabas.groups.shard import GroupShard
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
+from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
+
+NO_DELAY = GroupSettings(initial_rebalance_delay_ms=0)
+
+
+class Harness:
+    """A shard with one group; keeps the answers by waiter and replays what is decided."""
+
+    def __init__(self, settings: GroupSettings = NO_DELAY) -> None:
+        self.shard = GroupShard(settings)
+        self.answers: dict[int, JoinGroupResponse | SyncGroupResponse] = {}
+        self.journal: list[tuple[bytes, bytes | None]] = []
+        self.timers: dict[object, int] = {}
+        self.waiter = 0
+
+    def settle(self, out: Decision) -> None:
+        for key, value in out.records:
+            self.journal.append((key, value))
+            self.shard.replay(key, value, loading=False)
+        self.answers.update(out.replies)
+        for timer, at_ms in out.timers.items():
+            if at_ms is None:
+                self.timers.pop(timer, None)
+            else:
+                self.timers[timer] = at_ms
+
+    def join(
+        self, new_id: str, member_id: str = "", *, now: int = 0, known: bool = False, **fields: object
+    ) -> int:
+        self.waiter += 1
+        out = Decision()
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=30_000,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")],
+        )
+        for name, value in fields.items():
+            setattr(request, name, value)
+        joining = Joining(
+            request, "c", "/h", self.waiter, new_id, known_id_required=known, can_skip_assignment=True
+        )
+        self.shard.group_or_new("g").join(joining, now, out)
+        self.settle(out)
+        return self.waiter
+
+    def sync(self, member_id: str, generation: int, now: int = 0, **assignments: bytes) -> int:
+        self.waiter += 1
+        out = Decision()
+        entries = [
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=name, assignment=value)
+            for name, value in assignments.items()
+        ]
+        request = SyncGroupRequest(
+            group_id="g", generation_id=generation, member_id=member_id, assignments=entries
+        )
+        self.shard.group("g").sync(request, self.waiter, now, out)
+        self.settle(out)
+        return self.waiter
+
+    def expire(self, *timer: object, now: int) -> None:
+        out = Decision()
+        self.shard.expire(timer, now, out)
+        self.settle(out)
+
+    def stable_pair(self) -> None:
+        """Members a (leader) and b in a stable generation 2."""
+        self.join("a")
+        self.join("b")
+        self.join("", "a")
+        self.sync("b", 2)
+        self.sync("a", 2, a=b"1", b=b"2")
+        assert self.group.state is State.STABLE
+
+    @property
+    def group(self):  # type: ignore[no-untyped-def]
+        return self.shard.groups["g"]
+
+
+def code_of(action, *arguments: object, **fields: object) -> int:  # type: ignore[no-untyped-def]
+    with pytest.raises(RequestError) as caught:
+        action(*arguments, **fields)
+    return caught.value.code
+
+
+def test_the_hash_is_javas() -> None:
+    assert java_hash("") == 0
+    assert java_hash("hello") == 99162322
+    assert java_hash("Aa") == java_hash("BB") == 2112
+    assert java_hash("polygenelubricants") == -(2**31)
+    assert partition_for("polygenelubricants", 50) == 0
+
+
+def test_a_first_member_leads_and_a_second_makes_all_join_again() -> None:
+    h = Harness()
+    first = h.join("a")
+    assert h.answers[first].generation_id == 1
+    assert h.answers[first].leader == "a"
+    second = h.join("b")
+    assert second not in h.answers
+    again = h.join("", "a")
+    assert h.answers[again].generation_id == h.answers[second].generation_id == 2
+    assert [member.member_id for member in h.answers[again].members] == ["a", "b"]
+    assert h.answers[second].members == []
+
+
+def test_members_are_told_their_assignment_when_the_leader_has_synced() -> None:
+    h = Harness()
+    h.join("a")
+    h.join("b")
+    h.join("", "a")
+    waiting = h.sync("b", 2)
+    assert waiting not in h.answers
+    leading = h.sync("a", 2, a=b"1", b=b"2")
+    assert h.answers[waiting].assignment == b"2"
+    assert h.answers[leading].assignment == b"1"
+
+
+def test_what_is_written_restores_the_group() -> None:
+    h = Harness()
+    h.stable_pair()
+    other = GroupShard(NO_DELAY)
+    for key, value in h.journal:
+        other.replay(key, value, loading=True)
+    restored = other.groups["g"]
+    assert restored.metadata() == h.group.metadata()
+    assert restored.state is State.STABLE
+    out = Decision()
+    other.loaded(0, out)
+    assert set(out.timers) == {("session", "g", "a"), ("session", "g", "b")}
+
+
+def test_a_silent_member_is_dropped_and_the_others_must_join_again() -> None:
+    h = Harness()
+    h.stable_pair()
+    h.expire("session", "g", "b", now=10_000)
+    assert h.group.state is State.PREPARING_REBALANCE
+    again = h.join("", "a", now=10_000)
+    assert h.answers[again].generation_id == 3
+    assert [member.member_id for member in h.answers[again].members] == ["a"]
+
+
+def test_who_does_not_join_again_in_time_is_dropped() -> None:
+    h = Harness()
+    h.stable_pair()
+    waiting = h.join("", "a", now=1)
+    assert waiting not in h.answers
+    h.expire("join", "g", now=30_001)
+    assert h.answers[waiting].generation_id == 3
+    assert set(h.group.members) == {"a"}
+
+
+def test_who_does_not_sync_in_time_is_dropped() -> None:
+    h = Harness()
+    h.join("a")
+    h.join("b")
+    h.join("", "a")
+    h.sync("a", 2, a=b"1", b=b"2")
+    h.expire("sync", "g", now=30_000)
+    assert set(h.group.members) == {"a"}
+    assert h.group.state is State.PREPARING_REBALANCE
+
+
+def test_the_last_member_leaves_an_empty_group() -> None:
+    h = Harness()
+    h.join("a")
+    out = Decision()
+    h.group.leave("a", None, 5, out)
+    h.settle(out)
+    assert h.group.state is State.EMPTY
+    assert h.group.generation == 2
+    assert h.timers.keys() == set()
+
+
+def test_a_member_id_is_required_first_where_the_version_says_so() -> None:
+    h = Harness()
+    asked = h.join("a-1", known=True)
+    assert h.answers[asked].error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert h.answers[asked].member_id == "a-1"
+    joined = h.join("", "a-1", known=True)
+    assert h.answers[joined].generation_id == 1
+
+
+def test_a_static_member_comes_back_with_a_new_id_and_the_old_one_is_fenced() -> None:
+    h = Harness()
+    h.join("s-1", group_instance_id="s")
+    h.sync("s-1", 1, **{"s-1": b"mine"})
+    back = h.join("s-2", group_instance_id="s")
+    assert h.answers[back].generation_id == 1
+    assert h.answers[back].skip_assignment
+    assert h.group.state is State.STABLE
+    assert code_of(h.group.heartbeat, "s-1", "s", 1, 0, Decision()) == ErrorCode.FENCED_INSTANCE_ID
+    synced = h.sync("s-2", 1)
+    assert h.answers[synced].assignment == b"mine"
+
+
+def test_the_first_generation_waits_for_more_members() -> None:
+    h = Harness(GroupSettings(initial_rebalance_delay_ms=3000))
+    first = h.join("a")
+    assert first not in h.answers
+    second = h.join("b", now=1000)
+    h.expire("join", "g", now=3000)
+    assert second not in h.answers
+    assert h.timers["join", "g"] == 6000
+    h.expire("join", "g", now=6000)
+    assert h.answers[first].generation_id == h.answers[second].generation_id == 1
+
+
+def test_errors_of_members() -> None:
+    h = Harness()
+    h.stable_pair()
+    assert code_of(h.join, "", "nobody") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(h.join, "c", session_timeout_ms=1) == ErrorCode.INVALID_SESSION_TIMEOUT
+    assert code_of(h.join, "c", protocol_type="connect") == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert code_of(h.join, "c", protocols=[]) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert code_of(h.sync, "a", 1) == ErrorCode.ILLEGAL_GENERATION
+    assert code_of(h.sync, "nobody", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(h.group.heartbeat, "a", None, 1, 0, Decision()) == ErrorCode.ILLEGAL_GENERATION
+    assert code_of(h.group.heartbeat, "nobody", None, 2, 0, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(h.group.leave, "nobody", None, 0, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
+    h.join("c", now=1)
+    assert code_of(h.sync, "a", 2) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_who_may_commit() -> None:
+    h = Harness()
+    check = h.shard.check_commit
+    assert code_of(check, "g", "", None, 3, 0, Decision()) == ErrorCode.ILLEGAL_GENERATION
+    check("g", "", None, -1, 0, Decision())
+    h.stable_pair()
+    assert code_of(check, "g", "", None, -1, 0, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(check, "g", "a", None, 1, 0, Decision()) == ErrorCode.ILLEGAL_GENERATION
+    check("g", "a", None, 2, 0, Decision())
+    h.join("c", now=1)
+    h.join("", "a", now=1)
+    h.join("", "b", now=1)
+    assert h.group.state is State.COMPLETING_REBALANCE
+    assert code_of(check, "g", "a", None, 3, 0, Decision()) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_offsets_are_kept_deleted_and_expire_when_nobody_reads() -> None:
+    h = Harness(GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=1000))
+    out = Decision()
+    h.shard.commit("g", [(("t", 0), OffsetCommitValue(offset=5, commit_timestamp=100))], out)
+    h.settle(out)
+    assert h.shard.offsets["g"]["t", 0].offset == 5
+    out = Decision()
+    h.shard.expire_offsets(1099, out)
+    assert out.records == []
+    h.shard.expire_offsets(1100, out)
+    h.settle(out)
+    assert not h.shard.exists("g")
+    assert code_of(h.shard.delete_group, "g", Decision()) == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_with_members_is_not_deleted() -> None:
+    h = Harness()
+    h.stable_pair()
+    assert code_of(h.shard.delete_group, "g", Decision()) == ErrorCode.NON_EMPTY_GROUP
