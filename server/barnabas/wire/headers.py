@@ -30,7 +30,6 @@ CONTROLLED_SHUTDOWN = 7
 
 _START = Struct(">hhi")
 _START_AND_LENGTH = Struct(">hhih")
-_LENGTH = Struct(">h")
 _CORRELATION_ID = Struct(">i")
 _SIZE_AND_CORRELATION_ID = Struct(">ii")
 _SIZE = Struct(">i")
@@ -87,7 +86,6 @@ def parse_request_header(buf: Buffer, pos: int = 0) -> RequestHeader:
     header.unknown_tagged_fields = None
     if end - pos < 10:
         header.api_key, header.api_version, header.correlation_id = _START.unpack_from(buf, pos)
-        length = -1
         if header.api_key != CONTROLLED_SHUTDOWN or header.api_version != 0:
             raise cut_short("RequestHeader.ClientId", pos + 8, end)
         header.body_position = pos + 8
