@@ -174,3 +174,19 @@ def test_groups_are_listed_described_and_deleted(broker: BrokerProcess) -> None:
     deleting[group].result(10)
     listing = admin.list_consumer_groups()
     assert group not in [listed.group_id for listed in listing.result(10).valid]
+
+
+def test_a_topic_made_again_has_no_offsets_of_the_old_one(broker: BrokerProcess) -> None:
+    topic, group = fresh("topic"), fresh("group")
+    fill(broker.bootstrap, topic, 0, 10)
+    consumer = librdkafka(broker.bootstrap, group, topic)
+    assert len(drain(consumer, 10)) == 10
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    deleting = admin.delete_topics([topic])
+    deleting[topic].result(10)
+    fill(broker.bootstrap, topic, 0, 5)
+    consumer = librdkafka(broker.bootstrap, group, topic)
+    assert sorted(drain(consumer, 5)) == list(range(5))
+    consumer.close()

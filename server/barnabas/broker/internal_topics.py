@@ -26,7 +26,12 @@ class InternalTopic:
     async def ensure(self) -> int:
         """Make the topic if need be; returns the number of its partitions."""
         await self._broker.ensure_topic(self._topic, new_uuid())
-        return len(self._broker.metadata.image.topics[self._topic].partitions)
+        return self.partition_count()
+
+    def partition_count(self) -> int:
+        """The number of its partitions, 0 while there is no such topic."""
+        info = self._broker.metadata.image.topics.get(self._topic)
+        return len(info.partitions) if info else 0
 
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> int:
         """Append records as one batch; returns the offset after them."""

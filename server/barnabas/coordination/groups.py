@@ -107,11 +107,16 @@ class GroupCoordinator:
         return [self._loaded(partition).shard for partition in range(self._partitions)]
 
     async def perform_on_all(self, event: Event) -> None:
-        """Let `event` decide on each shard that is loaded."""
-        for partition, running in list(self._shards.items()):
+        """Let `event` decide on each shard; on none while no group has ever been."""
+        for partition in range(self._journal.partition_count()):
+            running = self._loaded(partition)
             out = Decision()
             event(running.shard, out)
             await self._settle(partition, running, out)
+
+    async def forget_topics(self, topics: set[str]) -> None:
+        """These topics are deleted: the offsets committed in them go too."""
+        await self.perform_on_all(lambda shard, out: shard.forget_topics(topics, out))
 
     # --- deciding -------------------------------------------------------------------------------------------
 

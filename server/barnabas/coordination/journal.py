@@ -14,6 +14,9 @@ class Journal(Protocol):
     async def ensure(self) -> int:
         """Make the topic if need be; returns the number of its partitions. Raises RequestError."""
 
+    def partition_count(self) -> int:
+        """The number of its partitions, 0 while there is no such topic."""
+
     def append(self, partition: int, records: Sequence[Record], now_ms: int) -> int:
         """Append records; returns the offset after them. Raises RequestError, StorageError."""
 
