@@ -26,6 +26,7 @@ CASES = (
     "produce-lz4",
     "produce-zstd",
     "consume-group",
+    "consume-group-848",
     "commit-resume",
     "read-by-timestamp",
     "acks",
