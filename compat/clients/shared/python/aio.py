@@ -29,6 +29,16 @@ async def until(
         await step()
 
 
+async def becomes(read: Callable[[], Awaitable[object]], wanted: object, what: str) -> None:
+    """Wait until `read` returns `wanted`: a Kafka broker follows its controller a moment late."""
+    seen: list[object] = []
+
+    async def look() -> None:
+        seen[:] = [await read()]
+
+    await until(lambda: seen == [wanted], look, what, 10)
+
+
 @asynccontextmanager
 async def admin_client() -> AIOKafkaAdminClient:
     admin = AIOKafkaAdminClient(bootstrap_servers=cases.bootstrap)
@@ -98,9 +108,12 @@ async def read(topic: str, count: int, *, headers: bool = True, **options: objec
 async def create_topic() -> str:
     topic = await create(cases.topic("create-topic"))
     async with admin_client() as admin:
-        described = (await admin.describe_topics([topic]))[0]
-        assert described["error_code"] == 0, described
-        assert sorted(p["partition"] for p in described["partitions"]) == [0, 1, 2], described
+
+        async def partitions() -> tuple[int, list[int]]:
+            described = (await admin.describe_topics([topic]))[0]
+            return described["error_code"], sorted(p["partition"] for p in described["partitions"])
+
+        await becomes(partitions, (0, [0, 1, 2]), "the new topic")
         again = await admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
         assert [entry[1] for entry in again.topic_errors] == [36], again  # TOPIC_ALREADY_EXISTS
     return f"{PARTITIONS} partitions"
@@ -260,8 +273,11 @@ async def administer() -> str:
         await until(lambda: bool(check.placed), lambda: poll(consumer, check), "something read")
         await _change_configs(admin, topic)
         await admin.create_partitions({topic: NewPartitions(5)})
-        described = (await admin.describe_topics([topic]))[0]
-        assert len(described["partitions"]) == 5, described
+
+        async def partitions() -> int:
+            return len((await admin.describe_topics([topic]))[0]["partitions"])
+
+        await becomes(partitions, 5, "new partitions")
         partition = TopicPartition(topic, 1)
         end = (await consumer.end_offsets([partition]))[partition]
         done = await admin.delete_records({partition: RecordsToDelete(end - 2)})
@@ -286,7 +302,7 @@ async def _change_configs(admin: AIOKafkaAdminClient, topic: str) -> None:
     before = await configs()
     assert (before["cleanup.policy"], before["retention.ms"]) == ("delete", "604800000"), before
     await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "12345678"})])
-    assert await configs() == {**before, "retention.ms": "12345678"}
+    await becomes(configs, {**before, "retention.ms": "12345678"}, "a changed topic config")
 
 
 @case("interop")

@@ -20,6 +20,7 @@ from harness import (
     TIME_ZERO_MS,
     Cases,
     Check,
+    becomes,
     interop_topics,
     records,
     share_topic_in_group,
@@ -318,9 +319,9 @@ def _change_configs(admin: AdminClient, topic: str) -> None:
     before = configs()
     assert (before["cleanup.policy"], before["retention.ms"]) == ("delete", "604800000"), before
     alter("12345678", AlterConfigOpType.SET)
-    assert configs() == {**before, "retention.ms": "12345678"}
+    becomes(configs, {**before, "retention.ms": "12345678"}, "a changed topic config")
     alter(None, AlterConfigOpType.DELETE)
-    assert configs() == before
+    becomes(configs, before, "the config that was set back")
 
 
 def _delete_group(admin: AdminClient, group: str) -> None:

@@ -146,6 +146,20 @@ def until(condition: Callable[[], bool], step: Callable[[], object], what: str, 
         step()
 
 
+def becomes(read: Callable[[], object], wanted: object, what: str) -> None:
+    """Wait until `read` returns `wanted`: a Kafka broker follows its controller a moment late."""
+    seen: list[object] = [read()]
+
+    def look() -> None:
+        time.sleep(0.02)
+        seen[0] = read()
+
+    try:
+        until(lambda: seen[0] == wanted, look, what, 10)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; it is {seen[0]}") from None
+
+
 class Cases:
     """The cases of one client: functions by name, and reasons for the cases that it lacks."""
 

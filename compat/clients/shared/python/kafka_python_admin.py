@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness import becomes
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
@@ -19,13 +20,12 @@ def administer(bootstrap: str, topic: str, group: str) -> str:
     assert before["cleanup.policy"] == "delete", before
     assert before["retention.ms"] == "604800000", before
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "12345678"})])
-    assert configs() == {**before, "retention.ms": "12345678"}
+    becomes(configs, {**before, "retention.ms": "12345678"}, "a changed topic config")
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": ("DELETE", None)})])
-    assert configs() == before
+    becomes(configs, before, "the config that was set back")
 
     admin.create_partitions({topic: 5})
-    described = admin.describe_topics([topic])[0]
-    assert sorted(p["partition_index"] for p in described["partitions"]) == [0, 1, 2, 3, 4], described
+    becomes(lambda: len(admin.describe_topics([topic])[0]["partitions"]), 5, "new partitions")
 
     partition = TopicPartition(topic, 1)
     consumer = KafkaConsumer(bootstrap_servers=bootstrap)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kafka import KafkaAdminClient
+from harness import becomes
+from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions
 
 
@@ -22,9 +23,17 @@ def administer(bootstrap: str, topic: str, group: str) -> str:
     assert before["cleanup.policy"] == "delete", before
     assert before["retention.ms"] == "604800000", before
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "12345678"})])
-    assert configs() == {**before, "retention.ms": "12345678"}
+    becomes(configs, {**before, "retention.ms": "12345678"}, "a changed topic config")
 
     admin.create_partitions({topic: NewPartitions(5)})
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+
+    def partitions() -> set[int]:
+        consumer.topics()  # asks for fresh metadata
+        return consumer.partitions_for_topic(topic)
+
+    becomes(partitions, {0, 1, 2, 3, 4}, "new partitions")
+    consumer.close()
     assert group in {entry[0] for entry in admin.list_consumer_groups()}
     described = admin.describe_consumer_groups([group])[0]
     assert described[0] == 0, described
