@@ -13,5 +13,9 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(text: str, count: int) -> int:
-    """The partition, of `count`, that the id belongs to: the same one as in Kafka."""
-    return (java_hash(text) & 0x7FFFFFFF) % count
+    """The partition, of `count`, that the id belongs to: the same one as in Kafka.
+
+    Kafka takes the absolute value here, and zero for the one hash that has none; it clears the sign bit only for keys.
+    """
+    value = java_hash(text)
+    return (0 if value == -(1 << 31) else abs(value)) % count

@@ -108,6 +108,13 @@ def test_the_hash_is_javas() -> None:
     assert partition_for("polygenelubricants", 50) == 0
 
 
+def test_a_negative_hash_counts_by_its_absolute_value() -> None:
+    assert java_hash("my-group") == -1_906_497_762
+    assert partition_for("my-group", 50) == 12
+    assert partition_for("zzzzzzzz", 50) == 12
+    assert partition_for("\U0001f600g", 50) == 22
+
+
 def test_a_first_member_leads_and_a_second_makes_all_join_again() -> None:
     h = Harness()
     first = h.join("a")
