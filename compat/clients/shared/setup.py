@@ -125,3 +125,23 @@ def _interpreter(newest: int) -> str:
         if found:
             return found
     raise SetupError(f"this client needs Python 3.{newest} or older, and only newer ones are installed")
+
+
+def system_python(program: str) -> tuple[list[str], dict[str, str]]:
+    """A program of shared/python that needs nothing but the standard library."""
+    return [sys.executable, str(SHARED / "python" / program)], {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def debian(program: str, package: str) -> None:
+    """Install a Debian package for a program that is not there; only root can. Raises SetupError."""
+    if shutil.which(program):
+        return
+    if os.geteuid() or not shutil.which("apt-get"):
+        raise SetupError(f"{program} is missing; run: sudo apt-get install {package}")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["update", "-qq"], ["install", "-y", "-qq", package]):
+        done = subprocess.run(
+            ["apt-get", *command], capture_output=True, text=True, check=False, env=environment
+        )
+    if done.returncode:
+        raise SetupError(f"apt-get install {package} failed: {done.stderr.strip()[-300:]}")
