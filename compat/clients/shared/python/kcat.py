@@ -19,6 +19,7 @@ from harness import (
     Cases,
     Check,
     SkipCaseError,
+    becomes,
     interop_topics,
     records,
     share_topic_in_group,
@@ -221,15 +222,9 @@ def acks() -> str:
     for level in ("0", "1", "all"):
         topic = create(cases.topic(f"acks-{level}"))
         produce(topic, 0, 500, "-X", f"acks={level}")
-        check = Check(headers=False)
-
-        def look(topic: str = topic) -> None:
-            nonlocal check
-            check = read(topic)
-
         # With acks=0 kcat ends before the broker has everything.
-        until(lambda: len(check.placed) >= 500, look, "500 records")
-        check.finish(range(500))
+        becomes(lambda topic=topic: len(read(topic).placed), 500, "500 records")
+        read(topic).finish(range(500))
     return "500 records with each of 0, 1, all"
 
 
