@@ -77,6 +77,7 @@ class Broker:
             size_max=get(settings.GROUP_MAX_SIZE),
             offset_metadata_bytes_max=get(settings.OFFSET_METADATA_MAX_BYTES),
             offsets_retention_ms=get(settings.OFFSETS_RETENTION_MINUTES) * 60_000,
+            offsets_commit_timeout_ms=get(settings.OFFSETS_COMMIT_TIMEOUT_MS),
         )
         self.groups = GroupCoordinator(InternalTopic(self, OFFSETS_TOPIC), self.group_settings, self.now_ms)
         self.config_for_topic: Callable[[str], LogConfig]

@@ -47,8 +47,7 @@ async def keep_house(broker: Broker) -> None:
         await trio.to_thread.run_sync(broker.logs.write_checkpoints)
 
     async def offsets() -> None:
-        now_ms = broker.now_ms()
-        await broker.groups.perform_on_all(lambda shard, out: shard.expire_offsets(now_ms, out))
+        await broker.groups.expire_offsets()
 
     offsets_seconds = config.get(settings.OFFSETS_RETENTION_CHECK_INTERVAL_MS) / 1000
     async with trio.open_nursery() as nursery:

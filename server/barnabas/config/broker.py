@@ -69,6 +69,9 @@ OFFSETS_TOPIC_SEGMENT_BYTES = Setting(
 OFFSET_METADATA_MAX_BYTES = Setting(
     "offset.metadata.max.bytes", INT, 4096, "Largest metadata of a committed offset."
 )
+OFFSETS_COMMIT_TIMEOUT_MS = Setting(
+    "offsets.commit.timeout.ms", INT, 5000, "How long a group's answer waits for replicas.", low=1
+)
 OFFSETS_RETENTION_MINUTES = Setting(
     "offsets.retention.minutes", INT, 10080, "How long an empty group's offsets are kept.", low=1
 )

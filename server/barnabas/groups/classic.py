@@ -8,65 +8,20 @@ What a coordinator must remember after a failure is what `metadata` says, writte
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
-from enum import Enum
 
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
+from barnabas.groups.member import Joining, Member, State, chosen_protocol, shared_protocols
 from barnabas.groups.records import group_record
 from barnabas.groups.settings import GroupSettings
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a member that has just joined may wait for the others before it counts as gone (Kafka's constant)."""
-
-
-class State(Enum):
-    """The states, with the names that clients are told."""
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-@dataclass(slots=True)
-class Member:
-    """One member. A waiter is the number of a request that is not answered yet, None where there is none."""
-
-    id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: list[tuple[str, bytes]]
-    assignment: bytes = b""
-    join_waiter: int | None = None
-    sync_waiter: int | None = None
-    synced: bool = False
-
-    def metadata_for(self, protocol: str) -> bytes:
-        """What the member said for a protocol; empty if it does not know it."""
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
-
-
-@dataclass(slots=True)
-class Joining:
-    """A JoinGroup request with what the handler knows beyond its fields."""
-
-    request: JoinGroupRequest
-    client_id: str
-    client_host: str
-    waiter: int
-    new_member_id: str
-    known_id_required: bool
-    can_skip_assignment: bool
 
 
 @dataclass(slots=True)
@@ -94,22 +49,13 @@ class ClassicGroup:
         """A JoinGroup request. Raises RequestError; otherwise answers now or when the rebalance completes."""
         request = joining.request
         protocols = [(protocol.name, protocol.metadata) for protocol in request.protocols]
-        if (
-            not self.settings.session_timeout_ms_min
-            <= request.session_timeout_ms
-            <= self.settings.session_timeout_ms_max
-        ):
-            raise RequestError(
-                ErrorCode.INVALID_SESSION_TIMEOUT,
-                f"session timeout {request.session_timeout_ms} ms is outside of "
-                f"{self.settings.session_timeout_ms_min} to {self.settings.session_timeout_ms_max}",
-            )
         if self.state is State.DEAD:
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not self._accepts(request.protocol_type, protocols):
             raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        is_known = request.member_id in self.members or request.member_id in self.pending
-        if not is_known and len(self.members) >= self.settings.size_max:
+        if not self._has_room_for(request.member_id):
+            if request.member_id in self.pending:
+                self._drop_pending(request.member_id, now_ms, out)
             raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         instance = request.group_instance_id
         if not request.member_id:
@@ -143,10 +89,20 @@ class ClassicGroup:
             return True
         if protocol_type != self.protocol_type:
             return False
-        return any(self._votes()[name] == len(self.members) for name, _ in protocols)
+        shared = shared_protocols(self.members.values())
+        return any(name in shared for name, _ in protocols)
 
-    def _votes(self) -> Counter[str]:
-        return Counter(name for member in self.members.values() for name, _ in member.protocols)
+    def _has_room_for(self, member_id: str) -> bool:
+        """While members gather, those count who have come; later, those who are in. Empty groups take anybody."""
+        if self.state is State.EMPTY:
+            return True
+        member = self.members.get(member_id)
+        if self.state is not State.PREPARING_REBALANCE:
+            return member is not None or len(self.members) < self.settings.size_max
+        if member is not None and member.join_waiter is not None:
+            return True
+        waiting = sum(other.join_waiter is not None for other in self.members.values())
+        return waiting < self.settings.size_max
 
     def _member(self, member_id: str, instance_id: str | None) -> Member:
         """The member, if the id and the instance id belong together."""
@@ -170,7 +126,7 @@ class ClassicGroup:
         member = Member(
             member_id, request.group_instance_id, joining.client_id, joining.client_host,
             request.session_timeout_ms, rebalance_ms if rebalance_ms >= 0 else request.session_timeout_ms, protocols,
-            join_waiter=joining.waiter,
+            join_waiter=joining.waiter, is_new=True,
         )  # fmt: skip
         if not self.members:
             self.protocol_type = request.protocol_type
@@ -211,6 +167,7 @@ class ClassicGroup:
         """A static member came back without its member id: it gets a new one, and the old one is fenced."""
         instance = joining.request.group_instance_id
         assert instance is not None
+        leader_before = self.leader or ""
         member = self.members.pop(self.static_ids[instance])
         out.timers[("session", self.id, member.id)] = None
         for waiter, response in (
@@ -225,22 +182,23 @@ class ClassicGroup:
         was_leader = self.leader == member.id
         member.join_waiter = member.sync_waiter = None
         member.id = joining.new_member_id
-        unchanged = member.protocols == protocols
         member.protocols = protocols
         member.session_timeout_ms = joining.request.session_timeout_ms
+        if joining.request.rebalance_timeout_ms >= 0:
+            member.rebalance_timeout_ms = joining.request.rebalance_timeout_ms
         member.client_id, member.client_host = joining.client_id, joining.client_host
         self.members[member.id] = member
         self.static_ids[instance] = member.id
         if was_leader:
             self.leader = member.id
-        if self.state is State.STABLE and unchanged:
+        if self.state is State.STABLE and chosen_protocol(self.members.values()) == self.protocol:
             out.records.append(group_record(self.id, self.metadata()))
             response = self._joined(member)
             if joining.can_skip_assignment:
                 response.skip_assignment = was_leader
             elif was_leader:
-                # An old client must not assign again: told of another leader, it only asks for its own part.
-                response.leader, response.members = "", []
+                # An old client must not assign again: told of the leader that it was, it only asks for its own part.
+                response.leader, response.members = leader_before, []
             out.replies.append((joining.waiter, response))
             self._heard_of(member, now_ms, out)
             return
@@ -273,7 +231,7 @@ class ClassicGroup:
             if self.is_initial:
                 self.new_member_added = False
                 self.initial_delay_left_ms = max(longest - delay, 0)
-                out.timers[("join", self.id)] = now_ms + min(delay, longest)
+                out.timers[("join", self.id)] = now_ms + delay
             else:
                 out.timers[("join", self.id)] = now_ms + longest
         if not self.is_initial and self._all_joined():
@@ -314,25 +272,16 @@ class ClassicGroup:
             return
         if self.leader is None or self.members[self.leader].join_waiter is None:
             self.leader = joined[0].id
-        self.protocol = self._chosen_protocol()
+        self.protocol = chosen_protocol(self.members.values())
         self._enter(State.COMPLETING_REBALANCE, now_ms)
         for member in self.members.values():
-            member.synced = False
+            member.synced = member.is_new = False
             if member.join_waiter is not None:
                 out.replies.append((member.join_waiter, self._joined(member)))
                 member.join_waiter = None
             self._heard_of(member, now_ms, out)
         longest = max(member.rebalance_timeout_ms for member in self.members.values())
         out.timers[("sync", self.id)] = now_ms + longest
-
-    def _chosen_protocol(self) -> str:
-        """Of the protocols that all know, the one that most members prefer."""
-        known = self._votes()
-        candidates = {name for name, votes in known.items() if votes == len(self.members)}
-        votes: Counter[str] = Counter()
-        for member in self.members.values():
-            votes[next(name for name, _ in member.protocols if name in candidates)] += 1
-        return votes.most_common(1)[0][0]
 
     def _joined(self, member: Member) -> JoinGroupResponse:
         response = JoinGroupResponse(
@@ -374,6 +323,11 @@ class ClassicGroup:
         if self.state is State.STABLE:
             out.replies.append((waiter, self._synced(member)))
             return
+        if member.sync_waiter is not None:
+            # The client has asked anew, most likely on another connection.
+            out.replies.append(
+                (member.sync_waiter, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+            )
         member.sync_waiter, member.synced = waiter, True
         if member.id == self.leader:
             assigned = {entry.member_id: entry.assignment for entry in request.assignments}
@@ -425,6 +379,28 @@ class ClassicGroup:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         self._heard_of(member, now_ms, out)
 
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, now_ms: int, out: Decision
+    ) -> None:
+        """Whether this committer may commit offsets. A group without members keeps them for anybody."""
+        if self.state is State.DEAD:
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if generation < 0 and self.state is State.EMPTY:
+            return
+        if generation < 0 and not member_id and instance_id is None:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members; only they may commit")
+        member = self._member(member_id, instance_id)
+        if generation != self.generation:
+            raise RequestError(ErrorCode.ILLEGAL_GENERATION)
+        self._heard_of(member, now_ms, out)
+        if self.state is State.COMPLETING_REBALANCE:
+            raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody is in it, and nobody is about to join."""
+        return self.state is State.EMPTY and not self.pending
+
     @property
     def is_joining(self) -> bool:
         """Whether members must join again."""
@@ -436,14 +412,13 @@ class ClassicGroup:
     def session_expired(self, member_id: str, now_ms: int, out: Decision) -> None:
         """Nothing was heard of a member for its session timeout."""
         if member_id in self.pending:
-            self.pending.discard(member_id)
-            self._member_gone(now_ms, out)
+            self._drop_pending(member_id, now_ms, out)
             return
         member = self.members.get(member_id)
         if member is None:
             return
-        if member.sync_waiter is not None or (member.join_waiter is not None and not self.is_initial):
-            # It waits for us, not we for it.
+        if not member.is_new and (member.sync_waiter is not None or member.join_waiter is not None):
+            # It waits for us, not we for it. One that is new may be gone: its client has no member id to come back with.
             self._heard_of(member, now_ms, out)
             return
         self._drop(member, out)
@@ -456,11 +431,17 @@ class ClassicGroup:
         if instance_id is not None and not member_id:
             member_id = self.static_ids.get(instance_id, "")
         if member_id in self.pending and instance_id is None:
-            self.pending.discard(member_id)
-            out.timers[("session", self.id, member_id)] = None
-        else:
-            self._drop(self._member(member_id, instance_id), out)
+            self._drop_pending(member_id, now_ms, out)
+            return
+        self._drop(self._member(member_id, instance_id), out)
         self._member_gone(now_ms, out)
+
+    def _drop_pending(self, member_id: str, now_ms: int, out: Decision) -> None:
+        """Nobody waits any more for one who has been given an id; it was no member, so that nothing else changes."""
+        self.pending.discard(member_id)
+        out.timers[("session", self.id, member_id)] = None
+        if self.state is State.PREPARING_REBALANCE:
+            self._member_gone(now_ms, out)
 
     def _drop(self, member: Member, out: Decision) -> None:
         out.timers[("session", self.id, member.id)] = None
@@ -496,19 +477,7 @@ class ClassicGroup:
             protocol=self.protocol,
             leader=self.leader,
             current_state_timestamp=self.state_since_ms,
-            members=[
-                GroupMetadataValue.MemberMetadata(
-                    member_id=member.id,
-                    group_instance_id=member.instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    rebalance_timeout=member.rebalance_timeout_ms,
-                    session_timeout=member.session_timeout_ms,
-                    subscription=member.metadata_for(self.protocol or ""),
-                    assignment=member.assignment,
-                )
-                for member in self.members.values()
-            ],
+            members=[member.record(self.protocol or "") for member in self.members.values()],
         )
 
     @classmethod
@@ -518,17 +487,15 @@ class ClassicGroup:
         group.protocol, group.leader = value.protocol, value.leader
         group.state_since_ms = value.current_state_timestamp
         for entry in value.members:
-            group.members[entry.member_id] = Member(
-                entry.member_id, entry.group_instance_id, entry.client_id, entry.client_host, entry.session_timeout,
-                entry.rebalance_timeout if entry.rebalance_timeout >= 0 else entry.session_timeout,
-                [(value.protocol or "", entry.subscription)], entry.assignment, synced=True,
-            )  # fmt: skip
+            group.members[entry.member_id] = Member.restored(entry, value.protocol or "")
             if entry.group_instance_id is not None:
                 group.static_ids[entry.group_instance_id] = entry.member_id
         group.state = State.STABLE if group.members else State.EMPTY
         return group
 
     def watch_sessions(self, now_ms: int, out: Decision) -> None:
-        """After a load: every member has a whole session timeout to be heard of."""
+        """After a load: every member has a whole session timeout to be heard of; too many must join again."""
         for member in self.members.values():
             self._heard_of(member, now_ms, out)
+        if len(self.members) > self.settings.size_max:
+            self._prepare_rebalance(now_ms, out)

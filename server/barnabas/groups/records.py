@@ -10,6 +10,8 @@ from barnabas.wire.generated.records.offset_commit import OffsetCommitKey, Offse
 GROUP_METADATA_VERSION = 3
 OFFSET_VERSION = 3
 """The newest versions that Kafka 3.x reads as well."""
+OFFSET_WITH_EXPIRY_VERSION = 1
+"""The only version that can say when an offset expires; it has no leader epoch."""
 
 
 def group_record(group_id: str, value: GroupMetadataValue | None) -> Record:
@@ -21,4 +23,7 @@ def group_record(group_id: str, value: GroupMetadataValue | None) -> Record:
 def offset_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue | None) -> Record:
     """A committed offset, or its end."""
     key = offset_commit.RECORD.encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
-    return key, None if value is None else offset_commit.RECORD.encode_value(value, OFFSET_VERSION)
+    if value is None:
+        return key, None
+    version = OFFSET_VERSION if value.expire_timestamp < 0 else OFFSET_WITH_EXPIRY_VERSION
+    return key, offset_commit.RECORD.encode_value(value, version)

@@ -15,3 +15,4 @@ class GroupSettings:
     size_max: int = 2**31 - 1
     offset_metadata_bytes_max: int = 4096
     offsets_retention_ms: int = 7 * 86_400_000
+    offsets_commit_timeout_ms: int = 5_000

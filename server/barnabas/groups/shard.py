@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from barnabas.errors import RequestError
-from barnabas.groups.classic import ClassicGroup, State
+from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.decision import Decision
+from barnabas.groups.member import Joining, State
+from barnabas.groups.offsets import Place, expired_places
 from barnabas.groups.records import group_record, offset_record
 from barnabas.groups.settings import GroupSettings
 from barnabas.wire.codec import record_type_id
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records import group_metadata, legacy_offset_commit, offset_commit
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
-
-NO_GENERATION = -1
-Place = tuple[str, int]
-"""Topic and partition."""
 
 
 class GroupShard:
@@ -40,16 +38,27 @@ class GroupShard:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
         return group
 
-    def group_or_new(self, group_id: str) -> ClassicGroup:
-        """A group, made if need be."""
-        group = self.groups.get(group_id)
-        if group is None:
-            group = self.groups[group_id] = ClassicGroup(group_id, self.settings)
-        return group
-
     def exists(self, group_id: str) -> bool:
         """Whether anything is known of a group."""
         return group_id in self.groups or group_id in self.offsets
+
+    # --- members --------------------------------------------------------------------------------------------
+
+    def join(self, joining: Joining, now_ms: int, out: Decision) -> None:
+        """A JoinGroup request; the first of a group makes it. Raises RequestError."""
+        request, settings = joining.request, self.settings
+        timeout_ms = request.session_timeout_ms
+        if not settings.session_timeout_ms_min <= timeout_ms <= settings.session_timeout_ms_max:
+            raise RequestError(
+                ErrorCode.INVALID_SESSION_TIMEOUT,
+                f"session timeout {timeout_ms} ms is outside of "
+                f"{settings.session_timeout_ms_min} to {settings.session_timeout_ms_max}",
+            )
+        group = self.group(request.group_id) if request.member_id else self.groups.get(request.group_id)
+        if group is None:
+            group = ClassicGroup(request.group_id, settings)
+        group.join(joining, now_ms, out)
+        self.groups[request.group_id] = group
 
     # --- offsets --------------------------------------------------------------------------------------------
 
@@ -64,20 +73,10 @@ class GroupShard:
     ) -> None:
         """See that whoever commits may do so. Raises RequestError."""
         group = self.groups.get(group_id)
-        if group is None:
-            if generation >= 0:
-                raise RequestError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {group_id!r}")
-            return
-        if group.state is State.DEAD:
-            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if generation < 0 and not member_id and instance_id is None:
-            if group.state is not State.EMPTY:
-                raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members; only they may commit")
-            return
-        if group.state is State.COMPLETING_REBALANCE and group.generation == generation:
-            group.heartbeat(member_id, instance_id, generation, now_ms, out)
-            raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
-        group.heartbeat(member_id, instance_id, generation, now_ms, out)
+        if group is not None:
+            group.check_commit(member_id, instance_id, generation, now_ms, out)
+        elif generation >= 0:
+            raise RequestError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {group_id!r}")
 
     def commit(
         self, group_id: str, offsets: Iterable[tuple[Place, OffsetCommitValue]], out: Decision
@@ -100,6 +99,9 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is not None and group.state is not State.EMPTY:
             raise RequestError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
+        if group is not None:
+            for member_id in group.pending:
+                out.timers[("session", group_id, member_id)] = None
         self.delete_offsets(group_id, list(self.offsets.get(group_id, ())), out)
         out.records.append(group_record(group_id, None))
 
@@ -110,23 +112,21 @@ class GroupShard:
             self.delete_offsets(group_id, gone, out)
 
     def expire_offsets(self, now_ms: int, out: Decision) -> None:
-        """Forget the offsets of groups without members that are older than the retention (KIP-211)."""
-        for group_id, offsets in self.offsets.items():
-            group = self.groups.get(group_id)
-            if group is not None and group.state is not State.EMPTY:
-                continue
-            gone = [place for place, value in offsets.items() if self._expired(group, value, now_ms)]
+        """Forget the offsets that are kept too long (KIP-211), and the groups of which nothing is left."""
+        for group_id in list(self.groups.keys() | self.offsets.keys()):
+            group, offsets = self.groups.get(group_id), self.offsets.get(group_id, {})
+            gone = expired_places(group, offsets, self.settings.offsets_retention_ms, now_ms)
             self.delete_offsets(group_id, gone, out)
-            if gone and len(gone) == len(offsets):
-                out.records.append(group_record(group_id, None))
+            if group is not None and len(gone) == len(offsets) and group.is_unused:
+                if group.generation:
+                    out.records.append(group_record(group_id, None))
+                else:  # never written
+                    self._end(group_id)
 
-    def _expired(self, group: ClassicGroup | None, value: OffsetCommitValue, now_ms: int) -> bool:
-        if value.expire_timestamp >= 0:
-            return now_ms >= value.expire_timestamp
-        since = value.commit_timestamp
-        if group is not None and group.protocol_type:
-            since = max(since, group.state_since_ms)
-        return now_ms - since >= self.settings.offsets_retention_ms
+    def _end(self, group_id: str) -> None:
+        group = self.groups.pop(group_id, None)
+        if group is not None:
+            group.state = State.DEAD
 
     # --- time -----------------------------------------------------------------------------------------------
 
@@ -163,9 +163,7 @@ class GroupShard:
         elif kind == group_metadata.RECORD.type_id:
             group_id = group_metadata.RECORD.decode_key(key).group
             if value is None:
-                group = self.groups.pop(group_id, None)
-                if group is not None:
-                    group.state = State.DEAD
+                self._end(group_id)
             elif loading:
                 metadata = group_metadata.RECORD.decode_value(value)
                 self.groups[group_id] = ClassicGroup.restored(group_id, self.settings, metadata)

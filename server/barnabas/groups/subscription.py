@@ -11,16 +11,19 @@ CONSUMER = "consumer"
 
 
 def subscribed_topics(group: ClassicGroup) -> set[str] | None:
-    """The topics of all members; None when the group has members and they are no consumers or cannot be read."""
+    """The topics of all members, as they say for the chosen protocol; None when that is not known.
+
+    It is not for groups that are no consumers, before the first generation, or when a member's metadata is not the
+    consumers' (their own assignors may write anything).
+    """
     if not group.members:
         return set()
-    if group.protocol_type != CONSUMER:
+    if group.protocol_type != CONSUMER or group.protocol is None:
         return None
     topics: set[str] = set()
     for member in group.members.values():
-        for _, metadata in member.protocols:
-            try:
-                topics.update(decode_versioned(subscription.CODEC, metadata).topics)
-            except PeerError:
-                return None
+        try:
+            topics.update(decode_versioned(subscription.CODEC, member.metadata_for(group.protocol)).topics)
+        except PeerError:
+            return None
     return topics

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
 
 NOT_FOUND_SINCE = 6
-GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))
-"""Bits of the ACL operations on a group: read, delete, describe."""
+GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
+"""Bits of the ACL operations on a group: read, delete, describe, describe and alter configs."""
 
 Described = DescribeGroupsResponse.DescribedGroup
 
@@ -29,7 +29,7 @@ async def handle(context: RequestContext, request: DescribeGroupsRequest) -> Des
             described = await context.broker.groups.perform(group_id, partial(_describe, context, group_id))
         except RequestError as error:
             described = Described(group_id=group_id, error_code=error.code)
-        if request.include_authorized_operations:
+        if request.include_authorized_operations and not described.error_code:
             described.authorized_operations = GROUP_OPERATIONS
         response.groups.append(described)
     return response

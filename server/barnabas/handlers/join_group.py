@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.groups.classic import Joining
+from barnabas.groups.member import Joining
 from barnabas.ids import new_member_id
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
@@ -31,11 +31,7 @@ async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGrou
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         response: JoinGroupResponse = await context.broker.groups.perform_and_wait(
             request.group_id,
-            lambda shard, out, waiter: (
-                shard.group_or_new(request.group_id)
-                if not request.member_id
-                else shard.group(request.group_id)
-            ).join(
+            lambda shard, out, waiter: shard.join(
                 Joining(
                     request,
                     context.client_id or "",

@@ -21,7 +21,7 @@ async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGro
     response = ListGroupsResponse()
     if types and CLASSIC not in types:
         return response
-    for shard in await context.broker.groups.all_shards():
+    for shard in await context.broker.groups.machines():
         for group_id in shard.groups.keys() | shard.offsets.keys():
             group = shard.groups.get(group_id)
             state = group.state.value if group else "Empty"

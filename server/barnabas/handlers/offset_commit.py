@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
-from barnabas.groups.shard import GroupShard, Place
+from barnabas.groups.offsets import Place
+from barnabas.groups.shard import GroupShard
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
@@ -39,7 +40,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
             answer = PartitionAnswer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
             try:
-                commits.append(_checked(context, name, partition))
+                commits.append(_checked(context, name, partition, request.retention_time_ms))
                 accepted.append(answer)
             except RequestError as error:
                 answer.error_code = error.code
@@ -55,6 +56,7 @@ def _checked(
     context: RequestContext,
     topic: str,
     partition: OffsetCommitRequest.OffsetCommitRequestPartition,
+    retention_ms: int,
 ) -> Commit:
     broker = context.broker
     if not topic:
@@ -63,7 +65,8 @@ def _checked(
     if info is None or not 0 <= partition.partition_index < len(info.partitions):
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     metadata = partition.committed_metadata or ""
-    if len(metadata.encode()) > broker.group_settings.offset_metadata_bytes_max:
+    # Kafka calls them bytes, but counts UTF-16 code units.
+    if len(metadata.encode("utf-16-le")) // 2 > broker.group_settings.offset_metadata_bytes_max:
         raise RequestError(ErrorCode.OFFSET_METADATA_TOO_LARGE)
     committed_ms = partition.commit_timestamp if partition.commit_timestamp >= 0 else context.now_ms
     value = OffsetCommitValue(
@@ -71,14 +74,12 @@ def _checked(
         leader_epoch=partition.committed_leader_epoch,
         metadata=metadata,
         commit_timestamp=committed_ms,
+        expire_timestamp=context.now_ms + retention_ms if retention_ms >= 0 else -1,
     )
     return (topic, partition.partition_index), value
 
 
 async def _commit(context: RequestContext, request: OffsetCommitRequest, commits: list[Commit]) -> None:
-    if not request.group_id and request.generation_id_or_member_epoch >= 0:
-        raise RequestError(ErrorCode.INVALID_GROUP_ID)
-
     def decide(shard: GroupShard, out: Decision) -> None:
         shard.check_commit(
             request.group_id,
@@ -90,4 +91,9 @@ async def _commit(context: RequestContext, request: OffsetCommitRequest, commits
         )
         shard.commit(request.group_id, commits, out)
 
-    await context.broker.groups.perform(request.group_id, decide)
+    try:
+        await context.broker.groups.perform(request.group_id, decide)
+    except RequestError as error:
+        if error.code == ErrorCode.UNKNOWN_SERVER_ERROR:  # more than a batch can hold
+            raise RequestError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE) from error
+        raise

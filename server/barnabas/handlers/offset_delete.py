@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
 from barnabas.groups.shard import GroupShard
-from barnabas.groups.subscription import subscribed_topics
+from barnabas.groups.subscription import CONSUMER, subscribed_topics
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 
 async def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Answer every partition on its own."""
+    if not request.group_id:
+        raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    known_topics = context.broker.metadata.image.topics
 
     def delete(shard: GroupShard, out: Decision) -> OffsetDeleteResponse:
         if not shard.exists(request.group_id):
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND)
         group = shard.groups.get(request.group_id)
+        if group is not None and group.members and group.protocol_type != CONSUMER:
+            raise RequestError(ErrorCode.NON_EMPTY_GROUP, "the group has members that are no consumers")
         subscribed = subscribed_topics(group) if group is not None else set()
-        if subscribed is None:
-            raise RequestError(
-                ErrorCode.NON_EMPTY_GROUP, "its members do not say what they are subscribed to"
-            )
         response = OffsetDeleteResponse()
         places = []
         for topic in request.topics:
@@ -37,7 +38,10 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
                     partition_index=partition.partition_index
                 )
                 answers.partitions.append(answer)
-                if topic.name in subscribed:
+                if topic.name not in known_topics:
+                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif subscribed is None or topic.name in subscribed:
+                    # Consumers whose subscription cannot be read may be subscribed to anything.
                     answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                 else:
                     places.append((topic.name, partition.partition_index))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
-from barnabas.groups.shard import GroupShard, Place
+from barnabas.groups.offsets import Place
+from barnabas.groups.shard import GroupShard
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
@@ -17,6 +18,7 @@ from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
 
+TOP_LEVEL_ERROR_SINCE = 2
 MANY_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 
@@ -31,7 +33,13 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
     """One group, or many."""
     if context.api_version >= MANY_GROUPS_SINCE:
         return OffsetFetchResponse(groups=[await _group(context, group) for group in request.groups])
-    known = await _offsets(context, request.group_id)
+    failure = 0
+    try:
+        known = await _offsets(context, request.group_id)
+    except RequestError as error:
+        if context.api_version >= TOP_LEVEL_ERROR_SINCE:
+            return OffsetFetchResponse(error_code=error.code)
+        known, failure = {}, error.code
     asked: list[tuple[str, list[int]]]
     if request.topics is None:
         asked = _everything(known)
@@ -39,7 +47,10 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
         asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
     return OffsetFetchResponse(
         topics=[
-            Topic(name=name, partitions=[_fill(Partition(), known, name, index) for index in indexes])
+            Topic(
+                name=name,
+                partitions=[_fill(Partition(error_code=failure), known, name, index) for index in indexes],
+            )
             for name, indexes in asked
         ]
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import RequestError
-from barnabas.groups.classic import Joining, State
 from barnabas.groups.decision import Decision
 from barnabas.groups.hashing import java_hash, partition_for
+from barnabas.groups.member import Joining, State
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
 from barnabas.wire.generated.errors import ErrorCode
@@ -57,7 +57,7 @@ class Harness:
         joining = Joining(
             request, "c", "/h", self.waiter, new_id, known_id_required=known, can_skip_assignment=True
         )
-        self.shard.group_or_new("g").join(joining, now, out)
+        self.shard.join(joining, now, out)
         self.settle(out)
         return self.waiter
 

@@ -1,0 +1,314 @@
+"""Runs pure machines over the partitions of an internal topic: one shard each, its timers, its waiting requests.
+
+The rule: whatever an event decides is appended before anybody hears of it, and every answer waits until all that its
+shard has appended is committed. A shard whose append fails no longer agrees with its log, so it is thrown away and
+read again at its next use.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Generic, Protocol, TypeVar
+
+import trio
+
+from barnabas.coordination.journal import Journal
+from barnabas.errors import PeerError, RequestError, StorageError
+from barnabas.groups.decision import Decision
+from barnabas.groups.hashing import partition_for
+from barnabas.wire.generated.errors import ErrorCode
+
+log = logging.getLogger(__name__)
+
+COMMIT_TIMEOUT_MS = 5_000
+"""How long an answer waits for replicas (Kafka's offsets.commit.timeout.ms)."""
+IDLE_SECONDS = 3600.0
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR)
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+
+
+class Machine(Protocol):
+    """What a shard must be able to do."""
+
+    def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:
+        """Take up a record. Raises PeerError if it cannot be read."""
+
+    def loaded(self, now_ms: int, out: Decision) -> None:
+        """All records have been replayed."""
+
+    def expire(self, timer: Hashable, now_ms: int, out: Decision) -> None:
+        """A timer that a decision has set has come."""
+
+
+M = TypeVar("M", bound=Machine)
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class _Timer:
+    """When it is due, and for when its one entry in the heap is: never later."""
+
+    due_ms: int
+    entry_ms: int
+
+
+@dataclass(slots=True)
+class _Waiter:
+    """A request that is answered later, by some event."""
+
+    event: trio.Event = field(default_factory=trio.Event)
+    response: Any = None
+    failure: int | None = None
+
+
+@dataclass(slots=True)
+class _Shard(Generic[M]):
+    """A loaded machine with what waits on it. `end_offset` is after the last record that it has appended."""
+
+    partition: int
+    machine: M
+    end_offset: int = 0
+    waiting: dict[int, _Waiter] = field(default_factory=dict)
+    timers: dict[Hashable, _Timer] = field(default_factory=dict)
+
+
+class Runtime(Generic[M]):
+    """Lifecycle: `run` in a task, for the timers and for answers to others; events at any time after."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        make: Callable[[], M],
+        now_ms: Callable[[], int],
+        *,
+        commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
+    ) -> None:
+        self._journal = journal
+        self._make = make
+        self._now_ms = now_ms
+        self._commit_seconds = commit_timeout_ms / 1000
+        self._shards: dict[int, _Shard[M]] = {}
+        self._heap: list[tuple[int, int, _Shard[M], Hashable]] = []
+        self._numbers = count(1)
+        self._changed = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        self._partitions = 0
+
+    async def partition_of(self, key: str) -> int:
+        """The partition that is responsible for an id; makes the topic if need be. Raises RequestError."""
+        if not self._partitions:
+            try:
+                self._partitions = await self._journal.ensure()
+            except RequestError as error:
+                raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+        return partition_for(key, self._partitions)
+
+    async def perform(self, key: str, event: Callable[[M, Decision], R]) -> R:
+        """Let `event` decide on an id's shard; returns what it returns, once all that it saw is committed.
+
+        Raises the RequestError that the event raises, and COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR.
+        """
+        shard = self._loaded(await self.partition_of(key))
+        out = Decision()
+        try:
+            result = event(shard.machine, out)
+        finally:
+            self._apply(shard, out)
+        await self._committed(shard, shard.end_offset)
+        return result
+
+    async def perform_and_wait(self, key: str, event: Callable[[M, Decision, int], None]) -> Any:
+        """Let `event` decide with a waiter's number, and wait until some event answers that waiter.
+
+        A caller that is cancelled is forgotten; an answer that comes for it later goes nowhere.
+        """
+        shard = self._loaded(await self.partition_of(key))
+        number, waiter = next(self._numbers), _Waiter()
+        shard.waiting[number] = waiter
+        out = Decision()
+        try:
+            try:
+                event(shard.machine, out, number)
+            finally:
+                self._apply(shard, out)
+            await waiter.event.wait()
+        finally:
+            shard.waiting.pop(number, None)
+        if waiter.failure is not None:
+            raise RequestError(waiter.failure)
+        return waiter.response
+
+    async def machines(self) -> list[M]:
+        """Every shard's machine, loaded, with all of its state committed; none while there is no such topic."""
+        shards = [self._loaded(partition) for partition in range(self._journal.partition_count())]
+        for shard in shards:
+            await self._committed(shard, shard.end_offset)
+        return [shard.machine for shard in shards]
+
+    async def perform_on_all(self, event: Callable[[M, Decision], Any]) -> None:
+        """Let `event` decide on each shard; what cannot be done on one of them is logged, and the others go on."""
+        for partition in range(self._journal.partition_count()):
+            try:
+                shard = self._loaded(partition)
+                out = Decision()
+                event(shard.machine, out)
+                self._apply(shard, out)
+                await self._committed(shard, shard.end_offset)
+            except RequestError as error:
+                log.warning("partition %d of the coordinator is left out: %s", partition, error)
+
+    # --- loading --------------------------------------------------------------------------------------------
+
+    def _loaded(self, partition: int) -> _Shard[M]:
+        shard = self._shards.get(partition)
+        if shard is not None:
+            return shard
+        machine = self._make()
+        try:
+            for key, value in self._journal.read(partition):
+                try:
+                    machine.replay(key, value, loading=True)
+                except PeerError as error:
+                    log.warning("a record of the coordinator's partition %d is skipped: %s", partition, error)
+        except (RequestError, StorageError) as error:
+            raise RequestError(_client_code(error), f"partition {partition} cannot be read") from error
+        shard = self._shards[partition] = _Shard(partition, machine)
+        out = Decision()
+        machine.loaded(self._now_ms(), out)
+        self._apply(shard, out)
+        return shard
+
+    def _discard(self, shard: _Shard[M]) -> None:
+        """Forget a shard; its waiters are told to look for their coordinator again."""
+        if self._shards.get(shard.partition) is shard:
+            del self._shards[shard.partition]
+        shard.timers.clear()
+        for waiter in shard.waiting.values():
+            waiter.failure = ErrorCode.NOT_COORDINATOR
+            waiter.event.set()
+
+    # --- deciding -------------------------------------------------------------------------------------------
+
+    def _apply(self, shard: _Shard[M], out: Decision) -> None:
+        """Append and take up what was decided; the answers to waiters follow once it is committed."""
+        if out.records:
+            self._append(shard, out)
+        self._set_timers(shard, out)
+        if not out.replies:
+            return
+        if self._nursery is None or not shard.end_offset:
+            # Nothing to wait for, or nobody who could: before `run` there are no requests.
+            self._answer(shard, out)
+        else:
+            # In a task of its own: whoever has caused this may go away, and the others must still be answered.
+            self._nursery.start_soon(self._answer_when_committed, shard, shard.end_offset, out)
+
+    def _append(self, shard: _Shard[M], out: Decision) -> None:
+        try:
+            shard.end_offset = self._journal.append(shard.partition, out.records, self._now_ms())
+        except (RequestError, StorageError) as error:
+            log.error("the coordinator's partition %d cannot be written: %s", shard.partition, error)
+            # What only adds records has changed nothing yet, so that one request too large disturbs nobody else.
+            if out.replies or out.timers or _client_code(error) is not ErrorCode.UNKNOWN_SERVER_ERROR:
+                self._discard(shard)
+            raise RequestError(_client_code(error)) from error
+        for key, value in out.records:
+            shard.machine.replay(key, value, loading=False)
+
+    async def _committed(self, shard: _Shard[M], end_offset: int) -> None:
+        """Wait for the high watermark. Raises RequestError as for a client."""
+        if not end_offset:
+            return
+        try:
+            with trio.fail_after(self._commit_seconds):
+                await self._journal.wait_committed(shard.partition, end_offset)
+        except trio.TooSlowError:
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "replicas do not follow") from None
+        except (RequestError, StorageError) as error:
+            self._discard(shard)
+            raise RequestError(_client_code(error)) from error
+
+    async def _answer_when_committed(self, shard: _Shard[M], end_offset: int, out: Decision) -> None:
+        try:
+            await self._committed(shard, end_offset)
+        except RequestError as error:
+            for number, _ in out.replies:
+                waiter = shard.waiting.get(number)
+                if waiter is not None:
+                    waiter.failure = error.code
+                    waiter.event.set()
+            return
+        self._answer(shard, out)
+
+    def _answer(self, shard: _Shard[M], out: Decision) -> None:
+        for number, response in out.replies:
+            waiter = shard.waiting.get(number)
+            if waiter is not None:
+                waiter.response = response
+                waiter.event.set()
+
+    # --- timers ---------------------------------------------------------------------------------------------
+
+    def _set_timers(self, shard: _Shard[M], out: Decision) -> None:
+        for key, at_ms in out.timers.items():
+            if at_ms is None:
+                shard.timers.pop(key, None)
+                continue
+            timer = shard.timers.get(key)
+            # One entry per timer is enough: when it comes and the timer was put off, it is pushed again.
+            if timer is not None and timer.entry_ms <= at_ms:
+                timer.due_ms = at_ms
+                continue
+            shard.timers[key] = _Timer(at_ms, at_ms)
+            self._push(at_ms, shard, key)
+
+    def _push(self, at_ms: int, shard: _Shard[M], key: Hashable) -> None:
+        heapq.heappush(self._heap, (at_ms, next(self._numbers), shard, key))
+        if self._heap[0][0] == at_ms:
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Let timers expire and answers go out, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                while True:
+                    self._changed = trio.Event()
+                    self._expire_due()
+                    wait_ms = self._heap[0][0] - self._now_ms() if self._heap else None
+                    with trio.move_on_after(IDLE_SECONDS if wait_ms is None else max(wait_ms, 1) / 1000):
+                        await self._changed.wait()
+            finally:
+                self._nursery = None
+
+    def _expire_due(self) -> None:
+        now_ms = self._now_ms()
+        while self._heap and self._heap[0][0] <= now_ms:
+            at_ms, _, shard, key = heapq.heappop(self._heap)
+            timer = shard.timers.get(key)
+            if timer is None or timer.entry_ms != at_ms:
+                continue  # cancelled, or set anew with an entry of its own
+            if timer.due_ms > now_ms:
+                timer.entry_ms = timer.due_ms
+                self._push(timer.due_ms, shard, key)
+                continue
+            del shard.timers[key]
+            out = Decision()
+            shard.machine.expire(key, now_ms, out)
+            try:
+                self._apply(shard, out)
+            except RequestError as error:
+                log.warning("what the end of %s decided is lost: %s", key, error)
+
+
+def _client_code(error: RequestError | StorageError) -> ErrorCode:
+    """What a client is told when the internal topic cannot be used, as Kafka translates it."""
+    if isinstance(error, StorageError) or error.code in _MOVED:
+        return ErrorCode.NOT_COORDINATOR
+    if error.code in _TOO_LARGE:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,0 +1,46 @@
+"""Committed offsets: how long they are kept. Pure.
+
+The rule (KIP-211): an offset goes when the group could not miss it any more. That is the retention after its last
+member has gone; for a group that only keeps offsets, after the commit; and for a topic that a stable group of
+consumers has dropped from its subscription, after the commit too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.groups.classic import ClassicGroup
+from barnabas.groups.member import State
+from barnabas.groups.subscription import CONSUMER, subscribed_topics
+from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+def expired_places(
+    group: ClassicGroup | None, offsets: Mapping[Place, OffsetCommitValue], retention_ms: int, now_ms: int
+) -> list[Place]:
+    """The places whose offsets are kept too long; `group` is None when it only keeps offsets."""
+    if not offsets:
+        return []
+    empty_since_ms, in_use = 0, set[str]()
+    if group is not None and group.state is State.EMPTY:
+        empty_since_ms = group.state_since_ms if group.protocol_type else 0
+    elif group is not None:
+        subscribed = subscribed_topics(group)
+        if group.state is not State.STABLE or group.protocol_type != CONSUMER or subscribed is None:
+            return []
+        in_use = subscribed
+    return [
+        place
+        for place, value in offsets.items()
+        if place[0] not in in_use and now_ms >= _expiry_ms(value, empty_since_ms, retention_ms)
+    ]
+
+
+def _expiry_ms(value: OffsetCommitValue, empty_since_ms: int, retention_ms: int) -> int:
+    """When it expires: as its committer has said (OffsetCommit v2-v4), or by the broker's retention."""
+    if value.expire_timestamp >= 0:
+        return value.expire_timestamp
+    return max(value.commit_timestamp, empty_since_ms) + retention_ms
