@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from barnabas import apis
+from barnabas import apis, features
 from barnabas.errors import RequestError
 from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
 
 CLIENT_SOFTWARE_SINCE = 3
+MINIMUM_ZERO_SINCE = 4
 
 _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -32,22 +33,39 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
                 )
         context.connection.client_software_name = request.client_software_name
         context.connection.client_software_version = request.client_software_version
-    return _everything()
+    return _everything(context.api_version)
 
 
 def unsupported_version() -> ApiVersionsResponse:
     """The v0 answer to an ApiVersions version that is not known here: the client picks one and asks again."""
-    response = _everything()
+    response = _everything(0)
     response.error_code = ErrorCode.UNSUPPORTED_VERSION
     return response
 
 
-def _everything() -> ApiVersionsResponse:
+def _everything(api_version: int) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(
                 api_key=api.key, min_version=api.min_version, max_version=api.max_version
             )
             for api in apis.SERVED.values()
-        ]
+        ],
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(
+                name=feature.name, min_version=feature.min_level, max_version=feature.max_level
+            )
+            for feature in features.FEATURES
+            if feature.min_level or api_version >= MINIMUM_ZERO_SINCE  # older clients reject a minimum of 0
+        ],
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(
+                name=feature.name,
+                min_version_level=feature.finalized_level,
+                max_version_level=feature.finalized_level,
+            )
+            for feature in features.FEATURES
+            if feature.finalized_level
+        ],
+        finalized_features_epoch=features.FEATURES_EPOCH if features.FEATURES else -1,
     )
