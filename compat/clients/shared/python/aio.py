@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from harness import COUNT, PARTITIONS, TIME_ZERO_MS, Cases, Check, interop_topics, records
+from harness import COUNT, PARTITIONS, TIME_ZERO_MS, Cases, Check, interop_topics, records, restart_broker
 
 cases = Cases(lacks={"consume-group-848": "aiokafka knows the classic group protocol only"})
 
@@ -193,24 +193,63 @@ async def consume_group() -> str:
     return f"3000 records, {second.read} by the second member, {check.repeated} again after a rebalance"
 
 
+async def read_and_commit(topic: str, group: str, check: Check, goal: int) -> None:
+    async with consumer_of(topic, group_id=group, enable_auto_commit=False) as consumer:
+        await until(
+            lambda: len(check.placed) >= goal,
+            lambda: poll(consumer, check, max_records=500),
+            f"{goal} records",
+        )
+        await consumer.commit()
+        for partition in consumer.assignment():
+            assert await consumer.committed(partition) == await consumer.position(partition), partition
+
+
 @case("commit-resume")
 async def commit_resume() -> str:
     topic, group = await create(cases.topic("commit-resume")), cases.topic("resume")
     await produce(topic, 0, COUNT)
-    check, parts = Check(), []
-    for goal in (COUNT // 3, COUNT):
-        async with consumer_of(topic, group_id=group, enable_auto_commit=False) as consumer:
-            await until(
-                lambda goal=goal: len(check.placed) >= goal,
-                lambda consumer=consumer: poll(consumer, check, max_records=500),
-                f"{goal} records",
-            )
-            parts.append(len(check.placed))
-            await consumer.commit()
-            for partition in consumer.assignment():
-                assert await consumer.committed(partition) == await consumer.position(partition), partition
+    check = Check()
+    await read_and_commit(topic, group, check, COUNT // 3)
+    before = len(check.placed)
+    await read_and_commit(topic, group, check, COUNT)
     check.finish(range(COUNT))
-    return f"{parts[0]} records, commit, restart, {parts[1] - parts[0]} more"
+    return f"{before} records, commit, restart, {COUNT - before} more"
+
+
+def broker_case(how: str) -> Callable[[], Coroutine[object, object, str]]:
+    """As harness.outlive_broker, with tasks in the place of threads."""
+
+    async def run() -> str:
+        topic, group = await create(cases.topic(f"broker-{how}")), cases.topic(f"broker-{how}-group")
+        half, check, followed = COUNT // 2, Check(), Check()
+        # One batch at a time under way is all that aiokafka does per partition.
+        async with AIOKafkaProducer(bootstrap_servers=cases.bootstrap, acks="all") as producer:
+            await send(producer, topic, 0, half)
+            member = Member(topic, f"{group}-stays", followed)
+
+            async def step() -> None:
+                if member.task.done():
+                    member.task.result()
+                await asyncio.sleep(0.02)
+
+            await until(lambda: followed.has(range(half)), step, "the member reads what is there")
+            await read_and_commit(topic, group, check, COUNT // 3)
+            before = len(check.placed)
+            await asyncio.to_thread(restart_broker, how)
+            await send(producer, topic, half, COUNT)
+        await read_and_commit(topic, group, check, COUNT)
+        check.finish(range(COUNT))
+        await until(lambda: followed.has(range(COUNT)), step, "the member that stays reads on")
+        await member.leave()
+        followed.finish(range(COUNT), repeats=True)
+        return f"{before} records, commit, broker's restart, {COUNT - before} more by a new member"
+
+    return run
+
+
+case("broker-restart")(broker_case("term"))
+case("broker-kill")(broker_case("kill"))
 
 
 @case("read-by-timestamp")

@@ -21,6 +21,7 @@ from harness import (
     Check,
     becomes,
     interop_topics,
+    outlive_broker,
     records,
     share_topic_in_group,
     until,
@@ -202,31 +203,76 @@ if "consume-group-848" not in LACKS:
         return group_case("consume-group-848", group_protocol="consumer")
 
 
+def read_and_commit(topic: str, group: str, check: Check, goal: int) -> None:
+    consumer = group_consumer(group, enable_auto_commit=False)
+    consumer.subscribe([topic])
+
+    def poll() -> None:
+        for message in consume(consumer):
+            check.add(*content(message))
+
+    until(lambda: len(check.placed) >= goal, poll, f"{goal} records")
+    for partition in consumer.commit(asynchronous=False):
+        assert partition.error is None, partition
+    # Where this consumer has read nothing it has no position yet (-1001).
+    reached = [place for place in consumer.position(consumer.assignment()) if place.offset >= 0]
+    read_so_far = {place.partition: place.offset for place in reached}
+    committed = {place.partition: place.offset for place in consumer.committed(reached, TIMEOUT_S)}
+    assert committed == read_so_far, (committed, read_so_far)
+    consumer.close()
+
+
 @cases.case("commit-resume")
 def commit_resume() -> str:
     topic, group = create(cases.topic("commit-resume")), cases.topic("resume")
     produce(topic, 0, COUNT)
-    check, parts = Check(), []
-    for goal in (COUNT // 3, COUNT):
-        consumer = group_consumer(group, enable_auto_commit=False)
-        consumer.subscribe([topic])
-
-        def poll(consumer: Consumer = consumer) -> None:
-            for message in consume(consumer):
-                check.add(*content(message))
-
-        until(lambda goal=goal: len(check.placed) >= goal, poll, f"{goal} records")
-        parts.append(len(check.placed))
-        for partition in consumer.commit(asynchronous=False):
-            assert partition.error is None, partition
-        # Where this consumer has read nothing it has no position yet (-1001).
-        reached = [place for place in consumer.position(consumer.assignment()) if place.offset >= 0]
-        read_so_far = {place.partition: place.offset for place in reached}
-        committed = {place.partition: place.offset for place in consumer.committed(reached, TIMEOUT_S)}
-        assert committed == read_so_far, (committed, read_so_far)
-        consumer.close()
+    check = Check()
+    read_and_commit(topic, group, check, COUNT // 3)
+    before = len(check.placed)
+    read_and_commit(topic, group, check, COUNT)
     check.finish(range(COUNT))
-    return f"{parts[0]} records, commit, restart, {parts[1] - parts[0]} more"
+    return f"{before} records, commit, restart, {COUNT - before} more"
+
+
+class OpenProducer:
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.producer = Producer(
+            {"bootstrap.servers": cases.bootstrap, "max.in.flight.requests.per.connection": 1}
+        )
+
+    def send(self, first: int, last: int) -> None:
+        send(self.producer, self.topic, first, last)()
+
+    def close(self) -> None:
+        """Nothing to do: everything was flushed."""
+
+
+class LastingMember(Member):
+    """A member that outlives its broker: that the connections are down for a while is told, but no error."""
+
+    def poll(self) -> Iterable[tuple[object, ...]]:
+        messages = consume(self.consumer, seconds=0.2)
+        return [content(message) for message in messages if not _is_about_connections(message)]
+
+
+def _is_about_connections(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() in {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+
+
+def broker_case(how: str) -> str:
+    topic, group = create(cases.topic(f"broker-{how}")), cases.topic(f"broker-{how}-group")
+    return outlive_broker(
+        how,
+        OpenProducer(topic),
+        lambda: LastingMember(topic, f"{group}-stays", heartbeat_interval_ms=300),
+        lambda check, goal: read_and_commit(topic, group, check, goal),
+    )
+
+
+cases.case("broker-restart")(lambda: broker_case("term"))
+cases.case("broker-kill")(lambda: broker_case("kill"))
 
 
 @cases.case("read-by-timestamp")

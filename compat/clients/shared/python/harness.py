@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -28,6 +29,8 @@ CASES = (
     "consume-group",
     "consume-group-848",
     "commit-resume",
+    "broker-restart",
+    "broker-kill",
     "read-by-timestamp",
     "acks",
     "idempotent-produce",
@@ -36,7 +39,7 @@ CASES = (
     "interop",
     "delete-topic",
 )
-COUNT = 10_000
+COUNT = int(os.environ.get("COMPAT_RECORDS", "10000"))
 PARTITIONS = 3
 KEYS = 997
 TEXT = "žluťoučký kůň".encode()
@@ -322,3 +325,77 @@ def share_topic_in_group(
     first.leave()
     check.finish(range(3000), repeats=True)
     return f"3000 records, {second.read} by the second member, {check.repeated} again after a rebalance"
+
+
+def restart_broker(how: str) -> None:
+    """Have the broker stopped by SIGTERM (`term`) or SIGKILL (`kill`) and started again; returns when it serves.
+
+    Raises SkipCaseError when nobody has said how, AssertionError when it does not work.
+    """
+    command = os.environ.get("COMPAT_RESTART", "")
+    if not command:
+        raise SkipCaseError("no command that restarts the broker was given in COMPAT_RESTART")
+    done = subprocess.run(["sh", "-c", f"{command} {how}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command} {how}: {done.stdout}{done.stderr}"
+
+
+class OpenProducer(Protocol):
+    """A producer that stays open over the broker's restart, with one request at a time under way."""
+
+    def send(self, first: int, last: int) -> None:
+        """Send records first...last-1 and wait until each is acknowledged."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+def outlive_broker(
+    how: str,
+    producer: OpenProducer,
+    open_member: Callable[[], GroupMember] | None,
+    read_and_commit: Callable[[Check, int], object],
+    *,
+    headers: bool = True,
+) -> str:
+    """The cases broker-restart and broker-kill.
+
+    `read_and_commit(check, goal)` is a consumer of one group that reads until `goal` records were seen, commits and
+    closes; `open_member` opens one of another group, which stays open over the restart (None: this client cannot).
+    """
+    half = COUNT // 2
+    check = Check(headers)
+    producer.send(0, half)
+    follower = open_member and _Follower(open_member, headers)
+    if follower:
+        follower.reach(half)
+    read_and_commit(check, COUNT // 3)
+    before = len(check.placed)
+    restart_broker(how)
+    producer.send(half, COUNT)
+    producer.close()
+    read_and_commit(check, COUNT)
+    check.finish(range(COUNT))
+    if follower:
+        follower.reach(COUNT)
+        follower.leave()
+    return f"{before} records, commit, broker's restart, {COUNT - before} more by a new member"
+
+
+class _Follower:
+    """The member that stays: it reads all there is, before and after."""
+
+    def __init__(self, open_member: Callable[[], GroupMember], headers: bool) -> None:
+        self.check = Check(headers)
+        self.member = _Running("the member that stays", open_member, self.check, threading.Lock())
+
+    def reach(self, goal: int) -> None:
+        """Wait until it has read so many records, each at least once."""
+        until(lambda: self.check.has(range(goal)), self._step, f"the member that stays reads {goal} records")
+        self.check.finish(range(goal), repeats=True)
+
+    def _step(self) -> None:
+        self.member.raise_error()
+        time.sleep(0.02)
+
+    def leave(self) -> None:
+        self.member.leave()

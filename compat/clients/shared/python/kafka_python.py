@@ -10,12 +10,14 @@ from harness import (
     Cases,
     Check,
     interop_topics,
+    outlive_broker,
     records,
     share_topic_in_group,
     until,
 )
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
+from kafka.errors import KafkaError
 
 MAJOR = int(kafka.__version__.split(".")[0])
 LACKS = {"consume-group-848": "kafka-python knows the classic group protocol only"}
@@ -38,8 +40,7 @@ def create(topic: str, partitions: int = PARTITIONS) -> str:
     return topic
 
 
-def produce(topic: str, first: int, last: int, *, timestamps: bool = False, **options: object) -> None:
-    producer = KafkaProducer(bootstrap_servers=cases.bootstrap, **options)
+def send(producer: KafkaProducer, topic: str, first: int, last: int, *, timestamps: bool = False) -> None:
     sent = []
     for record in records(first, last):
         when = {"timestamp_ms": TIME_ZERO_MS + record.number * 1000} if timestamps else {}
@@ -48,6 +49,11 @@ def produce(topic: str, first: int, last: int, *, timestamps: bool = False, **op
     for future in sent:
         metadata = future.get(timeout=30)
         assert metadata.topic == topic
+
+
+def produce(topic: str, first: int, last: int, *, timestamps: bool = False, **options: object) -> None:
+    producer = KafkaProducer(bootstrap_servers=cases.bootstrap, **options)
+    send(producer, topic, first, last, timestamps=timestamps)
     producer.close()
 
 
@@ -123,33 +129,77 @@ def consume_group() -> str:
     return share_topic_in_group(lambda: Member(topic, group), lambda first, last: produce(topic, first, last))
 
 
+def read_and_commit(topic: str, group: str, check: Check, goal: int) -> None:
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=cases.bootstrap,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+
+    def poll() -> None:
+        for batch in consumer.poll(timeout_ms=500, max_records=500).values():
+            for m in batch:
+                check.add(m.partition, m.offset, m.key, m.value, m.headers)
+
+    until(lambda: len(check.placed) >= goal, poll, f"{goal} records")
+    consumer.commit()
+    for partition in consumer.assignment():
+        assert consumer.committed(partition) == consumer.position(partition), partition
+    consumer.close()
+
+
 @cases.case("commit-resume")
 def commit_resume() -> str:
     topic, group = create(cases.topic("commit-resume")), cases.topic("resume")
     produce(topic, 0, COUNT)
-    check, parts = Check(), []
-    for goal in (COUNT // 3, COUNT):
-        consumer = KafkaConsumer(
-            topic,
-            bootstrap_servers=cases.bootstrap,
-            group_id=group,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
+    check = Check()
+    read_and_commit(topic, group, check, COUNT // 3)
+    before = len(check.placed)
+    read_and_commit(topic, group, check, COUNT)
+    check.finish(range(COUNT))
+    return f"{before} records, commit, restart, {COUNT - before} more"
+
+
+class OpenProducer:
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.producer = KafkaProducer(
+            bootstrap_servers=cases.bootstrap, max_in_flight_requests_per_connection=1, acks="all"
         )
 
-        def poll(consumer: KafkaConsumer = consumer) -> None:
-            for batch in consumer.poll(timeout_ms=500, max_records=500).values():
-                for m in batch:
-                    check.add(m.partition, m.offset, m.key, m.value, m.headers)
+    def send(self, first: int, last: int) -> None:
+        send(self.producer, self.topic, first, last)
 
-        until(lambda goal=goal: len(check.placed) >= goal, poll, f"{goal} records")
-        parts.append(len(check.placed))
-        consumer.commit()
-        for partition in consumer.assignment():
-            assert consumer.committed(partition) == consumer.position(partition), partition
-        consumer.close()
-    check.finish(range(COUNT))
-    return f"{parts[0]} records, commit, restart, {parts[1] - parts[0]} more"
+    def close(self) -> None:
+        self.producer.close()
+
+
+class LastingMember(Member):
+    """A member that outlives its broker: in the meantime `poll` may raise errors that it says one may retry."""
+
+    def poll(self) -> list[tuple[object, ...]]:
+        try:
+            return super().poll()
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            return []
+
+
+def broker_case(how: str) -> str:
+    topic, group = create(cases.topic(f"broker-{how}")), cases.topic(f"broker-{how}-group")
+    return outlive_broker(
+        how,
+        OpenProducer(topic),
+        lambda: LastingMember(topic, f"{group}-stays"),
+        lambda check, goal: read_and_commit(topic, group, check, goal),
+    )
+
+
+cases.case("broker-restart")(lambda: broker_case("term"))
+cases.case("broker-kill")(lambda: broker_case("kill"))
 
 
 @cases.case("read-by-timestamp")

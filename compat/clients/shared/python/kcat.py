@@ -21,6 +21,7 @@ from harness import (
     SkipCaseError,
     becomes,
     interop_topics,
+    outlive_broker,
     records,
     share_topic_in_group,
     until,
@@ -186,18 +187,51 @@ def consume_group() -> str:
     )
 
 
+def read_and_commit(topic: str, group: str, check: Check, goal: int) -> None:
+    count = str(goal - len(check.placed))
+    options = ("-q", "-c", count, "-X", "auto.offset.reset=earliest", "-f", FORMAT)
+    for line in kcat(*options, "-G", group, topic).splitlines():
+        parse(line, check)
+
+
 @cases.case("commit-resume")
 def commit_resume() -> str:
     topic, group = create(cases.topic("commit-resume")), cases.topic("resume")
     produce(topic, 0, COUNT)
     check = Check(headers=False)
     part = COUNT // 3
-    for wanted in (part, COUNT - part):
-        options = ("-q", "-c", str(wanted), "-X", "auto.offset.reset=earliest", "-f", FORMAT)
-        for line in kcat(*options, "-G", group, topic).splitlines():
-            parse(line, check)
+    read_and_commit(topic, group, check, part)
+    read_and_commit(topic, group, check, COUNT)
     check.finish(range(COUNT))
     return f"{part} records, commit at exit, restart, {COUNT - part} more"
+
+
+class EachTimeAProducer:
+    """kcat ends with its input; what it says is acknowledged is so when it ends."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+
+    def send(self, first: int, last: int) -> None:
+        produce(self.topic, first, last)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def broker_case(how: str) -> str:
+    topic, group = create(cases.topic(f"broker-{how}")), cases.topic(f"broker-{how}-group")
+    return outlive_broker(
+        how,
+        EachTimeAProducer(topic),
+        None,  # kcat ends when all connections are down
+        lambda check, goal: read_and_commit(topic, group, check, goal),
+        headers=False,
+    )
+
+
+cases.case("broker-restart")(lambda: broker_case("term"))
+cases.case("broker-kill")(lambda: broker_case("kill"))
 
 
 @cases.case("read-by-timestamp")

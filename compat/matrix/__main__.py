@@ -1,0 +1,222 @@
+"""python -m compat.matrix: the stock clients against a fresh broker.
+
+Each client has a broker of its own; then all write to one broker and read what the others wrote (`interop`). Ends with 1
+when a case fails that compat/matrix/known.py does not list.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from compat.clients.shared.python.harness import CASES
+from compat.kafka import KafkaError
+from compat.matrix import clients
+from compat.matrix.brokers import ApacheKafka, Barnabas, Broker, BrokerError, RestartService
+from compat.matrix.clients import Verdict, Verdicts
+from compat.matrix.known import WITHOUT_HEADERS
+from compat.matrix.report import Matrix
+
+ROOT = Path(__file__).resolve().parents[2]
+LOGS = ROOT / ".tools" / "compat"
+PAGE = ROOT / "docs" / "reference" / "compatibility.md"
+INTEROP_RECORDS_MAX = 1000
+PRODUCE = tuple(case for case in CASES if case.startswith("produce-"))
+
+
+def arguments(given: list[str]) -> argparse.Namespace:
+    """The command line. Ends the process with 2 when something in it does not exist."""
+    parser = argparse.ArgumentParser(
+        prog="python -m compat.matrix", description="Stock clients against a broker."
+    )
+    parser.add_argument("--clients", default="", metavar="A,B", help="only these (default: all)")
+    parser.add_argument("--cases", default="", metavar="A,B", help="only these (default: all)")
+    parser.add_argument("--records", type=int, default=10_000, metavar="N", help="records per topic")
+    parser.add_argument("--against", default="barnabas", metavar="barnabas|kafka|kafka-VERSION")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="clients at the same time")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--list", action="store_true", help="only say which clients and cases there are")
+    options = parser.parse_args(given)
+    options.clients = _chosen(parser, "client", options.clients, clients.names())
+    options.cases = _chosen(parser, "case", options.cases, CASES)
+    if options.against != "barnabas" and not options.against.startswith("kafka"):
+        parser.error(f"no such broker: {options.against}; there are barnabas, kafka, kafka-3.9, ...")
+    everything = (clients.names(), list(CASES), "barnabas")
+    if options.write and (options.clients, options.cases, options.against) != everything:
+        parser.error("--write needs all clients and all cases against barnabas")
+    if options.records < 100:
+        parser.error("--records must be at least 100")
+    return options
+
+
+def _chosen(parser: argparse.ArgumentParser, what: str, text: str, all_: Iterable[str]) -> list[str]:
+    known = list(all_)
+    wanted = [name for name in text.split(",") if name]
+    for name in wanted:
+        if name not in known:
+            parser.error(f"no such {what}: {name}; there are {', '.join(known)}")
+    return [name for name in known if name in wanted] if wanted else known
+
+
+class Run:
+    """One run of the matrix."""
+
+    def __init__(self, options: argparse.Namespace, directory: Path) -> None:
+        self.options = options
+        self.directory = directory
+        self.matrix = Matrix(excuses=options.against == "barnabas")
+
+    def broker(self, name: str) -> Broker:
+        """A fresh broker with a directory of its own."""
+        directory = self.directory / name
+        directory.mkdir()
+        if self.options.against == "barnabas":
+            return Barnabas(directory)
+        return ApacheKafka(directory, self.options.against.partition("-")[2] or "4.x")
+
+    def all(self) -> Matrix:
+        """Each client by itself, then all together."""
+        alone = [case for case in self.options.cases if case != "interop"]
+        with ThreadPoolExecutor(self.options.jobs) as pool:
+            rows = pool.map(lambda client: self.alone(client, alone), self.options.clients)
+            self.matrix.rows.update(zip(self.options.clients, rows, strict=True))
+            if "interop" in self.options.cases:
+                self.together(pool)
+        return self.matrix
+
+    def alone(self, client: str, cases: list[str]) -> Verdicts:
+        """One client's cases with a broker that no other client uses."""
+        if not cases:
+            return {}
+        start = time.monotonic()
+        broker = self.broker(client)
+
+        def program() -> Verdicts:
+            with RestartService(broker, self.directory / client) as command:
+                environment = {"COMPAT_RECORDS": str(self.options.records), "COMPAT_RESTART": command}
+                return clients.run(client, broker.bootstrap, cases, environment, self.log(client))
+
+        verdicts = self._with(broker, cases, program)
+        counts = [
+            f"{status} {sum(verdict.status == status for verdict in verdicts.values())}"
+            for status in ("PASS", "FAIL", "SKIP")
+        ]
+        print(f"{client}: {', '.join(counts)} ({time.monotonic() - start:.0f} s)", flush=True)
+        return verdicts
+
+    def _with(self, broker: Broker, cases: Iterable[str], program: Callable[[], Verdicts]) -> Verdicts:
+        """Run something with a broker around it; how the broker took it is one more verdict."""
+        try:
+            broker.start()
+        except (BrokerError, KafkaError) as error:
+            return dict.fromkeys(cases, Verdict("FAIL", f"the broker: {error}"))
+        verdicts: Verdicts = {}
+        try:
+            verdicts = program()
+        finally:
+            try:
+                broker.stop()
+                complaints = broker.complaints()
+                said = (
+                    f"{len(complaints)} errors in its log, the first: {complaints[0]}" if complaints else ""
+                )
+            except BrokerError as error:
+                said = str(error)
+        verdicts["broker"] = Verdict("FAIL" if said else "PASS", said)
+        return verdicts
+
+    def log(self, client: str) -> Path:
+        """Where what a client says to its standard error is kept after the run."""
+        return LOGS / f"{client}.err"
+
+    # --- interop ------------------------------------------------------------------------------------------------
+
+    def together(self, pool: ThreadPoolExecutor) -> None:
+        """All clients write in all codecs to one broker, and each reads what the others wrote in codecs it knows."""
+        broker = self.broker("interop")
+        records = min(self.options.records, INTEROP_RECORDS_MAX)
+
+        def program() -> Verdicts:
+            def write(client: str) -> Verdicts:
+                environment = {"COMPAT_RECORDS": str(records)}
+                return clients.run(client, broker.bootstrap, PRODUCE, environment, self.log(client))
+
+            written = dict(zip(self.options.clients, pool.map(write, self.options.clients), strict=True))
+            topics = _produced_topics(broker.bootstrap)
+
+            def read(client: str) -> Verdict:
+                setup = next(iter(written[client].values()))
+                codecs = [case for case in PRODUCE if written[client][case].status == "PASS"]
+                readable = [
+                    f"{topics[writer, case]}:{records}:{'plain' if writer in WITHOUT_HEADERS else 'headers'}"
+                    for writer in self.options.clients
+                    for case in codecs
+                    if writer != client
+                    and (writer, case) in topics
+                    and written[writer][case].status == "PASS"
+                ]
+                if not codecs:
+                    return Verdict(setup.status, f"it wrote nothing: {setup.detail}")
+                if not readable:
+                    return Verdict("SKIP", "no other client wrote anything")
+                environment = {"COMPAT_TOPICS": ",".join(readable), "COMPAT_CASE_TIMEOUT_S": "300"}
+                return clients.run(client, broker.bootstrap, ["interop"], environment, self.log(client))[
+                    "interop"
+                ]
+
+            return dict(zip(self.options.clients, pool.map(read, self.options.clients), strict=True))
+
+        verdicts = self._with(broker, self.options.clients, program)
+        own = verdicts.pop("broker", None)
+        for client, verdict in verdicts.items():
+            self.matrix.rows[client]["interop"] = verdict
+        if own is not None and own.status == "FAIL":
+            self.matrix.rows["interop"] = {"broker": own}
+
+
+def _produced_topics(bootstrap: str) -> dict[tuple[str, str], str]:
+    """Topics by the client and the produce case that made them; their names end with a number."""
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    topics = admin.list_topics()
+    admin.close()
+    return {
+        (client, case): topic
+        for topic in topics
+        for client in clients.names()
+        for case in PRODUCE
+        if topic.startswith(f"compat-{client}-{case}-")
+    }
+
+
+def main(given: list[str]) -> int:
+    """Run; returns the exit code."""
+    options = arguments(given)
+    if options.list:
+        print("clients:", *options.clients, "\ncases:", *options.cases)
+        return 0
+    LOGS.mkdir(parents=True, exist_ok=True)
+    for client in options.clients:
+        (LOGS / f"{client}.err").write_bytes(b"")
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="compat-") as directory:
+        matrix = Run(options, Path(directory)).all()
+    print(f"\nagainst {options.against}, {options.records} records, {time.monotonic() - start:.0f} s\n")
+    print(matrix.text(), flush=True)
+    if options.write:
+        PAGE.write_text(matrix.markdown(options.records), encoding="utf-8")
+    failures = len(matrix.unexpected())
+    if failures:
+        print(f"\n{failures} unexpected failures; what the clients said is in {os.path.relpath(LOGS)}/")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,179 @@
+"""The brokers that the matrix tests: Barnabas as a new user starts it, and Apache Kafka to compare with.
+
+The rule: a broker is a process with a directory of its own, on loopback, at an address that stays the same when it is
+restarted; only a process started here is ever signalled.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from compat.kafka import RealKafka
+from compat.kafka.process import LIGHT_JVM
+
+ROOT = Path(__file__).resolve().parents[2]
+READY = "bootstrap.servers="
+READY_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 30
+SIGNALS = {"term": signal.SIGTERM, "kill": signal.SIGKILL}
+# All that is set: clients that cannot create topics get what the others ask for.
+SETTINGS = {"num.partitions": "3"}
+
+
+class BrokerError(Exception):
+    """The broker does not start, has ended by itself, or does not end; the message says which."""
+
+
+class Broker(Protocol):
+    """What the matrix needs of a broker."""
+
+    bootstrap: str
+
+    def start(self) -> None:
+        """Start and wait until it serves. Raises BrokerError or KafkaError."""
+
+    def stop(self, how: str = "term") -> None:
+        """End it by SIGTERM (`term`) or SIGKILL (`kill`). Raises BrokerError when it had ended, or ends badly."""
+
+    def complaints(self) -> list[str]:
+        """Lines of its log that tell of an error of its own."""
+
+
+class Barnabas:
+    """`barnabas serve` from this checkout."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.log = directory / "broker.log"
+        self.bootstrap = "127.0.0.1:0"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "barnabas", "serve"]
+        command += ["--listen", self.bootstrap, "--data", str(self.directory / "data")]
+        for name, value in SETTINGS.items():
+            command += ["--set", f"{name}={value}"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment)
+        line = self._first_line(self._process)
+        if READY not in line:
+            self._process.kill()
+            self._process.wait()
+            raise BrokerError(f"it does not start: {line}{self.log.read_text(errors='replace')[-1000:]}")
+        self.bootstrap = line.split(READY)[1].split()[0]
+
+    @staticmethod
+    def _first_line(process: subprocess.Popen[bytes]) -> str:
+        assert process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            if not selector.select(READY_TIMEOUT_S):
+                return f"no word in {READY_TIMEOUT_S} s\n"
+        return process.stdout.readline().decode(errors="replace")
+
+    def stop(self, how: str = "term") -> None:
+        process, self._process = self._process, None
+        if process is None:
+            raise BrokerError(f"it did not come back after a restart; see {self.log}")
+        ended = process.poll()
+        if ended is not None:
+            raise BrokerError(f"it has ended by itself with {ended}; see {self.log}")
+        process.send_signal(SIGNALS[how])
+        try:
+            code = process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise BrokerError(f"it did not end in {STOP_TIMEOUT_S} s after SIGTERM") from None
+        finally:
+            if process.stdout:
+                process.stdout.close()
+        if code != (0 if how == "term" else -signal.SIGKILL):
+            raise BrokerError(f"it ended with {code} after SIG{how.upper()}; see {self.log}")
+
+    def complaints(self) -> list[str]:
+        lines = self.log.read_text(errors="replace").splitlines()
+        return [line for line in lines if " ERROR " in line or " CRITICAL " in line or "Traceback" in line]
+
+
+class ApacheKafka:
+    """The newest Kafka, or the version asked for, in one process."""
+
+    def __init__(self, directory: Path, version: str) -> None:
+        self._kafka = RealKafka(
+            version, data=directory, settings=SETTINGS, jvm_options=(*LIGHT_JVM, "-XX:-UsePerfData")
+        )
+        self.bootstrap = ""
+
+    def start(self) -> None:
+        self._kafka.start()
+        self.bootstrap = self._kafka.bootstrap
+
+    def stop(self, how: str = "term") -> None:
+        pid = self._kafka.pid
+        if pid is None:
+            raise BrokerError(f"it has ended by itself; see {self._kafka.directory}")
+        if how == "kill":
+            os.kill(pid, signal.SIGKILL)
+        self._kafka.stop()
+
+    def complaints(self) -> list[str]:
+        return []  # What Kafka says of itself is not ours to judge.
+
+
+def restart(broker: Broker, how: str) -> None:
+    """Stop in one of the two ways, and start. Raises BrokerError or KafkaError."""
+    broker.stop(how)
+    broker.start()
+
+
+class RestartService:
+    """Lets clients restart the broker: as a context manager it gives the command for COMPAT_RESTART."""
+
+    def __init__(self, broker: Broker, directory: Path) -> None:
+        self._broker = broker
+        self._path = directory / "restart"
+        self._socket = socket.socket(socket.AF_UNIX)
+
+    def __enter__(self) -> str:
+        self._socket.bind(str(self._path))
+        self._socket.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+        script = Path(__file__).with_name("restart.py")
+        return shlex.join([sys.executable, str(script), str(self._path)])
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, which close alone does not
+        self._socket.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            with connection:
+                how = connection.makefile().readline().strip()
+                connection.sendall(self._answer(how).encode() + b"\n")
+
+    def _answer(self, how: str) -> str:
+        if how not in SIGNALS:
+            return f"no such way to restart: {how!r}; there are {', '.join(SIGNALS)}"
+        try:
+            restart(self._broker, how)
+        except Exception as error:  # whoever waits must hear of it, whatever it is
+            return " ".join(f"{type(error).__name__}: {error}".split())
+        return "ok"

@@ -1,0 +1,90 @@
+"""Running one client's program and reading its verdicts.
+
+The rule: a case that was asked for has a verdict, whatever the program does; silence is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from compat.clients.shared.python.harness import CASES
+
+CLIENTS = Path(__file__).resolve().parents[1] / "clients"
+RUN_TIMEOUT_S = 2400  # with setting up, which may compile a client
+LINE = re.compile(r"(PASS|FAIL|SKIP) (\S+)(?: (.*?))?(?: ?\((\d+\.\d) s\))?$")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """PASS, FAIL or SKIP of one case, what was said, and how long it took."""
+
+    status: str
+    detail: str = ""
+    seconds: float | None = None
+
+
+Verdicts = dict[str, Verdict]
+
+
+def names() -> list[str]:
+    """All clients there are."""
+    return sorted(path.parent.name for path in CLIENTS.glob("*/run"))
+
+
+def title(client: str) -> str:
+    """The client's name and version as the first line of its findings has it."""
+    findings = CLIENTS / client / "FINDINGS.md"
+    if not findings.exists():
+        return client
+    return findings.read_text(encoding="utf-8").splitlines()[0].partition(": ")[2] or client
+
+
+def run(
+    client: str, bootstrap: str, cases: Iterable[str], environment: Mapping[str, str], errors: Path
+) -> Verdicts:
+    """Run these cases of one client; what it writes to standard error is appended to `errors`."""
+    wanted = [case for case in CASES if case in set(cases)]
+    if not wanted:
+        return {}
+    with errors.open("ab") as said:
+        process = subprocess.Popen(
+            [str(CLIENTS / client / "run"), bootstrap, *wanted],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            start_new_session=True,
+            env={**os.environ, **environment},
+        )
+        timer = threading.Timer(RUN_TIMEOUT_S, _end, [process])
+        timer.start()
+        output = process.communicate()[0].decode(errors="replace")
+        timer.cancel()
+    return _verdicts(wanted, output, process.returncode, errors)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the program and all that it has started: it leads a session of its own."""
+    os.killpg(process.pid, signal.SIGKILL)
+
+
+def _verdicts(wanted: list[str], output: str, code: int, errors: Path) -> Verdicts:
+    found: Verdicts = {}
+    for line in output.splitlines():
+        match = LINE.match(line)
+        if match:
+            status, case, detail, seconds = match.groups()
+            found[case] = Verdict(status, detail or "", float(seconds) if seconds else None)
+    setup = found.pop("setup", None)
+    silent = setup or Verdict("FAIL", f"no verdict: the program ended with {code}; see {errors}")
+    verdicts = {case: found.get(case, silent) for case in wanted}
+    failed = any(verdict.status == "FAIL" for verdict in verdicts.values())
+    if bool(code) != failed and not setup:
+        verdicts["exit-code"] = Verdict("FAIL", f"the program ended with {code}, its verdicts say otherwise")
+    return verdicts

@@ -1,0 +1,35 @@
+"""What is known to fail with Barnabas, and what the matrix must know of single clients.
+
+The rule: one line per cause, with the reason a reader sees in the table. A line goes when what it names works.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+
+@dataclass(frozen=True)
+class Known:
+    """A case that fails, for the clients whose names match `clients`."""
+
+    case: str
+    reason: str
+    clients: str = "*"
+
+
+KNOWN = (
+    Known("transactions", "the broker has no transaction coordinator yet"),
+    Known("consume-group-848", "the broker has no groups of KIP-848 yet"),
+)
+
+# Clients that write no headers, or others than the README's: readers do not check the headers of their topics.
+WITHOUT_HEADERS = ("kcat",)
+
+
+def known_reason(client: str, case: str) -> str:
+    """Why this case is known to fail for this client, or the empty string."""
+    for known in KNOWN:
+        if known.case == case and fnmatch(client, known.clients):
+            return known.reason
+    return ""
