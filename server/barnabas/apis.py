@@ -72,6 +72,11 @@ _ROWS: tuple[tuple[int, int, int], ...] = (
     (21, 0, 2),  # DeleteRecords
     (22, 0, 5),  # InitProducerId
     (23, 0, 4),  # OffsetForLeaderEpoch
+    (24, 0, 5),  # AddPartitionsToTxn
+    (25, 0, 4),  # AddOffsetsToTxn
+    (26, 0, 5),  # EndTxn
+    (27, 0, 2),  # WriteTxnMarkers
+    (28, 0, 5),  # TxnOffsetCommit
     (32, 0, 4),  # DescribeConfigs
     (33, 0, 2),  # AlterConfigs
     (35, 0, 5),  # DescribeLogDirs
@@ -82,6 +87,8 @@ _ROWS: tuple[tuple[int, int, int], ...] = (
     (47, 0, 0),  # OffsetDelete
     (60, 0, 2),  # DescribeCluster
     (61, 0, 0),  # DescribeProducers
+    (65, 0, 0),  # DescribeTransactions
+    (66, 0, 2),  # ListTransactions
     (74, 0, 1),  # ListConfigResources
     (75, 0, 0),  # DescribeTopicPartitions
 )

@@ -19,6 +19,8 @@ class Feature:
     finalized_level: int
 
 
-FEATURES: tuple[Feature, ...] = ()
+FEATURES: tuple[Feature, ...] = (
+    Feature("transaction.version", 0, 2, 2),  # 2: EndTxn bumps the epoch, Produce adds partitions (KIP-890)
+)
 FEATURES_EPOCH = 0
 """Would count the changes of levels; they are fixed."""

@@ -21,8 +21,9 @@ import trio
 from barnabas.broker import housekeeping, storage
 from barnabas.broker.buffers import BufferPool
 from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.internal_topics import InternalTopic
+from barnabas.broker.internal_topics import OFFSETS_TOPIC, SHAPES, TRANSACTION_TOPIC, InternalTopic
 from barnabas.broker.listener import Connections, Listener
+from barnabas.broker.markers import write_marker
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.startup import StartupError, open_listeners
@@ -31,8 +32,10 @@ from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.cluster.image import BROKER, TOPIC
 from barnabas.config import broker as settings
 from barnabas.coordination.groups import GroupCoordinator
+from barnabas.coordination.transactions import TransactionCoordinator
 from barnabas.errors import StorageError
 from barnabas.groups.settings import GroupSettings
+from barnabas.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
     from barnabas.broker.context import ConnectionInfo
@@ -43,8 +46,6 @@ if TYPE_CHECKING:
     from barnabas.log.manager import LogManager
 
 log = logging.getLogger(__name__)
-
-OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class Broker:
@@ -80,6 +81,16 @@ class Broker:
             offsets_commit_timeout_ms=get(settings.OFFSETS_COMMIT_TIMEOUT_MS),
         )
         self.groups = GroupCoordinator(InternalTopic(self, OFFSETS_TOPIC), self.group_settings, self.now_ms)
+        self.transactions = TransactionCoordinator(
+            InternalTopic(self, TRANSACTION_TOPIC),
+            TransactionSettings(
+                timeout_ms_max=get(settings.TRANSACTION_MAX_TIMEOUT_MS),
+                id_expiration_ms=get(settings.TRANSACTIONAL_ID_EXPIRATION_MS),
+            ),
+            self.now_ms,
+            new_producer_id=self._new_producer_id,
+            write_marker=partial(write_marker, self),
+        )
         self.config_for_topic: Callable[[str], LogConfig]
         self._stopping = trio.Event()
 
@@ -121,6 +132,7 @@ class Broker:
         async with trio.open_nursery() as background:
             background.start_soon(housekeeping.keep_house, self)
             background.start_soon(self.groups.run)
+            background.start_soon(self.transactions.run)
             async with trio.open_nursery() as accepting:
                 connections = Connections(
                     background,
@@ -138,6 +150,9 @@ class Broker:
                 listener.close()
             await connections.drain()
             background.cancel_scope.cancel()
+
+    async def _new_producer_id(self) -> int:
+        return await self.producer_ids.next()
 
     def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
         """The metadata store has a new image: bring partitions and their settings in line with it."""
@@ -162,14 +177,10 @@ class Broker:
             get = self.config.get
             partitions, replicas = get(settings.NUM_PARTITIONS), get(settings.DEFAULT_REPLICATION_FACTOR)
             overrides: dict[str, str] = {}
-            if name == OFFSETS_TOPIC:
-                partitions = get(settings.OFFSETS_TOPIC_NUM_PARTITIONS)
-                replicas = get(settings.OFFSETS_TOPIC_REPLICATION_FACTOR)
-                overrides = {
-                    "cleanup.policy": "compact",
-                    "compression.type": "producer",
-                    "segment.bytes": str(get(settings.OFFSETS_TOPIC_SEGMENT_BYTES)),
-                }
+            shape = SHAPES.get(name)
+            if shape is not None:
+                partitions, replicas = get(shape.partitions), get(shape.replication_factor)
+                overrides = shape.settings(self.config)
             return controller.create_topic(
                 image,
                 self.config,

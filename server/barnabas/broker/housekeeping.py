@@ -49,9 +49,14 @@ async def keep_house(broker: Broker) -> None:
     async def offsets() -> None:
         await broker.groups.expire_offsets()
 
+    async def transactional_ids() -> None:
+        await broker.transactions.expire_ids()
+
+    ids_seconds = config.get(settings.TRANSACTION_REMOVE_EXPIRED_INTERVAL_MS) / 1000
     offsets_seconds = config.get(settings.OFFSETS_RETENTION_CHECK_INTERVAL_MS) / 1000
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_every, broker, offsets_seconds, offsets)
+        nursery.start_soon(_every, broker, ids_seconds, transactional_ids)
         nursery.start_soon(_every, broker, retention_seconds, retention)
         nursery.start_soon(_every, broker, REMOVE_INTERVAL_SECONDS, removal)
         nursery.start_soon(_every, broker, FLUSH_INTERVAL_SECONDS, flush)

@@ -3,17 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.config import broker as settings
+from barnabas.groups.decision import Entry
 from barnabas.ids import new_uuid
-from barnabas.records.batch import encode_batch, iter_any_records, iter_batches
+from barnabas.records.batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    encode_batch,
+    iter_any_records,
+    iter_batches,
+)
+from barnabas.records.control import ControlType, parse_type
 from barnabas.records.record import Record
-from barnabas.records.validate import Origin
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.config.setting import Setting
 
 READ_BYTES = 1 << 20
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How an internal topic is made: the settings that say so, and its own settings."""
+
+    partitions: Setting[int]
+    replication_factor: Setting[int]
+    segment_bytes: Setting[int]
+    overrides: dict[str, str]
+
+    def settings(self, config: BrokerConfig) -> dict[str, str]:
+        """The topic's own settings."""
+        return {**self.overrides, "segment.bytes": str(config.get(self.segment_bytes))}
+
+
+SHAPES = {
+    OFFSETS_TOPIC: Shape(
+        settings.OFFSETS_TOPIC_NUM_PARTITIONS,
+        settings.OFFSETS_TOPIC_REPLICATION_FACTOR,
+        settings.OFFSETS_TOPIC_SEGMENT_BYTES,
+        {"cleanup.policy": "compact", "compression.type": "producer"},
+    ),
+    TRANSACTION_TOPIC: Shape(
+        settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS,
+        settings.TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
+        settings.TRANSACTION_STATE_LOG_SEGMENT_BYTES,
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "unclean.leader.election.enable": "false",
+        },
+    ),
+}
+"""The internal topics that are made when they are first used."""
 
 
 class InternalTopic:
@@ -28,31 +76,41 @@ class InternalTopic:
         await self._broker.ensure_topic(self._topic, new_uuid())
         return self.partition_count()
 
+    def leader_epoch(self, partition: int) -> int:
+        """The leader epoch of a partition."""
+        return self._broker.partitions.leader(self._topic, partition).leader_epoch
+
     def partition_count(self) -> int:
         """The number of its partitions, 0 while there is no such topic."""
         info = self._broker.metadata.image.topics.get(self._topic)
         return len(info.partitions) if info else 0
 
-    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> int:
+    def append(
+        self,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        now_ms: int,
+        producer: tuple[int, int] | None = None,
+    ) -> int:
         """Append records as one batch; returns the offset after them."""
+        producer_id, epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         batch = bytearray(
             encode_batch(
-                [Record(offset, now_ms, key, value, []) for offset, (key, value) in enumerate(records)]
+                [Record(offset, now_ms, key, value, []) for offset, (key, value) in enumerate(records)],
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                transactional=producer is not None,
             )
         )
         led = self._broker.partitions.leader(self._topic, partition)
-        result = led.log.append_as_leader(
-            memoryview(batch), leader_epoch=led.leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR
-        )
-        led.appended(result)
-        return result.last_offset + 1
+        return led.append_own(batch, now_ms=now_ms).last_offset + 1
 
     async def wait_committed(self, partition: int, end_offset: int) -> None:
         """Wait for the high watermark."""
         await self._broker.partitions.leader(self._topic, partition).wait_committed(end_offset)
 
-    def read(self, partition: int) -> Iterator[tuple[bytes, bytes | None]]:
-        """All records of a partition, oldest first."""
+    def read(self, partition: int) -> Iterator[Entry]:
+        """All batches of a partition, oldest first."""
         log = self._broker.partitions.leader(self._topic, partition).log
         offset, end = log.log_start_offset, log.log_end_offset
         while offset < end:
@@ -61,8 +119,14 @@ class InternalTopic:
                 return
             for position, header in iter_batches(data):
                 offset = header.next_offset
+                records = [record for record in iter_any_records(data, position) if record.key is not None]
                 if header.is_control:
+                    for record in records:
+                        kind = parse_type(record.key)
+                        if kind in (ControlType.ABORT, ControlType.COMMIT):
+                            yield Entry([], header.producer_id, kind is ControlType.COMMIT)
                     continue
-                for record in iter_any_records(data, position):
-                    if record.key is not None:
-                        yield record.key, record.value
+                yield Entry(
+                    [(record.key, record.value) for record in records if record.key is not None],
+                    header.producer_id if header.is_transactional else NO_PRODUCER_ID,
+                )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from barnabas.errors import RequestError
+from barnabas.records.validate import Origin
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -78,6 +79,16 @@ class Partition:
             )
         result = self.log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
+        )
+        if self.log.wants_flush:
+            self.log.flush(now_ms)
+        self.appended(result)
+        return result
+
+    def append_own(self, records: bytearray, *, now_ms: int) -> AppendResult:
+        """Append what this broker's own coordinators have written. Raises as `append`."""
+        result = self.log.append_as_leader(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR
         )
         if self.log.wants_flush:
             self.log.flush(now_ms)

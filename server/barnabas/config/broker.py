@@ -79,6 +79,39 @@ OFFSETS_RETENTION_CHECK_INTERVAL_MS = Setting(
     "offsets.retention.check.interval.ms", LONG, 600_000, "How often expired offsets are looked for.", low=1
 )
 
+TRANSACTION_MAX_TIMEOUT_MS = Setting(
+    "transaction.max.timeout.ms", INT, 900_000, "Longest timeout that a transaction may have.", low=1
+)
+TRANSACTIONAL_ID_EXPIRATION_MS = Setting(
+    "transactional.id.expiration.ms", INT, 604_800_000, "How long an idle transactional id is kept.", low=1
+)
+TRANSACTION_REMOVE_EXPIRED_INTERVAL_MS = Setting(
+    "transaction.remove.expired.transaction.cleanup.interval.ms",
+    INT,
+    3_600_000,
+    "How often transactional ids that are no longer used are looked for.",
+    low=1,
+)
+TRANSACTION_PARTITION_VERIFICATION_ENABLE = Setting(
+    "transaction.partition.verification.enable",
+    BOOLEAN,
+    True,
+    "Whether a partition must be in the transaction before records of it are taken.",
+)
+TRANSACTION_STATE_LOG_NUM_PARTITIONS = Setting(
+    "transaction.state.log.num.partitions", INT, 50, "Partitions of __transaction_state.", low=1
+)
+TRANSACTION_STATE_LOG_REPLICATION_FACTOR = Setting(
+    "transaction.state.log.replication.factor",
+    INT,
+    3,
+    "Replicas of __transaction_state; at most the number of brokers.",
+    low=1,
+)
+TRANSACTION_STATE_LOG_SEGMENT_BYTES = Setting(
+    "transaction.state.log.segment.bytes", INT, 100 << 20, "Segment size of __transaction_state.", low=1
+)
+
 LOG_RETENTION_CHECK_INTERVAL_MS = Setting(
     "log.retention.check.interval.ms", LONG, 300_000, "How often old segments are looked for.", low=1
 )
@@ -136,7 +169,8 @@ _WITHOUT_EFFECT: tuple[Setting[Any], ...] = tuple(
         "process.roles", "controller.quorum.voters", "controller.quorum.bootstrap.servers",
         "controller.listener.names", "inter.broker.listener.name", "num.network.threads", "num.io.threads",
         "socket.send.buffer.bytes", "socket.receive.buffer.bytes", "num.recovery.threads.per.data.dir",
-        "transaction.state.log.replication.factor", "transaction.state.log.min.isr",
+        "transaction.state.log.min.isr", "transaction.state.log.load.buffer.size",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         "share.coordinator.state.topic.replication.factor", "share.coordinator.state.topic.min.isr",
         "zookeeper.connect", "zookeeper.connection.timeout.ms", "metadata.log.dir", "queued.max.requests",
         "background.threads", "num.replica.fetchers", "replica.fetch.max.bytes", "controlled.shutdown.enable",

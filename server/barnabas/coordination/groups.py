@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from barnabas.coordination.journal import Journal
 from barnabas.coordination.runtime import Runtime
+from barnabas.errors import PeerError
+from barnabas.groups.decision import Entry
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
+
+log = logging.getLogger(__name__)
 
 
 class GroupCoordinator(Runtime[GroupShard]):
@@ -21,6 +26,22 @@ class GroupCoordinator(Runtime[GroupShard]):
             commit_timeout_ms=settings.offsets_commit_timeout_ms,
         )
         self.settings = settings
+
+    def _take_up(self, partition: int, machine: GroupShard, entry: Entry, *, loading: bool) -> None:
+        if entry.committed is not None:
+            machine.transaction_ended(entry.producer_id, committed=entry.committed)
+            return
+        for key, value in entry.records:
+            try:
+                machine.replay(key, value, loading=loading, producer_id=entry.producer_id)
+            except PeerError as error:
+                log.warning("a record of __consumer_offsets-%d is skipped: %s", partition, error)
+
+    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
+        """The marker that ends a producer's transaction has been appended to this partition."""
+        shard = self._shards.get(partition)
+        if shard is not None:  # otherwise it is found when the partition is read
+            shard.machine.transaction_ended(producer_id, committed=committed)
 
     async def expire_offsets(self) -> None:
         """Forget offsets that are kept too long, and groups of which nothing is left."""

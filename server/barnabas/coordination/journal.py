@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from barnabas.groups.decision import Record
+from barnabas.groups.decision import Entry, Record
 
 
 class Journal(Protocol):
@@ -14,14 +14,22 @@ class Journal(Protocol):
     async def ensure(self) -> int:
         """Make the topic if need be; returns the number of its partitions. Raises RequestError."""
 
+    def leader_epoch(self, partition: int) -> int:
+        """The leader epoch of a partition, which counts the coordinators it has had. Raises RequestError."""
+
     def partition_count(self) -> int:
         """The number of its partitions, 0 while there is no such topic."""
 
-    def append(self, partition: int, records: Sequence[Record], now_ms: int) -> int:
-        """Append records; returns the offset after them. Raises RequestError, StorageError."""
+    def append(
+        self, partition: int, records: Sequence[Record], now_ms: int, producer: tuple[int, int] | None = None
+    ) -> int:
+        """Append records, in the transaction of `producer` if there is one; returns the offset after them.
+
+        Raises RequestError, StorageError.
+        """
 
     async def wait_committed(self, partition: int, end_offset: int) -> None:
         """Wait for the high watermark to reach `end_offset`. Raises RequestError."""
 
-    def read(self, partition: int) -> Iterator[Record]:
-        """All records of a partition, oldest first. Raises RequestError, StorageError."""
+    def read(self, partition: int) -> Iterator[Entry]:
+        """All batches of a partition, oldest first. Raises RequestError, StorageError."""

@@ -18,8 +18,9 @@ import trio
 
 from barnabas.coordination.journal import Journal
 from barnabas.errors import PeerError, RequestError, StorageError
-from barnabas.groups.decision import Decision
+from barnabas.groups.decision import Decision, Entry
 from barnabas.groups.hashing import partition_for
+from barnabas.records.batch import NO_PRODUCER_ID
 from barnabas.wire.generated.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,9 @@ COMMIT_TIMEOUT_MS = 5_000
 IDLE_SECONDS = 3600.0
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR)
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+_OF_PRODUCER = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE)
+_REFUSED = (*_TOO_LARGE, *_OF_PRODUCER)
+"""The records were refused, and the log is as it was."""
 
 
 class Machine(Protocol):
@@ -105,7 +109,14 @@ class Runtime(Generic[M]):
                 self._partitions = await self._journal.ensure()
             except RequestError as error:
                 raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+        return self._partition_for(key)
+
+    def _partition_for(self, key: str) -> int:
         return partition_for(key, self._partitions)
+
+    async def machine(self, key: str) -> M:
+        """The machine that is responsible for an id, to look at it. Raises RequestError."""
+        return self._loaded(await self.partition_of(key)).machine
 
     async def perform(self, key: str, event: Callable[[M, Decision], R]) -> R:
         """Let `event` decide on an id's shard; returns what it returns, once all that it saw is committed.
@@ -169,11 +180,8 @@ class Runtime(Generic[M]):
             return shard
         machine = self._make()
         try:
-            for key, value in self._journal.read(partition):
-                try:
-                    machine.replay(key, value, loading=True)
-                except PeerError as error:
-                    log.warning("a record of the coordinator's partition %d is skipped: %s", partition, error)
+            for entry in self._journal.read(partition):
+                self._take_up(partition, machine, entry, loading=True)
         except (RequestError, StorageError) as error:
             raise RequestError(_client_code(error), f"partition {partition} cannot be read") from error
         shard = self._shards[partition] = _Shard(partition, machine)
@@ -181,6 +189,14 @@ class Runtime(Generic[M]):
         machine.loaded(self._now_ms(), out)
         self._apply(shard, out)
         return shard
+
+    def _take_up(self, partition: int, machine: M, entry: Entry, *, loading: bool) -> None:
+        """Hand what is in the log to the machine; what it cannot read is left out."""
+        for key, value in entry.records:
+            try:
+                machine.replay(key, value, loading=loading)
+            except PeerError as error:
+                log.warning("a record of the coordinator's partition %d is skipped: %s", partition, error)
 
     def _discard(self, shard: _Shard[M]) -> None:
         """Forget a shard; its waiters are told to look for their coordinator again."""
@@ -198,6 +214,9 @@ class Runtime(Generic[M]):
         if out.records:
             self._append(shard, out)
         self._set_timers(shard, out)
+        if out.effects:
+            assert self._nursery is not None, "effects are for a runtime that runs"
+            self._nursery.start_soon(self._take_effect_when_committed, shard, shard.end_offset, out)
         if not out.replies:
             return
         if self._nursery is None or not shard.end_offset:
@@ -209,15 +228,37 @@ class Runtime(Generic[M]):
 
     def _append(self, shard: _Shard[M], out: Decision) -> None:
         try:
-            shard.end_offset = self._journal.append(shard.partition, out.records, self._now_ms())
+            shard.end_offset = self._journal.append(
+                shard.partition, out.records, self._now_ms(), out.producer
+            )
         except (RequestError, StorageError) as error:
             log.error("the coordinator's partition %d cannot be written: %s", shard.partition, error)
             # What only adds records has changed nothing yet, so that one request too large disturbs nobody else.
-            if out.replies or out.timers or _client_code(error) is not ErrorCode.UNKNOWN_SERVER_ERROR:
+            harmless = not (out.replies or out.timers or out.effects)
+            if not harmless or not (isinstance(error, RequestError) and error.code in _REFUSED):
                 self._discard(shard)
             raise RequestError(_client_code(error)) from error
-        for key, value in out.records:
-            shard.machine.replay(key, value, loading=False)
+        producer_id = out.producer[0] if out.producer else NO_PRODUCER_ID
+        self._take_up(shard.partition, shard.machine, Entry(out.records, producer_id), loading=False)
+
+    async def _take_effect_when_committed(self, shard: _Shard[M], end_offset: int, out: Decision) -> None:
+        try:
+            await self._committed(shard, end_offset)
+        except RequestError as error:
+            log.warning("what the coordinator's partition %d decided waits: %s", shard.partition, error)
+            # When the shard is read again it finds what is still to be done.
+            self._discard(shard)
+            return
+        if self._nursery is not None:
+            for effect in out.effects:
+                self._nursery.start_soon(self.take_effect, effect)
+
+    async def started(self) -> None:
+        """`run` begins; for coordinators that must act before anybody asks them."""
+
+    async def take_effect(self, effect: Any) -> None:
+        """What a decision wants to happen elsewhere; for coordinators whose machines want something."""
+        raise NotImplementedError(effect)
 
     async def _committed(self, shard: _Shard[M], end_offset: int) -> None:
         """Wait for the high watermark. Raises RequestError as for a client."""
@@ -276,6 +317,7 @@ class Runtime(Generic[M]):
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
+                await self.started()
                 while True:
                     self._changed = trio.Event()
                     self._expire_due()
@@ -305,10 +347,12 @@ class Runtime(Generic[M]):
                 log.warning("what the end of %s decided is lost: %s", key, error)
 
 
-def _client_code(error: RequestError | StorageError) -> ErrorCode:
+def _client_code(error: RequestError | StorageError) -> int:
     """What a client is told when the internal topic cannot be used, as Kafka translates it."""
     if isinstance(error, StorageError) or error.code in _MOVED:
         return ErrorCode.NOT_COORDINATOR
     if error.code in _TOO_LARGE:
         return ErrorCode.UNKNOWN_SERVER_ERROR
+    if error.code in _OF_PRODUCER:
+        return error.code
     return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -380,20 +380,32 @@ class ClassicGroup:
         self._heard_of(member, now_ms, out)
 
     def check_commit(
-        self, member_id: str, instance_id: str | None, generation: int, now_ms: int, out: Decision
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now_ms: int,
+        out: Decision,
+        *,
+        transactional: bool,
     ) -> None:
-        """Whether this committer may commit offsets. A group without members keeps them for anybody."""
+        """Whether this committer may commit offsets. A group without members keeps them for anybody.
+
+        Old transactional producers cannot say which member they commit for, and need not.
+        """
         if self.state is State.DEAD:
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if generation < 0 and self.state is State.EMPTY:
             return
         if generation < 0 and not member_id and instance_id is None:
+            if transactional:
+                return
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members; only they may commit")
         member = self._member(member_id, instance_id)
         if generation != self.generation:
             raise RequestError(ErrorCode.ILLEGAL_GENERATION)
         self._heard_of(member, now_ms, out)
-        if self.state is State.COMPLETING_REBALANCE:
+        if self.state is State.COMPLETING_REBALANCE and not transactional:
             raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     @property

@@ -14,9 +14,25 @@ Record = tuple[bytes, bytes | None]
 class Decision:
     """Grows while an event is handled; `timers` maps a key to its time in ms, or to None to cancel it.
 
-    A reply names the waiter whose request it answers, since one event can release the requests of many.
+    A reply names the waiter whose request it answers, since one event can release the requests of many. `effects` are
+    what is to happen elsewhere once the records are committed. With a `producer` (id and epoch) the records are part
+    of its transaction and count when that commits.
     """
 
     records: list[Record] = field(default_factory=list)
     replies: list[tuple[int, Any]] = field(default_factory=list)
     timers: dict[Hashable, int | None] = field(default_factory=dict)
+    effects: list[Any] = field(default_factory=list)
+    producer: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class Entry:
+    """A batch of an internal topic: records, or the marker that ends a transaction (`committed` says how).
+
+    `producer_id` is that of a transaction, -1 for records that count at once.
+    """
+
+    records: list[Record]
+    producer_id: int = -1
+    committed: bool | None = None

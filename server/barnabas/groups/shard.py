@@ -13,8 +13,10 @@ from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.decision import Decision
 from barnabas.groups.member import Joining, State
 from barnabas.groups.offsets import Place, expired_places
+from barnabas.groups.pending import PendingOffsets
 from barnabas.groups.records import group_record, offset_record
 from barnabas.groups.settings import GroupSettings
+from barnabas.records.batch import NO_PRODUCER_ID
 from barnabas.wire.codec import record_type_id
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records import group_metadata, legacy_offset_commit, offset_commit
@@ -28,6 +30,7 @@ class GroupShard:
         self.settings = settings
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets: dict[str, dict[Place, OffsetCommitValue]] = {}
+        self.pending = PendingOffsets()
 
     # --- finding --------------------------------------------------------------------------------------------
 
@@ -70,11 +73,13 @@ class GroupShard:
         generation: int,
         now_ms: int,
         out: Decision,
+        *,
+        transactional: bool = False,
     ) -> None:
         """See that whoever commits may do so. Raises RequestError."""
         group = self.groups.get(group_id)
         if group is not None:
-            group.check_commit(member_id, instance_id, generation, now_ms, out)
+            group.check_commit(member_id, instance_id, generation, now_ms, out, transactional=transactional)
         elif generation >= 0:
             raise RequestError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {group_id!r}")
 
@@ -115,9 +120,14 @@ class GroupShard:
         """Forget the offsets that are kept too long (KIP-211), and the groups of which nothing is left."""
         for group_id in list(self.groups.keys() | self.offsets.keys()):
             group, offsets = self.groups.get(group_id), self.offsets.get(group_id, {})
-            gone = expired_places(group, offsets, self.settings.offsets_retention_ms, now_ms)
+            pending = self.pending.places(group_id)
+            gone = [
+                place
+                for place in expired_places(group, offsets, self.settings.offsets_retention_ms, now_ms)
+                if place not in pending
+            ]
             self.delete_offsets(group_id, gone, out)
-            if group is not None and len(gone) == len(offsets) and group.is_unused:
+            if group is not None and len(gone) == len(offsets) and group.is_unused and not pending:
                 if group.generation:
                     out.records.append(group_record(group_id, None))
                 else:  # never written
@@ -146,12 +156,20 @@ class GroupShard:
 
     # --- replaying ------------------------------------------------------------------------------------------
 
-    def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:
-        """Take up a record; `loading` when it is read again after a start.
+    def replay(
+        self, key: bytes, value: bytes | None, *, loading: bool, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """Take up a record; `loading` when it is read again after a start, `producer_id` that of a transaction.
 
         Group metadata matters only then: while running, the group itself is ahead of it. Raises DecodeError.
         """
         kind = record_type_id(key)
+        if producer_id != NO_PRODUCER_ID:
+            if kind == offset_commit.RECORD.type_id:
+                where = offset_commit.RECORD.decode_key(key)
+                what = None if value is None else offset_commit.RECORD.decode_value(value)
+                self.pending.add(producer_id, where.group, (where.topic, where.partition), what)
+            return
         if kind == offset_commit.RECORD.type_id:
             place = offset_commit.RECORD.decode_key(key)
             committed = None if value is None else offset_commit.RECORD.decode_value(value)
@@ -168,7 +186,14 @@ class GroupShard:
                 metadata = group_metadata.RECORD.decode_value(value)
                 self.groups[group_id] = ClassicGroup.restored(group_id, self.settings, metadata)
 
+    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+        """A producer's transaction is at its end: what it has committed counts, or is forgotten."""
+        for group_id, place, value in list(self.pending.end(producer_id)):
+            if committed:
+                self._replay_offset(group_id, place, value)
+
     def _replay_offset(self, group_id: str, place: Place, value: OffsetCommitValue | None) -> None:
+        self.pending.overrule(group_id, place)
         offsets = self.offsets.setdefault(group_id, {})
         if value is None:
             offsets.pop(place, None)

@@ -1,4 +1,4 @@
-"""FindCoordinator v0-v6. Which broker coordinates a group; with one broker, always this one.
+"""FindCoordinator v0-v6. Which broker coordinates a group or a transactional id; with one broker, always this one.
 
 v1 adds the key type (0 group, 1 transaction, 2 share partition), v4 asks for many keys at once.
 """
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MANY_KEYS_SINCE = 4
 GROUP = 0
+TRANSACTION = 1
 
 Coordinator = FindCoordinatorResponse.Coordinator
 
@@ -39,11 +40,14 @@ async def handle(context: RequestContext, request: FindCoordinatorRequest) -> Fi
 async def _find(context: RequestContext, key_type: int, key: str) -> Coordinator:
     answer = Coordinator(key=key, node_id=-1, port=-1, error_message=None)
     try:
-        if key_type != GROUP:
+        if key_type == GROUP:
+            await context.broker.groups.partition_of(key)
+        elif key_type == TRANSACTION:
+            await context.broker.transactions.partition_of(key)
+        else:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type} here"
             )
-        await context.broker.groups.partition_of(key)
     except RequestError as error:
         answer.error_code, answer.error_message = error.code, error.message or None
         return answer

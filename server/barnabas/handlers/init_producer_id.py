@@ -1,7 +1,8 @@
-"""InitProducerId v0-v5. A producer id for an idempotent producer; ids are handed out once, over restarts too.
+"""InitProducerId v0-v5. A producer id for an idempotent producer, or the next epoch of a transactional one.
 
-A producer without a transactional id gets a new id with epoch 0 each time, whatever id it had before (KIP-360 matters
-to transactional producers only). Transactional ids are refused: there is no transaction coordinator.
+Without a transactional id each request gets a new id with epoch 0. With one, the producer's epoch is bumped, so that
+older instances are fenced and what they left open is aborted; v3 lets a producer go on with the id and epoch that it
+has (KIP-360); v4 can tell PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -9,21 +10,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
 
+FENCED_KNOWN_SINCE = 4
+
 
 async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """The next producer id."""
-    if request.transactional_id is not None:
-        if not request.transactional_id:
-            raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        raise RequestError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "there is no transaction coordinator on this broker",
+    """The producer's id and epoch."""
+    expected = Producer(request.producer_id, request.producer_epoch)
+    if (expected.id == NO_PRODUCER_ID) is not (expected.epoch == NO_EPOCH):
+        raise RequestError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch go together")
+    if request.transactional_id is None:
+        producer_id = await context.broker.producer_ids.next()
+        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    if not request.transactional_id:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    try:
+        producer = await context.broker.transactions.init_producer(
+            request.transactional_id,
+            request.transaction_timeout_ms,
+            expected if expected.id != NO_PRODUCER_ID else None,
         )
-    producer_id = await context.broker.producer_ids.next()
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    except RequestError as error:
+        if error.code == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
+            raise RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
+        raise
+    return InitProducerIdResponse(producer_id=producer.id, producer_epoch=producer.epoch)

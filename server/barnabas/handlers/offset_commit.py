@@ -40,7 +40,18 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
             answer = PartitionAnswer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
             try:
-                commits.append(_checked(context, name, partition, request.retention_time_ms))
+                commits.append(
+                    checked_commit(
+                        context,
+                        name,
+                        partition.partition_index,
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        partition.committed_metadata,
+                        commit_timestamp_ms=partition.commit_timestamp,
+                        retention_ms=request.retention_time_ms,
+                    )
+                )
                 accepted.append(answer)
             except RequestError as error:
                 answer.error_code = error.code
@@ -52,31 +63,39 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
     return response
 
 
-def _checked(
+def checked_commit(
     context: RequestContext,
     topic: str,
-    partition: OffsetCommitRequest.OffsetCommitRequestPartition,
-    retention_ms: int,
+    partition: int,
+    offset: int,
+    leader_epoch: int,
+    metadata: str | None,
+    *,
+    commit_timestamp_ms: int = -1,
+    retention_ms: int = -1,
 ) -> Commit:
+    """An offset as it is kept.
+
+    Raises UNKNOWN_TOPIC_ID without a name, UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE.
+    """
     broker = context.broker
     if not topic:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
     info = broker.metadata.image.topics.get(topic)
-    if info is None or not 0 <= partition.partition_index < len(info.partitions):
+    if info is None or not 0 <= partition < len(info.partitions):
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    metadata = partition.committed_metadata or ""
+    metadata = metadata or ""
     # Kafka calls them bytes, but counts UTF-16 code units.
     if len(metadata.encode("utf-16-le")) // 2 > broker.group_settings.offset_metadata_bytes_max:
         raise RequestError(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-    committed_ms = partition.commit_timestamp if partition.commit_timestamp >= 0 else context.now_ms
     value = OffsetCommitValue(
-        offset=partition.committed_offset,
-        leader_epoch=partition.committed_leader_epoch,
+        offset=offset,
+        leader_epoch=leader_epoch,
         metadata=metadata,
-        commit_timestamp=committed_ms,
+        commit_timestamp=commit_timestamp_ms if commit_timestamp_ms >= 0 else context.now_ms,
         expire_timestamp=context.now_ms + retention_ms if retention_ms >= 0 else -1,
     )
-    return (topic, partition.partition_index), value
+    return (topic, partition), value
 
 
 async def _commit(context: RequestContext, request: OffsetCommitRequest, commits: list[Commit]) -> None:

@@ -32,14 +32,16 @@ P = TypeVar("P", Partition, GroupPartition)
 async def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """One group, or many."""
     if context.api_version >= MANY_GROUPS_SINCE:
-        return OffsetFetchResponse(groups=[await _group(context, group) for group in request.groups])
+        return OffsetFetchResponse(
+            groups=[await _group(context, group, request.require_stable) for group in request.groups]
+        )
     failure = 0
     try:
-        known = await _offsets(context, request.group_id)
+        known, unstable = await _offsets(context, request.group_id, request.require_stable)
     except RequestError as error:
         if context.api_version >= TOP_LEVEL_ERROR_SINCE:
             return OffsetFetchResponse(error_code=error.code)
-        known, failure = {}, error.code
+        known, unstable, failure = {}, set(), error.code
     asked: list[tuple[str, list[int]]]
     if request.topics is None:
         asked = _everything(known)
@@ -49,7 +51,9 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
         topics=[
             Topic(
                 name=name,
-                partitions=[_fill(Partition(error_code=failure), known, name, index) for index in indexes],
+                partitions=[
+                    _fill(Partition(error_code=failure), known, unstable, name, index) for index in indexes
+                ],
             )
             for name, indexes in asked
         ]
@@ -57,12 +61,12 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
 
 
 async def _group(
-    context: RequestContext, group: OffsetFetchRequest.OffsetFetchRequestGroup
+    context: RequestContext, group: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
     answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
     image = context.broker.metadata.image
     try:
-        known = await _offsets(context, group.group_id)
+        known, unstable = await _offsets(context, group.group_id, require_stable)
     except RequestError as error:
         answer.error_code = error.code
         return answer
@@ -80,7 +84,7 @@ async def _group(
     else:
         asked = [(topic.name, bytes(16), topic.partition_indexes) for topic in group.topics]
     for name, topic_id, indexes in asked:
-        partitions = [_fill(GroupPartition(), known, name, index) for index in indexes]
+        partitions = [_fill(GroupPartition(), known, unstable, name, index) for index in indexes]
         if not name:
             for partition in partitions:
                 partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
@@ -88,12 +92,16 @@ async def _group(
     return answer
 
 
-async def _offsets(context: RequestContext, group_id: str) -> dict[Place, OffsetCommitValue]:
-    def find(shard: GroupShard, out: Decision) -> dict[Place, OffsetCommitValue]:  # noqa: ARG001
-        return dict(shard.offsets.get(group_id, {}))
+async def _offsets(
+    context: RequestContext, group_id: str, require_stable: bool
+) -> tuple[dict[Place, OffsetCommitValue], set[Place]]:
+    """A group's offsets, and the places where an open transaction may change them, if that matters (KIP-447)."""
 
-    offsets: dict[Place, OffsetCommitValue] = await context.broker.groups.perform(group_id, find)
-    return offsets
+    def find(shard: GroupShard, _: Decision) -> tuple[dict[Place, OffsetCommitValue], set[Place]]:
+        unstable = shard.pending.places(group_id) if require_stable else set()
+        return dict(shard.offsets.get(group_id, {})), unstable
+
+    return await context.broker.groups.perform(group_id, find)
 
 
 def _everything(known: dict[Place, OffsetCommitValue]) -> list[tuple[str, list[int]]]:
@@ -103,8 +111,10 @@ def _everything(known: dict[Place, OffsetCommitValue]) -> list[tuple[str, list[i
     return list(topics.items())
 
 
-def _fill(answer: P, known: dict[Place, OffsetCommitValue], name: str, index: int) -> P:
+def _fill(answer: P, known: dict[Place, OffsetCommitValue], unstable: set[Place], name: str, index: int) -> P:
     value = known.get((name, index))
+    if (name, index) in unstable:
+        answer.error_code, value = ErrorCode.UNSTABLE_OFFSET_COMMIT, None
     answer.partition_index = index
     answer.metadata = ""
     answer.committed_offset = -1

@@ -3,7 +3,8 @@
 acks=0: no response; an error closes the connection, so that the client looks for the leader again. acks=1: answered
 after the append. acks=-1: answered when the high watermark has passed the records, or with REQUEST_TIMED_OUT.
 v0-v1 carry message format v0, v2 carries v1 (both are stored as v2); v3 is the first with record batches; v7 the first
-with zstd; v8 adds per-record errors; v10 the current leader in the error answer; v13 names topics by id.
+with zstd; v8 adds per-record errors; v10 the current leader in the error answer; v11 can tell TRANSACTION_ABORTABLE;
+v12 makes partitions part of the transaction by itself (KIP-890); v13 names topics by id.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import trio
 
 from barnabas.broker.partitions import ACKS_ALL, Partition
 from barnabas.errors import RequestError
+from barnabas.handlers.transactional import Part, admit
+from barnabas.records.batch import transactional_producer
+from barnabas.transactions.transaction import Place, Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+ABORTABLE_KNOWN_SINCE = 11
+IMPLICIT_SINCE = 12
 TOPIC_IDS_SINCE = 13
 
 PartitionResponse = ProduceResponse.PartitionProduceResponse
@@ -32,7 +38,14 @@ Pending = list[tuple[Partition, int, PartitionResponse]]
 async def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     """Append and answer; None for acks=0."""
     pending: Pending = []
-    topics = [_append_topic(context, request, topic, pending) for topic in request.topic_data]
+    try:
+        refused = await _admit(context, request)
+    except RequestError:
+        if request.acks == 0:
+            context.close_after_response = True
+            return None
+        raise
+    topics = [_append_topic(context, request, topic, refused, pending) for topic in request.topic_data]
     if request.acks == 0:
         _end_without_response(context, topics)
         return None
@@ -41,12 +54,48 @@ async def handle(context: RequestContext, request: ProduceRequest) -> ProduceRes
     return ProduceResponse(responses=topics)
 
 
-def _append_topic(
-    context: RequestContext, request: ProduceRequest, topic: ProduceRequest.TopicProduceData, pending: Pending
-) -> ProduceResponse.TopicProduceResponse:
-    name = topic.name
+async def _admit(context: RequestContext, request: ProduceRequest) -> dict[Place, RequestError]:
+    """See that transactional records are in a transaction; returns the partitions where they are not.
+
+    Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED when they come without a transactional id.
+    """
+    parts = [
+        Part((_name(context, topic), data.index), Producer(*producer))
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if isinstance(data.records, memoryview)
+        and (producer := transactional_producer(data.records)) is not None
+    ]
+    if not parts:
+        return {}
+    if request.transactional_id is None:
+        raise RequestError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "transactional records without a transactional id",
+        )
+    return await admit(
+        context,
+        request.transactional_id,
+        parts,
+        implicit=context.api_version >= IMPLICIT_SINCE,
+        abortable_known=context.api_version >= ABORTABLE_KNOWN_SINCE,
+    )
+
+
+def _name(context: RequestContext, topic: ProduceRequest.TopicProduceData) -> str:
     if context.api_version >= TOPIC_IDS_SINCE:
-        name = context.broker.metadata.image.topic_name(topic.topic_id) or ""
+        return context.broker.metadata.image.topic_name(topic.topic_id) or ""
+    return topic.name
+
+
+def _append_topic(
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: ProduceRequest.TopicProduceData,
+    refused: dict[Place, RequestError],
+    pending: Pending,
+) -> ProduceResponse.TopicProduceResponse:
+    name = _name(context, topic)
     responses = []
     for data in topic.partition_data:
         response = PartitionResponse(index=data.index)
@@ -54,6 +103,8 @@ def _append_topic(
         try:
             if not name:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+            if refused and (name, data.index) in refused:
+                raise refused[name, data.index]
             partition = _append(context, request, name, data, response)
         except RequestError as error:
             _fail(context, name, response, error)

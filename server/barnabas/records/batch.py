@@ -69,6 +69,21 @@ _UINT32 = Struct(">I")
 _INT16 = Struct(">h")
 
 
+def transactional_producer(records: Buffer | None) -> tuple[int, int] | None:
+    """The producer's id and epoch of records whose first batch is part of a transaction, else None."""
+    if (
+        records is None
+        or len(records) < HEADER_SIZE
+        or records[MAGIC_OFFSET] != 2
+        or not records[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_BIT
+    ):
+        return None
+    return (
+        _INT64.unpack_from(records, PRODUCER_ID_OFFSET)[0],
+        _INT16.unpack_from(records, PRODUCER_EPOCH_OFFSET)[0],
+    )
+
+
 class TimestampType(IntEnum):
     """Who set the timestamps of a batch; the value is the attribute bit."""
 

@@ -1,0 +1,39 @@
+"""The end of a transaction in one partition: a control batch, and offsets that count from then on.
+
+The rule: a marker in __consumer_offsets goes through the group coordinator, which must know of it as its log does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.internal_topics import OFFSETS_TOPIC
+from barnabas.records.control import encode_end_marker
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.transactions.transaction import Place, Producer
+
+
+async def write_marker(
+    broker: Broker, place: Place, producer: Producer, coordinator_epoch: int, commit: bool
+) -> None:
+    """End a producer's transaction in a partition; returns once the marker is committed.
+
+    Raises RequestError with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED or what `Partitions.leader` raises;
+    StorageError.
+    """
+    topic, index = place
+    partition = broker.partitions.leader(topic, index)
+    now_ms = broker.now_ms()
+    marker = encode_end_marker(
+        commit=commit,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        coordinator_epoch=coordinator_epoch,
+        timestamp_ms=now_ms,
+    )
+    result = partition.append_own(bytearray(marker), now_ms=now_ms)
+    if topic == OFFSETS_TOPIC:
+        broker.groups.transaction_ended(index, producer.id, committed=commit)
+    await partition.wait_committed(result.last_offset + 1)

@@ -1,0 +1,194 @@
+"""The transaction coordinator, as the handlers see it: shards of transactional ids over __transaction_state.
+
+The rule: a prepared transaction is told to its partitions until all of them know, over restarts too. Who comes while
+that lasts waits a little here, where Kafka sends the client away to come again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import trio
+
+from barnabas.coordination.journal import Journal
+from barnabas.coordination.runtime import Runtime
+from barnabas.errors import RequestError, StorageError
+from barnabas.groups.decision import Decision
+from barnabas.transactions.settings import TransactionSettings
+from barnabas.transactions.shard import Ending, ProducerIdNeededError, TransactionShard
+from barnabas.transactions.transaction import Place, Producer, State
+from barnabas.wire.generated.errors import ErrorCode
+
+log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 1.0
+"""How long a request waits for the end of the transaction before it."""
+RETRY_SECONDS = 0.1
+RETRY_SECONDS_MAX = 5.0
+
+WriteMarker = Callable[[Place, Producer, int, bool], Awaitable[None]]
+"""Ends a producer's transaction in a partition: (place, producer, coordinator epoch, whether it committed)."""
+R = TypeVar("R")
+
+
+class TransactionCoordinator(Runtime[TransactionShard]):
+    """Facade for the handlers; lifecycle as of `Runtime`."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        settings: TransactionSettings,
+        now_ms: Callable[[], int],
+        *,
+        new_producer_id: Callable[[], Awaitable[int]],
+        write_marker: WriteMarker,
+    ) -> None:
+        super().__init__(journal, lambda: TransactionShard(settings), now_ms)
+        self._new_producer_id = new_producer_id
+        self._write_marker = write_marker
+        self._ended: dict[str, trio.Event] = {}
+
+    async def init_producer(
+        self, transactional_id: str, timeout_ms: int, expected: Producer | None
+    ) -> Producer:
+        """A producer begins or goes on. Raises RequestError as `TransactionShard.init_producer`."""
+
+        def event(machine: TransactionShard, out: Decision, new_id: int | None) -> Producer:
+            return machine.init_producer(transactional_id, timeout_ms, expected, new_id, self._now_ms(), out)
+
+        return await self._patiently(transactional_id, partial(self._with_id, transactional_id, event))
+
+    async def end(
+        self, transactional_id: str, producer: Producer, *, commit: bool, client_version: int
+    ) -> Producer:
+        """A producer commits or aborts; its id and epoch from now on. Raises RequestError as `TransactionShard.end`.
+
+        Returns once the partitions know, or after a while without them: then the end is certain, and on its way.
+        """
+
+        def event(machine: TransactionShard, out: Decision, new_id: int | None) -> Producer:
+            return machine.end(
+                transactional_id, producer, commit=commit, client_version=client_version,
+                new_producer_id=new_id, now_ms=self._now_ms(), out=out,
+            )  # fmt: skip
+
+        next_producer = await self._with_id(transactional_id, event)
+        await self._wait_ended(transactional_id, PATIENCE_SECONDS)
+        return next_producer
+
+    async def add_partitions(
+        self, transactional_id: str, producer: Producer, places: frozenset[Place], client_version: int
+    ) -> None:
+        """Partitions become part of a transaction. Raises RequestError as `TransactionShard.add_partitions`."""
+
+        def event(machine: TransactionShard, out: Decision) -> None:
+            machine.add_partitions(transactional_id, producer, places, client_version, self._now_ms(), out)
+
+        await self._patiently(transactional_id, lambda: self.perform(transactional_id, event))
+
+    async def verify_partitions(self, transactional_id: str, producer: Producer) -> frozenset[Place]:
+        """The partitions of the open transaction. Raises RequestError as `TransactionShard.verify_partitions`."""
+        return await self._patiently(
+            transactional_id,
+            lambda: self.perform(
+                transactional_id, lambda machine, _: machine.verify_partitions(transactional_id, producer)
+            ),
+        )
+
+    async def started(self) -> None:
+        """Go on with what was open or about to end when the broker stopped."""
+        await self.perform_on_all(lambda _machine, _out: None)
+
+    async def expire_ids(self) -> None:
+        """Forget transactional ids that are no longer used."""
+        await self.perform_on_all(lambda machine, out: machine.expire_ids(self._now_ms(), out))
+
+    # --- waiting --------------------------------------------------------------------------------------------
+
+    async def _with_id(
+        self, transactional_id: str, event: Callable[[TransactionShard, Decision, int | None], R]
+    ) -> R:
+        try:
+            return await self.perform(transactional_id, lambda machine, out: event(machine, out, None))
+        except ProducerIdNeededError:
+            new_id = await self._new_producer_id()
+            return await self.perform(transactional_id, lambda machine, out: event(machine, out, new_id))
+
+    async def _patiently(self, transactional_id: str, attempt: Callable[[], Awaitable[R]]) -> R:
+        """Try again when the transaction before has ended, or say CONCURRENT_TRANSACTIONS after a while."""
+        deadline = trio.current_time() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await attempt()
+            except RequestError as error:
+                left = deadline - trio.current_time()
+                if error.code != ErrorCode.CONCURRENT_TRANSACTIONS or left <= 0:
+                    raise
+                await self._wait_ended(transactional_id, left)
+
+    async def _wait_ended(self, transactional_id: str, seconds: float) -> None:
+        transaction = (await self.machine(transactional_id)).transactions.get(transactional_id)
+        if transaction is None or not transaction.state.is_prepared:
+            return
+        event = self._ended.setdefault(transactional_id, trio.Event())
+        with trio.move_on_after(seconds):
+            await event.wait()
+
+    # --- ending ---------------------------------------------------------------------------------------------
+
+    async def take_effect(self, effect: Any) -> None:
+        """Tell all partitions how a transaction has ended, and then the shard that they know."""
+        ending: Ending = effect
+        try:
+            for place in sorted(ending.partitions):
+                await self._end_in(place, ending)
+            await self.perform(
+                ending.transactional_id,
+                lambda machine, out: machine.complete(ending, self._now_ms(), out),
+            )
+        except RequestError as error:
+            log.warning("the end of %s is not written down: %s", ending.transactional_id, error)
+        finally:
+            event = self._ended.pop(ending.transactional_id, None)
+            if event is not None:
+                event.set()
+
+    async def _end_in(self, place: Place, ending: Ending) -> None:
+        seconds = RETRY_SECONDS
+        partition = await self.partition_of(ending.transactional_id)
+        while True:
+            try:
+                epoch = self._journal.leader_epoch(partition)
+                await self._write_marker(place, ending.producer, epoch, ending.commit)
+                return
+            except RequestError as error:
+                what = f"the end of transaction {ending.transactional_id!r} in {place[0]}-{place[1]}"
+                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    log.info("%s is not written, the partition is gone", what)
+                    return
+                if error.code in (
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                ):
+                    log.warning("%s is not written, a newer one is there: %s", what, error)
+                    return
+                if seconds == RETRY_SECONDS:
+                    log.warning("%s is tried again until it can be written: %s", what, error)
+            except StorageError as error:
+                log.warning("the end of %r waits: %s", ending.transactional_id, error)
+            await trio.sleep(seconds)
+            seconds = min(seconds * 2, RETRY_SECONDS_MAX)
+
+    def is_open(self, transactional_id: str, producer: Producer, places: frozenset[Place]) -> bool:
+        """Whether these partitions are in the open transaction right now; for a check just before an append."""
+        shard = self._shards.get(self._partition_for(transactional_id))
+        transaction = shard.machine.transactions.get(transactional_id) if shard else None
+        return (
+            transaction is not None
+            and transaction.state is State.ONGOING
+            and transaction.producer == producer
+            and places <= transaction.partitions
+        )

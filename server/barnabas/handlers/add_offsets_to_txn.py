@@ -1,0 +1,38 @@
+"""AddOffsetsToTxn v0-v4. The group's partition of __consumer_offsets becomes part of a transaction.
+
+v2 can tell PRODUCER_FENCED. Producers of transaction version 2 no longer ask (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.internal_topics import OFFSETS_TOPIC
+from barnabas.errors import RequestError
+from barnabas.transactions.transaction import Producer
+from barnabas.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+FENCED_KNOWN_SINCE = 2
+
+
+async def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+    """Add it."""
+    if not request.transactional_id:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    partition = await context.broker.groups.partition_of(request.group_id)
+    try:
+        await context.broker.transactions.add_partitions(
+            request.transactional_id,
+            Producer(request.producer_id, request.producer_epoch),
+            frozenset({(OFFSETS_TOPIC, partition)}),
+            client_version=0,
+        )
+    except RequestError as error:
+        if error.code == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
+            raise RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
+        raise
+    return AddOffsetsToTxnResponse()

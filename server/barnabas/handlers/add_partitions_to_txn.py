@@ -1,0 +1,104 @@
+"""AddPartitionsToTxn v0-v5. Partitions become part of a transaction, all of them or none.
+
+v0-v3 come from producers, for one transaction; v2 can tell PRODUCER_FENCED. v4 and v5 come from brokers, for many, and
+may only ask whether the partitions are in it already; v5 can tell TRANSACTION_ABORTABLE (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.transactions.transaction import Place, Producer
+from barnabas.wire.generated.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+FENCED_KNOWN_SINCE = 2
+MANY_TRANSACTIONS_SINCE = 4
+ABORTABLE_KNOWN_SINCE = 5
+
+Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+
+
+async def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+    """Answer each transaction on its own."""
+    if context.api_version >= MANY_TRANSACTIONS_SINCE:
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                    transactional_id=asked.transactional_id, topic_results=await _answer(context, asked)
+                )
+                for asked in request.transactions
+            ]
+        )
+    asked = Asked(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _answer(context, asked))
+
+
+async def _answer(context: RequestContext, asked: Asked) -> list[TopicResult]:
+    codes: dict[Place, int]
+    places = [(topic.name, partition) for topic in asked.topics for partition in topic.partitions]
+    try:
+        codes = await _join(context, asked, places)
+    except RequestError as error:
+        code = error.code
+        if code == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        codes = dict.fromkeys(places, code)
+    return [
+        TopicResult(
+            name=topic.name,
+            results_by_partition=[
+                PartitionResult(
+                    partition_index=partition, partition_error_code=codes.get((topic.name, partition), 0)
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in asked.topics
+    ]
+
+
+async def _join(context: RequestContext, asked: Asked, places: list[Place]) -> dict[Place, int]:
+    """Add or verify; returns the partitions' error codes. Raises RequestError for all of them."""
+    if not asked.transactional_id:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    transactions = context.broker.transactions
+    producer = Producer(asked.producer_id, asked.producer_epoch)
+    if asked.verify_only:
+        known = await transactions.verify_partitions(asked.transactional_id, producer)
+        missing = (
+            ErrorCode.TRANSACTION_ABORTABLE
+            if context.api_version >= ABORTABLE_KNOWN_SINCE
+            else ErrorCode.INVALID_TXN_STATE
+        )
+        return {place: missing for place in places if place not in known}
+    topics = context.broker.metadata.image.topics
+    unknown = {
+        (name, partition)
+        for name, partition in places
+        if name not in topics or not 0 <= partition < len(topics[name].partitions)
+    }
+    if unknown:
+        return {
+            place: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if place in unknown
+            else ErrorCode.OPERATION_NOT_ATTEMPTED
+            for place in places
+        }
+    client_version = 2 if context.api_version >= MANY_TRANSACTIONS_SINCE else 0
+    await transactions.add_partitions(asked.transactional_id, producer, frozenset(places), client_version)
+    return {}

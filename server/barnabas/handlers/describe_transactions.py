@@ -1,0 +1,56 @@
+"""DescribeTransactions v0. The state of transactional ids, with the partitions of what is open (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.transactions.transaction import State
+from barnabas.wire.generated.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+Described = DescribeTransactionsResponse.TransactionState
+
+
+async def handle(
+    context: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    """Answer each id on its own."""
+    response = DescribeTransactionsResponse()
+    for transactional_id in request.transactional_ids:
+        try:
+            described = await _describe(context, transactional_id)
+        except RequestError as error:
+            described = Described(transactional_id=transactional_id, error_code=error.code)
+        response.transaction_states.append(described)
+    return response
+
+
+async def _describe(context: RequestContext, transactional_id: str) -> Described:
+    if not transactional_id:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    machine = await context.broker.transactions.machine(transactional_id)
+    transaction = machine.transactions.get(transactional_id)
+    if transaction is None or transaction.state is State.DEAD:
+        raise RequestError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(transaction.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return Described(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.title,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        topics=[
+            DescribeTransactionsResponse.TopicData(topic=topic, partitions=partitions)
+            for topic, partitions in topics.items()
+        ],
+    )

@@ -1,0 +1,41 @@
+"""EndTxn v0-v5. Commits or aborts a transaction.
+
+v2 can tell PRODUCER_FENCED; v5 (transaction version 2, KIP-890) bumps the epoch and tells the producer's next id and
+epoch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.transactions.transaction import Producer
+from barnabas.wire.generated.end_txn import EndTxnRequest, EndTxnResponse
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+FENCED_KNOWN_SINCE = 2
+EPOCH_BUMPED_SINCE = 5
+
+
+async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
+    """End it."""
+    if not request.transactional_id:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    bumps = context.api_version >= EPOCH_BUMPED_SINCE
+    try:
+        producer = await context.broker.transactions.end(
+            request.transactional_id,
+            Producer(request.producer_id, request.producer_epoch),
+            commit=request.committed,
+            client_version=2 if bumps else 0,
+        )
+    except RequestError as error:
+        if error.code == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
+            raise RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
+        raise
+    if not bumps:
+        return EndTxnResponse()
+    return EndTxnResponse(producer_id=producer.id, producer_epoch=producer.epoch)

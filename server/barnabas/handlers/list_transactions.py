@@ -1,0 +1,51 @@
+"""ListTransactions v0-v2. The transactional ids that this broker coordinates (KIP-664).
+
+Filters: states, producer ids, v1 how long a transaction has been open, v2 a pattern for the id.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.transactions.transaction import State
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+_STATES = {state.title for state in State}
+
+
+async def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    """Those that pass every filter."""
+    asked = set(request.state_filters)
+    states = asked & _STATES
+    response = ListTransactionsResponse(unknown_state_filters=sorted(asked - states))
+    if asked and not states:
+        return response
+    pattern = _compiled(request.transactional_id_pattern)
+    for machine in await context.broker.transactions.machines():
+        for transaction in machine.matching(
+            states, set(request.producer_id_filters), request.duration_filter, context.now_ms
+        ):
+            if pattern is None or pattern.fullmatch(transaction.id):
+                response.transaction_states.append(
+                    ListTransactionsResponse.TransactionState(
+                        transactional_id=transaction.id,
+                        producer_id=transaction.producer_id,
+                        transaction_state=transaction.state.title,
+                    )
+                )
+    return response
+
+
+def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+    if not pattern:
+        return None
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise RequestError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern!r}: {error}") from error

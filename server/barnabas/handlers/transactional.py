@@ -1,0 +1,95 @@
+"""What is written in a transaction must be in one: the check before every transactional append (KIP-890).
+
+The rule: a partition in which the producer's transaction is already open needs no check, since only its end marker
+closes it. The others are asked about at the coordinator, or made part of the transaction when the client leaves that to
+the broker; and what the coordinator said still holds at the moment of the append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.config import broker as settings
+from barnabas.errors import RequestError
+from barnabas.transactions.transaction import Place, Producer
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+_COORDINATOR_BUSY = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NETWORK_EXCEPTION,
+)
+
+
+class Part(NamedTuple):
+    """A partition that a producer is about to write to."""
+
+    place: Place
+    producer: Producer
+
+
+async def admit(
+    context: RequestContext,
+    transactional_id: str,
+    parts: Sequence[Part],
+    *,
+    implicit: bool,
+    abortable_known: bool,
+) -> dict[Place, RequestError]:
+    """See that the partitions are in the producer's transaction; `implicit` adds those that are not.
+
+    Returns why not, by place. An append must follow without a checkpoint in between.
+    """
+    unknown = [part for part in parts if not _is_open(context, part)]
+    if not unknown or not (
+        implicit or context.broker.config.get(settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE)
+    ):
+        return {}
+    transactions = context.broker.transactions
+    missing = RequestError(
+        ErrorCode.TRANSACTION_ABORTABLE if abortable_known else ErrorCode.INVALID_TXN_STATE,
+        f"the partition was not added to the transaction of {transactional_id!r}",
+    )
+    refused: dict[Place, RequestError] = {}
+    for producer in {part.producer for part in unknown}:
+        places = frozenset(part.place for part in unknown if part.producer == producer)
+        try:
+            if implicit:
+                await transactions.add_partitions(transactional_id, producer, places, client_version=2)
+            else:
+                known = await transactions.verify_partitions(transactional_id, producer)
+                refused.update((place, missing) for place in places - known)
+        except RequestError as error:
+            refused.update((place, _as_answer(error, implicit=implicit)) for place in places)
+    for place, producer in unknown:
+        if place not in refused and not transactions.is_open(transactional_id, producer, frozenset({place})):
+            refused[place] = missing
+    return refused
+
+
+def _is_open(context: RequestContext, part: Part) -> bool:
+    """Whether the producer's transaction has begun in the partition, and is not yet ended there."""
+    try:
+        partition = context.broker.partitions.leader(*part.place)
+    except RequestError:
+        return True  # whoever appends finds out why
+    known = partition.log.producers.get(part.producer.id)
+    return (
+        known is not None
+        and known.current_txn_first_offset >= 0
+        and known.producer_epoch == part.producer.epoch
+    )
+
+
+def _as_answer(error: RequestError, *, implicit: bool) -> RequestError:
+    """What a producer is told of a coordinator's error: what it knows how to handle, as Kafka translates it."""
+    if error.code == ErrorCode.PRODUCER_FENCED:
+        return RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)
+    if error.code in _COORDINATOR_BUSY or (error.code == ErrorCode.CONCURRENT_TRANSACTIONS and not implicit):
+        return RequestError(ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot be checked: {error}")
+    return error

@@ -1,0 +1,98 @@
+"""TxnOffsetCommit v0-v5. Offsets that count when the transaction commits.
+
+v2 adds leader epochs; v3 the member that commits, which is then checked as by OffsetCommit (KIP-447); v5 makes the
+group part of the transaction by itself (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.internal_topics import OFFSETS_TOPIC
+from barnabas.errors import RequestError
+from barnabas.groups.decision import Decision
+from barnabas.groups.shard import GroupShard
+from barnabas.handlers.offset_commit import Commit, checked_commit
+from barnabas.handlers.transactional import Part, admit
+from barnabas.transactions.transaction import Producer
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+IMPLICIT_SINCE = 5
+
+PartitionAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+
+
+async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    """Commit what can be committed; each partition has its own answer."""
+    response = TxnOffsetCommitResponse()
+    commits: list[Commit] = []
+    accepted: list[PartitionAnswer] = []
+    for topic in request.topics:
+        answers = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
+        response.topics.append(answers)
+        for partition in topic.partitions:
+            answer = PartitionAnswer(partition_index=partition.partition_index)
+            answers.partitions.append(answer)
+            try:
+                commits.append(
+                    checked_commit(
+                        context,
+                        topic.name,
+                        partition.partition_index,
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        partition.committed_metadata,
+                    )
+                )
+                accepted.append(answer)
+            except RequestError as error:
+                answer.error_code = error.code
+    if not accepted:
+        return response
+    try:
+        await _commit(context, request, commits)
+    except RequestError as error:
+        for answer in accepted:
+            answer.error_code = error.code
+    return response
+
+
+async def _commit(context: RequestContext, request: TxnOffsetCommitRequest, commits: list[Commit]) -> None:
+    groups = context.broker.groups
+    if not request.group_id:
+        raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    producer = Producer(request.producer_id, request.producer_epoch)
+    place = (OFFSETS_TOPIC, await groups.partition_of(request.group_id))
+
+    def decide(shard: GroupShard, out: Decision) -> None:
+        shard.check_commit(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            context.now_ms,
+            out,
+            transactional=True,
+        )
+        shard.commit(request.group_id, commits, out)
+        out.producer = producer
+
+    refused = await admit(
+        context,
+        request.transactional_id,
+        [Part(place, producer)],
+        implicit=context.api_version >= IMPLICIT_SINCE,
+        abortable_known=context.api_version >= IMPLICIT_SINCE - 1,
+    )
+    if place in refused:
+        raise refused[place]
+    try:
+        await groups.perform(request.group_id, decide)
+    except RequestError as error:
+        if error.code == ErrorCode.UNKNOWN_SERVER_ERROR:  # more than a batch can hold
+            raise RequestError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE) from error
+        raise

@@ -1,0 +1,69 @@
+"""Records of __transaction_state in Kafka's formats. Pure."""
+
+from __future__ import annotations
+
+from barnabas.groups.decision import Record
+from barnabas.transactions.transaction import BY_NUMBER, State, Transaction
+from barnabas.wire.generated.records import transaction_log
+from barnabas.wire.generated.records.transaction_log import TransactionLogKey, TransactionLogValue
+
+VALUE_VERSION = 1
+"""The version that goes with the feature transaction.version 1 and higher."""
+
+
+def transaction_record(transactional_id: str, transaction: Transaction | None) -> Record:
+    """The state of a transactional id, or its end."""
+    key = transaction_log.RECORD.encode_key(TransactionLogKey(transactional_id=transactional_id))
+    if transaction is None:
+        return key, None
+    return key, transaction_log.RECORD.encode_value(_value(transaction), VALUE_VERSION)
+
+
+def _value(transaction: Transaction) -> TransactionLogValue:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(transaction.partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    return TransactionLogValue(
+        producer_id=transaction.producer_id,
+        previous_producer_id=transaction.previous_producer_id,
+        next_producer_id=transaction.next_producer_id,
+        producer_epoch=transaction.epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state.number,
+        transaction_partitions=None
+        if transaction.state is State.EMPTY
+        else [
+            TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=partitions)
+            for topic, partitions in by_topic.items()
+        ],
+        transaction_last_update_timestamp_ms=transaction.update_ms,
+        transaction_start_timestamp_ms=transaction.start_ms,
+        client_transaction_version=transaction.client_version,
+    )
+
+
+def parse_key(key: bytes) -> str:
+    """The transactional id of a record. Raises DecodeError."""
+    return transaction_log.RECORD.decode_key(key).transactional_id
+
+
+def parse_transaction(transactional_id: str, data: bytes) -> Transaction:
+    """What a record says. The last epoch is not in it, as in Kafka. Raises DecodeError."""
+    value = transaction_log.RECORD.decode_value(data)
+    return Transaction(
+        id=transactional_id,
+        producer_id=value.producer_id,
+        epoch=value.producer_epoch,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        timeout_ms=value.transaction_timeout_ms,
+        state=BY_NUMBER.get(value.transaction_status, State.DEAD),
+        partitions=frozenset(
+            (topic.topic, partition)
+            for topic in value.transaction_partitions or ()
+            for partition in topic.partition_ids
+        ),
+        start_ms=value.transaction_start_timestamp_ms,
+        update_ms=value.transaction_last_update_timestamp_ms,
+        client_version=value.client_transaction_version,
+    )
