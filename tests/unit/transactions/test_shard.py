@@ -1,0 +1,314 @@
+"""A shard of transactional ids, event by event, without a broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.errors import RequestError
+from barnabas.groups.decision import Decision
+from barnabas.transactions.settings import TransactionSettings
+from barnabas.transactions.shard import Ending, ProducerIdNeededError, TransactionShard
+from barnabas.transactions.transaction import EPOCH_MAX, EPOCH_MAX_OF_CLIENTS, Producer, State, Transaction
+from barnabas.wire.generated.errors import ErrorCode
+
+ID = "t"
+ONE = frozenset({("a", 0)})
+TWO = frozenset({("a", 0), ("b", 3)})
+TIMEOUT_MS = 60_000
+
+
+class Harness:
+    """A shard with one transactional id; writes what is decided and can be read again from that."""
+
+    def __init__(self) -> None:
+        self.shard = TransactionShard(TransactionSettings())
+        self.journal: list[tuple[bytes, bytes | None]] = []
+        self.timers: dict[object, int] = {}
+        self.endings: list[Ending] = []
+        self.next_id = 100
+        self.now = 1_000
+
+    def settle(self, out: Decision) -> None:
+        for key, value in out.records:
+            self.journal.append((key, value))
+            self.shard.replay(key, value, loading=False)
+        for timer, at_ms in out.timers.items():
+            if at_ms is None:
+                self.timers.pop(timer, None)
+            else:
+                self.timers[timer] = at_ms
+        self.endings += out.effects
+
+    def restart(self) -> None:
+        self.shard = TransactionShard(TransactionSettings())
+        for key, value in self.journal:
+            self.shard.replay(key, value, loading=True)
+        self.timers.clear()
+        self.endings.clear()
+        out = Decision()
+        self.shard.loaded(self.now, out)
+        self.settle(out)
+
+    def init(self, expected: Producer | None = None, timeout_ms: int = TIMEOUT_MS) -> Producer:
+        out = Decision()
+        try:
+            try:
+                return self.shard.init_producer(ID, timeout_ms, expected, None, self.now, out)
+            except ProducerIdNeededError:
+                self.next_id += 1
+                return self.shard.init_producer(ID, timeout_ms, expected, self.next_id, self.now, out)
+        finally:
+            self.settle(out)
+
+    def add(self, producer: Producer, places: frozenset[tuple[str, int]] = ONE, version: int = 0) -> None:
+        out = Decision()
+        try:
+            self.shard.add_partitions(ID, producer, places, version, self.now, out)
+        finally:
+            self.settle(out)
+
+    def end(self, producer: Producer, *, commit: bool = True, version: int = 0) -> Producer:
+        out = Decision()
+        try:
+            for new_id in (None, self.next_id + 1):
+                try:
+                    return self.shard.end(
+                        ID, producer, commit=commit, client_version=version, new_producer_id=new_id,
+                        now_ms=self.now, out=out,
+                    )  # fmt: skip
+                except ProducerIdNeededError:
+                    self.next_id += 1
+        finally:
+            self.settle(out)
+        raise AssertionError
+
+    def complete(self) -> None:
+        out = Decision()
+        self.shard.complete(self.endings.pop(), self.now, out)
+        self.settle(out)
+
+    def expire(self) -> None:
+        for timer, at_ms in list(self.timers.items()):
+            self.now = at_ms
+            del self.timers[timer]
+            out = Decision()
+            self.shard.expire(timer, self.now, out)
+            self.settle(out)
+
+    def put(self, **fields: object) -> None:
+        """Make the transaction be in a given state."""
+        values = {"id": ID, "producer_id": 7, "epoch": 3, "timeout_ms": TIMEOUT_MS, **fields}
+        self.shard.transactions[ID] = Transaction(**values)  # type: ignore[arg-type]
+
+    @property
+    def transaction(self) -> Transaction:
+        return self.shard.transactions[ID]
+
+
+@pytest.fixture
+def harness() -> Harness:
+    return Harness()
+
+
+def refused(code: ErrorCode, *args: object, **kwargs: object) -> None:
+    call, *rest = args
+    with pytest.raises(RequestError) as failure:
+        call(*rest, **kwargs)  # type: ignore[operator]
+    assert failure.value.code == code
+
+
+def test_each_instance_gets_a_higher_epoch(harness):
+    first = harness.init()
+    assert first == (101, 0)
+    assert harness.init() == (101, 1)
+    refused(ErrorCode.PRODUCER_FENCED, harness.add, first)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_timeouts_have_bounds(harness, timeout_ms):
+    refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT, harness.init, timeout_ms=timeout_ms)
+    assert harness.journal == []
+
+
+def test_a_transaction_of_version_1_keeps_its_epoch(harness):
+    producer = harness.init()
+    harness.add(producer, ONE)
+    harness.add(producer, TWO)
+    assert harness.transaction.partitions == TWO
+    assert harness.timers == {("timeout", ID): harness.now + TIMEOUT_MS}
+    assert harness.end(producer) == producer
+    assert harness.transaction.state is State.PREPARE_COMMIT
+    assert harness.endings == [Ending(ID, producer, True, TWO, 0)]
+    assert harness.timers == {}
+    refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.add, producer)
+    refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.end, producer)
+    refused(ErrorCode.INVALID_TXN_STATE, harness.end, producer, commit=False)
+    refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.init)
+    harness.complete()
+    assert harness.transaction.state is State.COMPLETE_COMMIT
+    assert harness.end(producer) == producer  # asked again
+    refused(ErrorCode.INVALID_TXN_STATE, harness.end, producer, commit=False)
+    harness.add(producer)
+    assert harness.transaction.partitions == ONE
+
+
+def test_nothing_ends_that_has_not_begun(harness):
+    refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, harness.end, Producer(1, 0))
+    refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, harness.add, Producer(1, 0))
+    producer = harness.init()
+    refused(ErrorCode.INVALID_TXN_STATE, harness.end, producer)
+    refused(ErrorCode.INVALID_TXN_STATE, harness.end, producer, commit=False)
+    refused(ErrorCode.INVALID_TXN_STATE, harness.end, producer, version=2)
+    refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, harness.end, Producer(producer.id + 1, 0))
+    refused(ErrorCode.PRODUCER_FENCED, harness.end, Producer(producer.id, 1))
+
+
+def test_version_2_bumps_the_epoch_at_each_end(harness):
+    producer = harness.init()
+    harness.add(producer, ONE, version=2)
+    after = harness.end(producer, version=2)
+    assert after == (producer.id, producer.epoch + 1)
+    assert harness.endings[0].producer == after
+    refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.end, producer, version=2)  # asked again
+    refused(ErrorCode.PRODUCER_FENCED, harness.end, after, version=2)
+    harness.complete()
+    assert harness.end(producer, version=2) == after  # asked again
+    refused(ErrorCode.INVALID_TXN_STATE, harness.end, producer, commit=False, version=2)
+    refused(ErrorCode.INVALID_TXN_STATE, harness.end, after, version=2)
+    refused(ErrorCode.PRODUCER_FENCED, harness.add, producer, ONE, 2)
+    harness.add(after, ONE, version=2)
+
+
+def test_version_2_may_abort_what_has_not_begun(harness):
+    producer = harness.init()
+    after = harness.end(producer, commit=False, version=2)
+    assert after.epoch == producer.epoch + 1
+    assert harness.endings[0].partitions == frozenset()
+    harness.complete()
+    assert harness.transaction.state is State.COMPLETE_ABORT
+    again = harness.end(after, commit=False, version=2)
+    assert again.epoch == after.epoch + 1
+
+
+def test_the_last_epoch_of_version_2_leads_to_a_new_id(harness):
+    harness.put(epoch=EPOCH_MAX_OF_CLIENTS)
+    old = harness.transaction.producer
+    harness.add(old, ONE, version=2)
+    after = harness.end(old, version=2)
+    assert after == (101, 0)
+    assert harness.endings[0].producer == (7, EPOCH_MAX)
+    harness.complete()
+    assert harness.transaction.producer == after
+    assert harness.transaction.previous_producer_id == 7
+    assert harness.end(old, version=2) == after  # asked again
+    harness.add(after, ONE, version=2)
+
+
+def test_used_up_epochs_lead_to_a_new_id(harness):
+    old = Producer(7, EPOCH_MAX_OF_CLIENTS)
+    harness.put(epoch=old.epoch)
+    assert harness.init(old) == (101, 0)
+    assert harness.init(old) == (101, 0)  # asked again
+    harness.put(epoch=old.epoch)
+    assert harness.init() == (102, 0)
+    refused(ErrorCode.PRODUCER_FENCED, harness.init, old)  # the new id is another instance's
+
+
+def test_a_new_instance_aborts_what_was_open(harness):
+    producer = harness.init()
+    harness.add(producer, TWO)
+    refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.init)
+    assert harness.transaction.state is State.PREPARE_ABORT
+    assert harness.endings == [Ending(ID, Producer(producer.id, 1), False, TWO, 0)]
+    refused(ErrorCode.PRODUCER_FENCED, harness.end, producer)
+    harness.complete()
+    assert harness.init() == (producer.id, 2)
+
+
+def test_what_takes_too_long_is_aborted(harness):
+    producer = harness.init()
+    harness.add(producer)
+    harness.expire()
+    assert harness.transaction.state is State.PREPARE_ABORT
+    assert harness.endings[0].producer.epoch == producer.epoch + 1
+    harness.complete()
+    refused(ErrorCode.PRODUCER_FENCED, harness.add, producer)
+    refused(ErrorCode.PRODUCER_FENCED, harness.init, producer)
+
+
+def test_a_producer_of_version_2_may_go_on_after_its_transaction_took_too_long(harness):
+    producer = harness.init()
+    harness.add(producer, ONE, version=2)
+    harness.expire()
+    harness.complete()
+    refused(ErrorCode.PRODUCER_FENCED, harness.add, producer, ONE, 2)
+    assert harness.init(producer) == (producer.id, producer.epoch + 1)
+
+
+def test_a_producer_goes_on_after_an_error(harness):
+    producer = harness.init()
+    bumped = harness.init(producer)
+    assert bumped == (producer.id, 1)
+    assert harness.init(producer) == bumped  # asked again
+    assert harness.init(bumped) == (producer.id, 2)
+    refused(ErrorCode.PRODUCER_FENCED, harness.init, producer)
+    refused(ErrorCode.PRODUCER_FENCED, harness.init, Producer(producer.id + 1, 2))
+
+
+def test_verifying_changes_nothing(harness):
+    producer = harness.init()
+    assert harness.shard.verify_partitions(ID, producer) == frozenset()
+    harness.add(producer, TWO)
+    assert harness.shard.verify_partitions(ID, producer) == TWO
+    refused(ErrorCode.PRODUCER_FENCED, harness.shard.verify_partitions, ID, Producer(producer.id, 5))
+    before = len(harness.journal)
+    harness.add(producer, ONE)  # is in it already
+    assert len(harness.journal) == before
+
+
+def test_a_restart_goes_on_with_what_was_open_and_what_was_ending(harness):
+    producer = harness.init()
+    harness.add(producer, TWO)
+    due = dict(harness.timers)
+    harness.restart()
+    assert harness.timers == due
+    assert harness.transaction.partitions == TWO
+    harness.end(producer)
+    ending = harness.endings[0]
+    harness.restart()
+    assert harness.endings == [ending]
+    harness.complete()
+    harness.restart()
+    assert (harness.transaction.state, harness.endings, harness.timers) == (State.COMPLETE_COMMIT, [], {})
+
+
+def test_unused_ids_are_forgotten_and_open_ones_are_not(harness):
+    producer = harness.init()
+    harness.add(producer)
+    harness.now += 8 * 86_400_000
+    out = Decision()
+    harness.shard.expire_ids(harness.now, out)
+    assert out.records == []
+    harness.expire()
+    harness.complete()
+    harness.now += 8 * 86_400_000
+    harness.shard.expire_ids(harness.now, out)
+    harness.settle(out)
+    assert harness.shard.transactions == {}
+    harness.restart()
+    assert harness.shard.transactions == {}
+
+
+def test_listing_filters(harness):
+    producer = harness.init()
+    harness.add(producer)
+    now = harness.now + 5_000
+
+    def found(*args: object) -> bool:
+        return bool(list(harness.shard.matching(*args, now)))  # type: ignore[arg-type]
+
+    assert found(set(), set(), -1)
+    assert found({"Ongoing"}, {producer.id}, 4_999)
+    assert not found(set(), set(), 5_000)
+    assert not found({"Empty"}, set(), -1)
+    assert not found(set(), {producer.id + 1}, -1)
