@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test check bench compat gen docs lock clean nightly help
+.PHONY: run test test-pipeline pipeline-demo check bench compat gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -18,6 +18,12 @@ run: $(VENV)/.ready-run  ## start the broker (ARGS="--listen HOST:PORT --data DI
 
 test: $(VENV)/.ready-test  ## run the tests (ARGS="-k name ...")
 	$(BIN)/python -m pytest $(ARGS)
+
+test-pipeline: $(VENV)/.ready-spark  ## run the pipeline's tests, which start Spark (Java 17 or newer)
+	$(BIN)/python -m pytest tests/pipeline $(ARGS)
+
+pipeline-demo: $(VENV)/.ready-spark  ## broker, simulated stream and all jobs; ends with an HTML report (ARGS="--out DIR")
+	$(BIN)/barnabas-pipeline demo $(ARGS)
 
 check: $(VENV)/.ready-check  ## lint, types, layering, generated code and docs up to date
 	$(BIN)/ruff check .
@@ -60,4 +66,8 @@ $(VENV)/.ready-test: $(VENV)/.ready-run requirements/test.txt
 
 $(VENV)/.ready-check: $(VENV)/.ready-test requirements/check.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/check.txt
+	@touch $@
+
+$(VENV)/.ready-spark: $(VENV)/.ready-test requirements/spark.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/spark.txt
 	@touch $@

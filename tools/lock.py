@@ -1,7 +1,7 @@
 """Renew `requirements/*.txt`: every package pinned with its hashes, layer upon layer.
 
-`run.txt` is what the broker needs, `test.txt` adds the tests' needs, `check.txt` the checkers'. Each layer is
-constrained by the one below, so that one environment can hold all of them.
+`run.txt` is what the broker needs, `test.txt` adds the tests' needs, `check.txt` the checkers', `spark.txt` the
+pipeline's. Each layer includes the one it stands on, so that one environment can hold all of them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD_BACKEND = ["hatchling", "editables"]
-LAYERS = ("run", "test", "check")
+LAYERS = {"run": None, "test": "run", "check": "test", "spark": "test"}  # what it holds: what it stands on
 
 
 def _wanted(project: dict[str, object], layer: str) -> list[str]:
-    groups: dict[str, list[object]] = project["dependency-groups"]  # type: ignore[assignment]
+    groups: dict[str, list[object]] = {
+        **project["dependency-groups"],  # type: ignore[dict-item]
+        **project["project"]["optional-dependencies"],  # type: ignore[index]
+    }
     if layer == "run":
         return [*project["project"]["dependencies"], *BUILD_BACKEND]  # type: ignore[index]
 
@@ -31,22 +34,22 @@ def _wanted(project: dict[str, object], layer: str) -> list[str]:
 
 
 def main() -> None:
-    """Write the three files; needs pip-tools in the running interpreter."""
+    """Write the files, or those that are named; needs pip-tools in the running interpreter."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    below: Path | None = None
-    for layer in LAYERS:
+    for layer, below in LAYERS.items():
+        if len(sys.argv) > 1 and layer not in sys.argv[1:]:
+            continue
         target = ROOT / "requirements" / f"{layer}.txt"
         source = target.with_suffix(".in")
         rows = _wanted(project, layer)
         if below is not None:
-            rows.insert(0, f"-r {below.name}")
+            rows.insert(0, f"-r {below}.txt")
         source.write_text("\n".join(rows) + "\n")
         options = ["--generate-hashes", "--no-emit-index-url", "--no-emit-find-links", "--strip-extras"]
         options += ["--allow-unsafe", "--no-header", "--no-annotate", "--quiet", "--upgrade"]
         command = [sys.executable, "-m", "piptools", "compile", *options, "-o", target.name, source.name]
         subprocess.run(command, cwd=target.parent, check=True)
         source.unlink()
-        below = target
         print(f"wrote {target.relative_to(ROOT)}")
 
 

@@ -1,0 +1,235 @@
+"""Record batches to Arrow columns: one look at each record's length in Python, everything else by numpy and Arrow.
+
+The rule: the fast way refuses whatever it is not sure of, and then the strict decoder of `barnabas.records` says what
+is there. Both give the same columns (a property test holds them to it).
+
+Keys and values are not copied one by one: the bodies of many batches become one Arrow array whose offsets are the
+edges of all fields, and `take` picks the fields out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from barnabas.records.batch import BatchHeader
+from barnabas.records.record import Record, read_headers
+
+HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
+MICROS_LIMIT = (1 << 63) // 1000
+
+_PADDING = bytes(16)
+
+
+class Columns(NamedTuple):
+    """Records as columns: offsets, timestamps (ms), leader epochs and types as numpy, the rest as Arrow arrays."""
+
+    offset: Any
+    timestamp_ms: Any
+    timestamp_type: Any
+    leader_epoch: Any
+    key: Any
+    value: Any
+    headers: Any
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+
+class Body(NamedTuple):
+    """The header of a v2 batch and its records, uncompressed."""
+
+    header: BatchHeader
+    data: bytes
+
+
+class NotSureError(Exception):
+    """The fast way met something out of the ordinary."""
+
+
+def decode_bodies(bodies: Sequence[Body]) -> Columns:
+    """Decode the records of v2 batches together. Raises NotSureError; the strict decoder will know why."""
+    data = b"".join([*(body.data for body in bodies), _PADDING])
+    starts, ends = _record_edges(bodies)
+    if not starts:
+        return from_records([], NotImplemented)
+    buf = np.frombuffer(data, np.uint8)
+    start, end = np.array(starts, np.int64), np.array(ends, np.int64)
+    counts = np.array([body.header.records_count for body in bodies], np.int64)
+    delta, pos = _varints(buf, start + 1, 10)  # after the attributes
+    base_timestamp = np.repeat(np.array([body.header.base_timestamp for body in bodies], np.int64), counts)
+    timestamp = base_timestamp + delta
+    if ((delta > 0) != (timestamp > base_timestamp)).any():
+        raise NotSureError("a timestamp overflows")
+    offset_delta, pos = _varints(buf, pos, 5)
+    offset = offset_delta + np.repeat(
+        np.array([body.header.base_offset for body in bodies], np.int64), counts
+    )
+    key_size, key_at = _varints(buf, pos, 5)
+    key_end = key_at + np.maximum(key_size, 0)
+    if (key_end >= end).any():
+        raise NotSureError("a key is longer than its record")
+    value_size, value_at = _varints(buf, key_end, 5)
+    value_end = value_at + np.maximum(value_size, 0)
+    if (value_end >= end).any():
+        raise NotSureError("a value is longer than its record")
+    header_count, headers_at = _varints(buf, value_end, 5)
+    plain = header_count == 0
+    if (headers_at[plain] != end[plain]).any() or (header_count < 0).any():
+        raise NotSureError("a record does not end where it should")
+    types = [1 if body.header.attributes & 8 else 0 for body in bodies]
+    if any(types):
+        appended = np.repeat(np.array(types, bool), counts)
+        maxima = np.repeat(np.array([body.header.max_timestamp for body in bodies], np.int64), counts)
+        timestamp = np.where(appended, maxima, timestamp)
+    return Columns(
+        offset,
+        timestamp,
+        np.repeat(np.array(types, np.int32), counts),
+        np.repeat(np.array([body.header.leader_epoch for body in bodies], np.int32), counts),
+        _fields(data, key_at, key_end, key_size),
+        _fields(data, value_at, value_end, value_size),
+        _headers(data, header_count, value_end, end),
+    )
+
+
+def _record_edges(bodies: Sequence[Body]) -> tuple[list[int], list[int]]:
+    """Where each record begins (after its length) and ends, in the bodies laid end to end."""
+    starts: list[int] = []
+    ends: list[int] = []
+    base = 0
+    for header, body in bodies:
+        pos, body_end = 0, len(body)
+        try:
+            for _ in range(header.records_count):
+                size = body[pos]
+                pos += 1
+                if size >= 0x80:
+                    shift = 7
+                    size &= 0x7F
+                    while True:
+                        more = body[pos]
+                        pos += 1
+                        size |= (more & 0x7F) << shift
+                        if more < 0x80:
+                            break
+                        shift += 7
+                        if shift > 28:
+                            raise NotSureError("a record's length is too long")
+                if size & 1 or size < 12:
+                    raise NotSureError("a record's length cannot be")
+                starts.append(base + pos)
+                pos += size >> 1
+                ends.append(base + pos)
+        except IndexError:
+            raise NotSureError("the body is cut short") from None
+        if pos != body_end or header.records_count < 0:
+            raise NotSureError("the body does not add up")
+        base += body_end
+    return starts, ends
+
+
+def _varints(buf: Any, pos: Any, size_max: int) -> tuple[Any, Any]:
+    """Decode the zigzag varint at each position: (values, positions after them)."""
+    byte = buf[pos].astype(np.uint64)
+    raw = byte & np.uint64(0x7F)
+    pos = pos + 1
+    more = np.flatnonzero(byte >= 0x80)
+    shift = 7
+    while len(more):
+        if shift >= 7 * size_max:
+            raise NotSureError("a number is too long")
+        byte = buf[pos[more]].astype(np.uint64)
+        raw[more] |= (byte & np.uint64(0x7F)) << np.uint64(shift)
+        pos[more] += 1
+        if shift == 28 and size_max == 5 and (byte > 0x0F).any():
+            raise NotSureError("a number is no int32")
+        if shift == 63 and (byte > 0x01).any():
+            raise NotSureError("a number is no int64")
+        more = more[byte >= 0x80]
+        shift += 7
+    return (raw >> np.uint64(1)).astype(np.int64) ^ -(raw & np.uint64(1)).astype(np.int64), pos
+
+
+def _fields(data: bytes, at: Any, end: Any, size: Any) -> Any:
+    """Pick the fields [at, end) out of `data`; null where the size is negative."""
+    count = len(at)
+    edges = np.empty(2 * count + 1, np.int32)
+    edges[0] = 0
+    edges[1::2] = at
+    edges[2::2] = end
+    every = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(edges), pa.py_buffer(data)])
+    wanted = np.arange(1, 2 * count, 2, dtype=np.int64)
+    null = size < 0
+    return every.take(pa.array(wanted, mask=null if null.any() else None))
+
+
+def _headers(data: bytes, count: Any, at: Any, end: Any) -> Any:
+    rows = np.flatnonzero(count)
+    if not len(rows):
+        return no_headers(len(count))
+    headers: list[list[tuple[str, bytes | None]]] = [[] for _ in range(len(count))]
+    for row in rows.tolist():
+        try:
+            headers[row], stop = read_headers(data, int(at[row]), int(end[row]))
+        except Exception as error:
+            raise NotSureError(str(error)) from None
+        if stop != end[row]:
+            raise NotSureError("headers do not end where their record does")
+    return _headers_array(headers)
+
+
+def no_headers(count: int) -> Any:
+    """`count` records without headers."""
+    edges = pa.py_buffer(np.zeros(count + 1, np.int32))
+    empty = pa.array([], HEADERS_TYPE.value_type)
+    return pa.Array.from_buffers(HEADERS_TYPE, count, [None, edges], children=[empty])
+
+
+def _headers_array(headers: Iterable[list[tuple[str, bytes | None]]]) -> Any:
+    # Header keys are text to Spark; bytes that are none are shown as U+FFFD, the dead-letter table has the raw ones.
+    rows = [
+        [
+            {"key": key.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), "value": value}
+            for key, value in row
+        ]
+        for row in headers
+    ]
+    return pa.array(rows, HEADERS_TYPE)
+
+
+def from_records(records: Sequence[Record], header: Any) -> Columns:
+    """Make columns of records that were decoded one by one; `header` is that of their batch."""
+    count = len(records)
+    timestamp_type = 0 if not count else int(header.timestamp_type)
+    return Columns(
+        np.array([record.offset for record in records], np.int64),
+        np.array([record.timestamp for record in records], np.int64),
+        np.full(count, timestamp_type, np.int32),
+        np.full(count, -1 if not count else header.leader_epoch, np.int32),
+        pa.array([record.key for record in records], pa.binary()),
+        pa.array([record.value for record in records], pa.binary()),
+        _headers_array([record.headers for record in records]) if count else no_headers(0),
+    )
+
+
+def select(columns: Columns, mask: Any) -> Columns:
+    """Keep the rows where `mask` is true."""
+    if mask.all():
+        return columns
+    rows = pa.array(np.flatnonzero(mask))
+    return Columns(*(column[mask] for column in columns[:4]), *(column.take(rows) for column in columns[4:]))
+
+
+def concat(parts: Sequence[Columns]) -> Columns:
+    """Put columns one below the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Columns(
+        *(np.concatenate([part[n] for part in parts]) for n in range(4)),
+        *(pa.concat_arrays([part[n] for part in parts]) for n in range(4, 7)),
+    )

@@ -1,0 +1,455 @@
+"""Reading a topic from the files of a log dir, beside the broker or without one.
+
+The rule: nothing is shown that a consumer could not see. The high watermark is what the broker last wrote into its
+checkpoint (every `log.flush.offset.checkpoint.interval.ms`, and when it ends), the last stable offset follows from the
+producer snapshots and the batches behind them, aborted transactions from the markers.
+
+Files are opened when they are read; the broker removes a segment a while after it has renamed it, so what vanishes
+under the reader is looked for once more in a fresh listing.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from barnabas.log.format import CorruptFileError, checkpoints, names, properties, snapshot, txn_index
+from barnabas.log.format.names import DirKind
+from barnabas.log.format.offset_index import OffsetIndex
+from barnabas.log.format.time_index import TimeIndex
+from barnabas.records import control
+from barnabas.records.batch import (
+    HEADER_SIZE,
+    HEADER_SIZE_UP_TO_MAGIC,
+    BatchHeader,
+    check_crc,
+    iter_any_records,
+    read_any_header,
+    read_records,
+)
+from barnabas.records.errors import RecordsError
+from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
+from barnabas_pipeline.log.model import (
+    READ_COMMITTED,
+    Bounds,
+    CorruptSpan,
+    LogOptions,
+    OffsetRange,
+    RawBatch,
+    TopicIdentity,
+)
+
+CORRUPT_BYTES_MAX = 1 << 20  # how much of unreadable bytes is kept as evidence
+BATCH_BYTES_MAX = 1 << 30
+_READ_BYTES = 1 << 20
+
+
+class DiskLog:
+    """A topic in log dirs; see `model.Log` for the methods."""
+
+    def __init__(self, options: LogOptions) -> None:
+        self.options = options
+        self._partitions = _find_partitions(options)
+        self._transactions: dict[int, Transactions] = {}
+
+    def identity(self) -> TopicIdentity:
+        """Cluster id from meta.properties, topic id from partition.metadata."""
+        path, first = next(iter(self._partitions.values()))
+        cluster_id = topic_id = ""
+        meta = _read(f"{path}/{names.META_PROPERTIES}")
+        if meta is not None:
+            cluster_id = properties.MetaProperties.decode(meta).cluster_id or ""
+        raw = _read(f"{first}/{names.PARTITION_METADATA}")
+        if raw is not None:
+            topic_id = properties.encode_uuid(properties.decode_partition_metadata(raw))
+        return TopicIdentity(cluster_id, self.options.topic, topic_id)
+
+    def bounds(self) -> dict[int, Bounds]:
+        """By the checkpoints of the log dirs, and the segments that are there."""
+        found = {}
+        for partition, (path, directory) in sorted(self._partitions.items()):
+            key = (self.options.topic, partition)
+            bases = _segment_bases(directory)
+            if not bases:
+                continue
+            start = max(_checkpoint(path, names.LOG_START_CHECKPOINT).get(key, 0), bases[0])
+            high_watermark = max(_checkpoint(path, names.HIGH_WATERMARK_CHECKPOINT).get(key, start), start)
+            end = high_watermark
+            if self.options.isolation == READ_COMMITTED:
+                end = max(start, self._transactions_of(partition, high_watermark).last_stable_offset)
+            epochs = checkpoints.decode_epochs(_read(f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}") or b"")
+            found[partition] = Bounds(start, end, high_watermark, epochs[-1][0] if epochs else -1)
+        return found
+
+    def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
+        """By the time indexes, then the batches, then the records of the one batch that has it."""
+        bounds = self.bounds()[partition]
+        for segment in self._segments(partition, bounds.start):
+            if segment.max_timestamp() < timestamp_ms:
+                continue
+            known = max(segment.time_index().lookup(timestamp_ms), bounds.start)
+            for position, header in segment.headers(segment.offset_index().lookup(known)):
+                if header.magic >= 2 and header.max_timestamp < timestamp_ms:
+                    continue
+                for record in iter_any_records(segment.batch(position, header)):
+                    if record.offset >= bounds.end:
+                        return None
+                    if record.timestamp >= timestamp_ms and record.offset >= bounds.start:
+                        return record.offset
+        return None
+
+    def cut_points(self, wanted: OffsetRange, bytes_max: int) -> list[int]:
+        """Batch ends that the offset indexes know."""
+        points: list[int] = []
+        for segment in self._segments(wanted.partition, wanted.start):
+            if segment.base_offset >= wanted.end:
+                break
+            if points and segment.base_offset > points[-1]:
+                points.append(segment.base_offset)
+            last_position = segment.position_of(wanted.start)
+            for offset, position in segment.batch_ends():
+                if offset >= wanted.end:
+                    break
+                if position - last_position >= bytes_max and offset > wanted.start:
+                    points.append(offset)
+                    last_position = position
+        return sorted({point for point in points if wanted.start < point < wanted.end})
+
+    def read(self, wanted: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
+        """Batch by batch, through all segments that the range touches."""
+        if wanted.partition not in self._partitions:
+            raise DataLossError(
+                f"{self.options.topic}-{wanted.partition} is not there any more",
+                [MissingOffsets(wanted.partition, wanted.start, wanted.end)],
+            )
+        aborted = AbortedFilter([])
+        if self.options.isolation == READ_COMMITTED:
+            bounds = self.bounds()[wanted.partition]
+            aborted = AbortedFilter(
+                self._transactions_of(wanted.partition, bounds.high_watermark).aborted_in(
+                    wanted.start, wanted.end
+                )
+            )
+        next_offset = wanted.start
+        while next_offset < wanted.end:
+            segments = self._segments(wanted.partition, next_offset)
+            if not segments or segments[0].base_offset > next_offset:
+                start = segments[0].base_offset if segments else wanted.end
+                if next_offset == wanted.start:
+                    raise DataLossError(
+                        f"retention has overtaken {self.options.topic}-{wanted.partition}",
+                        [MissingOffsets(wanted.partition, wanted.start, min(start, wanted.end))],
+                    )
+                next_offset = start  # a gap between segments: compaction left it
+                continue
+            try:
+                for segment in segments:
+                    limit = min(wanted.end, segment.next_base or wanted.end)
+                    for item in segment.items(next_offset, limit):
+                        if isinstance(item, CorruptSpan):
+                            yield item
+                            next_offset = max(next_offset, item.end)
+                            continue
+                        data, header = item
+                        yield RawBatch(data, aborted.hides(header))
+                        next_offset = max(next_offset, header.next_offset)
+                    next_offset = max(next_offset, limit)
+                    if next_offset >= wanted.end:
+                        break
+            except FileNotFoundError:
+                continue  # compacted or removed meanwhile: the listing tells
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+    def _segments(self, partition: int, offset: int) -> list[DiskSegment]:
+        """The segments from the one that has `offset` on; from the first one if that is later."""
+        directory = self._partitions[partition][1]
+        bases = _segment_bases(directory)
+        first = max(0, bisect_right(bases, offset) - 1)
+        return [
+            DiskSegment(directory, base, bases[n + 1] if n + 1 < len(bases) else None)
+            for n, base in enumerate(bases)
+            if n >= first
+        ]
+
+    def _transactions_of(self, partition: int, high_watermark: int) -> Transactions:
+        known = self._transactions.get(partition)
+        if known is None or known.high_watermark != high_watermark:
+            known = Transactions.read(self._partitions[partition][1], high_watermark)
+            self._transactions[partition] = known
+        return known
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def _checkpoint(log_dir: str, name: str) -> dict[tuple[str, int], int]:
+    return checkpoints.decode_offsets(_read(f"{log_dir}/{name}") or b"")
+
+
+def _find_partitions(options: LogOptions) -> dict[int, tuple[str, str]]:
+    found: dict[int, tuple[str, str]] = {}
+    for log_dir in options.log_dirs:
+        try:
+            entries = os.listdir(log_dir)
+        except OSError as error:
+            raise UsageError(f"cannot read the log dir {log_dir}: {error.strerror}") from None
+        for name in entries:
+            place = names.parse_dir_name(name)
+            if place and place.kind is DirKind.CURRENT and place.topic == options.topic:
+                found[place.partition] = (log_dir, f"{log_dir}/{name}")
+    if not found:
+        raise UsageError(f"there is no topic {options.topic!r} in {', '.join(options.log_dirs)}")
+    return found
+
+
+def _segment_bases(directory: str) -> list[int]:
+    try:
+        files = [names.parse_file_name(name) for name in os.listdir(directory)]
+    except FileNotFoundError:
+        return []
+    return sorted(file.base_offset for file in files if file and file.suffix == names.LOG and not file.mark)
+
+
+@dataclass(slots=True)
+class DiskSegment:
+    """One segment's files; `next_base` None: it is the last one."""
+
+    directory: str
+    base_offset: int
+    next_base: int | None
+
+    def path(self, suffix: str) -> str:
+        """Where one of its files is."""
+        return f"{self.directory}/{names.file_name(self.base_offset, suffix)}"
+
+    def offset_index(self) -> OffsetIndex:
+        """The offset index; an empty one if it is not there or damaged: then everything is read."""
+        try:
+            size = os.stat(self.path(names.LOG)).st_size
+            return OffsetIndex.decode(
+                self.base_offset, _trim(_read(self.path(names.OFFSET_INDEX)) or b"", 8), size
+            )
+        except CorruptFileError:
+            return OffsetIndex(self.base_offset)
+
+    def time_index(self) -> TimeIndex:
+        """The time index; an empty one if it is not there or damaged."""
+        try:
+            return TimeIndex.decode(self.base_offset, _trim(_read(self.path(names.TIME_INDEX)) or b"", 12))
+        except CorruptFileError:
+            return TimeIndex(self.base_offset)
+
+    def max_timestamp(self) -> int:
+        """At least the largest timestamp, in ms: what the index of a sealed segment says, else no bound."""
+        index = self.time_index()
+        return index.last()[0] if self.next_base is not None and len(index) else (1 << 63) - 1
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield (position, header) of each whole batch from `position` on; ends at one that is damaged."""
+        with open(self.path(names.LOG), "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            while size - position >= HEADER_SIZE_UP_TO_MAGIC:
+                try:
+                    header = read_any_header(os.pread(file.fileno(), HEADER_SIZE, position))
+                except RecordsError:
+                    return
+                if header.size > size - position:
+                    return
+                yield position, header
+                position += header.size
+
+    def position_of(self, offset: int) -> int:
+        """Where to start reading for `offset`: near what the index knows, then from header to header.
+
+        A broker keeps the index of its active segment in memory, so that the file may say little or nothing.
+        """
+        index = self.offset_index()
+        position = index.lookup(offset)
+        if index.last_offset < offset:
+            for at, header in self.headers(position):
+                if header.next_offset > offset or header.magic < 2:
+                    return at
+                position = at + header.size
+        return position
+
+    def batch_ends(self) -> Iterator[tuple[int, int]]:
+        """Yield (offset after a batch, position at which it begins), by the index and then by the headers."""
+        index = self.offset_index()
+        position = 0
+        for n in range(len(index)):
+            offset, position = index.entry(n)
+            yield offset + 1, position
+        for at, header in self.headers(position):
+            if header.last_offset > index.last_offset:
+                yield header.next_offset, at
+
+    def batch(self, position: int, header: BatchHeader) -> bytes:
+        """Read one batch."""
+        with open(self.path(names.LOG), "rb", buffering=0) as file:
+            return os.pread(file.fileno(), header.size, position)
+
+    def items(self, start: int, end: int) -> Iterator[tuple[bytes | memoryview, BatchHeader] | CorruptSpan]:
+        """Yield the batches with offsets in [start, end), and damage as spans. Raises FileNotFoundError."""
+        index = self.offset_index()
+        position = self.position_of(start)
+        with open(self.path(names.LOG), "rb", buffering=0) as file:
+            fd = file.fileno()
+            size = os.fstat(fd).st_size
+            window, window_at = b"", position
+            next_offset = start
+            while position < size:
+                at = position - window_at
+                left = len(window) - at
+                if left < HEADER_SIZE and position + left < size:
+                    window, window_at, at = os.pread(fd, _READ_BYTES, position), position, 0
+                    left = len(window)
+                header = _sound_header(window, at, size - position)
+                if header is None:
+                    span, position = self._damage(fd, index, position, size, next_offset, end)
+                    yield span
+                    next_offset = span.end
+                    if next_offset >= end:
+                        return
+                    continue
+                if header.size > left:
+                    window, window_at, at = (
+                        os.pread(fd, max(_READ_BYTES, header.size), position), position, 0
+                    )  # fmt: skip
+                if header.magic >= 2 and header.base_offset >= end:
+                    return
+                if header.next_offset > start:
+                    yield memoryview(window)[at : at + header.size], header
+                    next_offset = max(next_offset, header.next_offset)
+                if next_offset >= end:
+                    return
+                position += header.size
+
+    def _damage(
+        self, fd: int, index: OffsetIndex, position: int, size: int, start: int, end: int
+    ) -> tuple[CorruptSpan, int]:
+        """Pass over bytes that are no batch, to the next place that the index vouches for."""
+        for n in range(len(index)):
+            _, known = index.entry(n)
+            if known > position:
+                header = _sound_header(os.pread(fd, HEADER_SIZE, known), 0, size - known)
+                if header is not None and start < header.base_offset:
+                    data = os.pread(fd, min(known - position, CORRUPT_BYTES_MAX), position)
+                    stop = min(header.base_offset, end)
+                    return CorruptSpan(start, stop, "crc", f"no batch at byte {position}", data), known
+        data = os.pread(fd, min(size - position, CORRUPT_BYTES_MAX), position)
+        return CorruptSpan(start, end, "crc", f"no batch from byte {position} on", data), size
+
+
+def _sound_header(buf: bytes, at: int, left: int) -> BatchHeader | None:
+    try:
+        header = read_any_header(memoryview(buf)[at:])
+    except RecordsError:
+        return None
+    return header if header.size <= min(left, BATCH_BYTES_MAX) and header.last_offset_delta >= 0 else None
+
+
+def _trim(data: bytes, entry_size: int) -> bytes:
+    """Cut off what a preallocated index has behind its entries: zeros."""
+    data = data[: len(data) - len(data) % entry_size]
+    end = len(data)
+    while end > entry_size and not any(data[end - entry_size : end]):
+        end -= entry_size
+    return data[:end]
+
+
+# --- transactions ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Transactions:
+    """What is open and what was aborted in a partition, seen at a high watermark."""
+
+    high_watermark: int
+    last_stable_offset: int
+    aborted: list[txn_index.AbortedTransaction] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, directory: str, high_watermark: int) -> Transactions:
+        """Read the transaction indexes of sealed segments, and replay the batches of the rest."""
+        bases = _segment_bases(directory)
+        known = bisect_right(bases, high_watermark) - 1
+        first = known
+        while first > 0 and not os.path.exists(
+            f"{directory}/{names.file_name(bases[first], names.SNAPSHOT)}"
+        ):
+            first -= 1
+        aborted: list[txn_index.AbortedTransaction] = []
+        for base in bases[: max(first, 0)]:
+            raw = _read(f"{directory}/{names.file_name(base, names.TXN_INDEX)}")
+            if raw:
+                aborted += txn_index.decode(raw, base)
+        open_since: dict[int, int] = {}
+        if first > 0:
+            raw = _read(f"{directory}/{names.file_name(bases[first], names.SNAPSHOT)}")
+            for entry in snapshot.decode(raw or b""):
+                if entry.current_txn_first_offset >= 0:
+                    open_since[entry.producer_id] = entry.current_txn_first_offset
+        for n in range(max(first, 0), known + 1):
+            segment = DiskSegment(directory, bases[n], None)
+            for position, header in segment.headers():
+                if header.base_offset >= high_watermark:
+                    break
+                if header.magic < 2 or not header.is_transactional:
+                    continue
+                if not header.is_control:
+                    open_since.setdefault(header.producer_id, header.base_offset)
+                    continue
+                began = open_since.pop(header.producer_id, None)
+                if began is not None and _is_abort(segment.batch(position, header)):
+                    stable = min(open_since.values(), default=header.next_offset)
+                    aborted.append(
+                        txn_index.AbortedTransaction(header.producer_id, began, header.last_offset, stable)
+                    )
+        return cls(high_watermark, min([high_watermark, *open_since.values()]), aborted)
+
+    def aborted_in(self, start: int, end: int) -> list[tuple[int, int, int]]:
+        """(producer id, first offset, marker's offset) of those that touch [start, end)."""
+        return [
+            (one.producer_id, one.first_offset, one.last_offset)
+            for one in self.aborted
+            if one.last_offset >= start and one.first_offset < end
+        ]
+
+
+def _is_abort(batch: bytes) -> bool:
+    try:
+        header = read_any_header(batch)
+        if not check_crc(batch, 0, header):
+            raise IncompleteError("a transaction marker has a wrong checksum")
+        records = read_records(batch)
+        return bool(records) and control.parse_type(records[0].key) is control.ControlType.ABORT
+    except RecordsError as error:
+        raise IncompleteError(f"a transaction marker is damaged: {error.message}") from None
+
+
+class AbortedFilter:
+    """Tells which batches belong to aborted transactions: (producer id, first offset, marker's offset) each."""
+
+    def __init__(self, aborted: list[tuple[int, int, int]]) -> None:
+        self._by_producer: dict[int, list[tuple[int, int]]] = {}
+        for producer_id, first, last in aborted:
+            self._by_producer.setdefault(producer_id, []).append((first, last))
+
+    def hides(self, header: BatchHeader) -> bool:
+        """Whether the batch must not be shown."""
+        if header.magic < 2 or not header.is_transactional or header.is_control:
+            return False
+        spans = self._by_producer.get(header.producer_id, ())
+        return any(first <= header.base_offset <= last for first, last in spans)

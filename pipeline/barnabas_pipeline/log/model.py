@@ -1,0 +1,143 @@
+"""What a topic is to the pipeline: an identity, bounds, and ranges of offsets.
+
+The rule: an offset means nothing without the topic id and the cluster id it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+READ_COMMITTED = "read_committed"
+READ_UNCOMMITTED = "read_uncommitted"
+
+
+class TopicIdentity(NamedTuple):
+    """Which incarnation of which topic in which cluster; ids are in Kafka's base64, "" where a broker has none."""
+
+    cluster_id: str
+    topic: str
+    topic_id: str
+
+
+class Bounds(NamedTuple):
+    """What can be read of a partition: [start, end), `end` being high watermark or last stable offset."""
+
+    start: int
+    end: int
+    high_watermark: int
+    leader_epoch: int
+
+
+class OffsetRange(NamedTuple):
+    """The offsets [start, end) of a partition."""
+
+    partition: int
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+class RawBatch(NamedTuple):
+    """One batch or legacy message as it is stored, that may have offsets of the range; `aborted`: do not show it."""
+
+    data: bytes | memoryview
+    aborted: bool
+
+
+class CorruptSpan(NamedTuple):
+    """Offsets [start, end) whose bytes make no sense, with these bytes and the reason code."""
+
+    start: int
+    end: int
+    reason: str
+    detail: str
+    data: bytes
+
+
+@dataclass(slots=True)
+class RangeCounts:
+    """What became of each offset of a range: the five add up to its length once it was read to the end."""
+
+    records: int = 0
+    corrupt: int = 0
+    control: int = 0
+    aborted: int = 0
+    compacted: int = 0
+    bytes_read: int = 0
+    batches: int = 0
+
+    @property
+    def span(self) -> int:
+        """How many offsets were accounted for."""
+        return self.records + self.corrupt + self.control + self.aborted + self.compacted
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """How to reach a topic; made of strings only, so that it travels to executors."""
+
+    topic: str
+    transport: str = "wire"
+    bootstrap: str = ""
+    log_dirs: tuple[str, ...] = ()
+    isolation: str = READ_COMMITTED
+    client: tuple[tuple[str, str], ...] = field(default=())
+    fetch_bytes_max: int = 8 << 20
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """Kafka client settings: `security.protocol`, `sasl.mechanism`, ..."""
+        return dict(self.client)
+
+
+class Log(Protocol):
+    """A topic that can be read; `close` it when done."""
+
+    def identity(self) -> TopicIdentity:
+        """Return which topic this is now. Raises UsageError if there is none of that name."""
+        ...
+
+    def bounds(self) -> dict[int, Bounds]:
+        """Return the bounds of each partition."""
+        ...
+
+    def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
+        """Return the first offset whose timestamp is at least that; None if there is none."""
+        ...
+
+    def cut_points(self, wanted: OffsetRange, bytes_max: int) -> list[int]:
+        """Return offsets inside of `wanted`, batch boundaries about `bytes_max` apart."""
+        ...
+
+    def read(self, wanted: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
+        """Yield what is stored of a range, in order. Raises DataLossError if its start is gone."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+def open_log(options: LogOptions) -> Log:
+    """Open a topic by its transport. Raises UsageError."""
+    from barnabas_pipeline.errors import UsageError
+
+    if options.isolation not in (READ_COMMITTED, READ_UNCOMMITTED):
+        raise UsageError(f"isolation is {READ_COMMITTED} or {READ_UNCOMMITTED}, not {options.isolation!r}")
+    if options.transport == "disk":
+        if not options.log_dirs:
+            raise UsageError("transport disk needs the log dirs")
+        from barnabas_pipeline.log.disk import DiskLog
+
+        return DiskLog(options)
+    if options.transport == "wire":
+        if not options.bootstrap:
+            raise UsageError("transport wire needs bootstrap servers")
+        from barnabas_pipeline.log.wire import WireLog
+
+        return WireLog(options)
+    raise UsageError(f"transport is wire or disk, not {options.transport!r}")

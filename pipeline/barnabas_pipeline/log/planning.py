@@ -1,0 +1,105 @@
+"""From what a user asks for to ranges of offsets, and from those to one range per task.
+
+The rule: planning asks the log and decides; it reads no records. What was asked for and is not there any more is an
+error with the missing offsets, never a smaller range in silence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from barnabas_pipeline.errors import DataLossError, MissingOffsets, UsageError
+from barnabas_pipeline.log.model import Bounds, Log, OffsetRange
+
+EARLIEST, LATEST = "earliest", "latest"
+SPLIT_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What part of a topic is wanted. An end beyond what is there is cut; a start that is gone is an error.
+
+    `starting` and `ending` are `earliest`, `latest`, or a JSON object of partition to offset (-2 earliest, -1 latest);
+    timestamps (ms) go before them and mean the first offset with at least that timestamp.
+    """
+
+    starting: str = EARLIEST
+    ending: str = LATEST
+    starting_timestamp_ms: int | None = None
+    ending_timestamp_ms: int | None = None
+    fail_on_data_loss: bool = True
+
+
+def resolve(log: Log, selection: Selection, bounds: Mapping[int, Bounds] | None = None) -> list[OffsetRange]:
+    """Turn a selection into one range per partition, empty ones included. Raises UsageError, DataLossError."""
+    bounds = log.bounds() if bounds is None else bounds
+    starts = _offsets(selection.starting, bounds, is_end=False)
+    ends = _offsets(selection.ending, bounds, is_end=True)
+    ranges, missing = [], []
+    for partition, bound in sorted(bounds.items()):
+        start, end = starts[partition], min(ends[partition], bound.end)
+        if selection.starting_timestamp_ms is not None:
+            found = log.offset_for_time(partition, selection.starting_timestamp_ms)
+            start = bound.end if found is None else found
+        if selection.ending_timestamp_ms is not None:
+            found = log.offset_for_time(partition, selection.ending_timestamp_ms)
+            end = bound.end if found is None else min(found, bound.end)
+        if start < bound.start:
+            missing.append(MissingOffsets(partition, start, min(bound.start, end)))
+            start = bound.start
+        if start > bound.end:
+            missing.append(MissingOffsets(partition, bound.end, start))
+            start = bound.end
+        ranges.append(OffsetRange(partition, start, max(start, end)))
+    if missing and selection.fail_on_data_loss:
+        raise DataLossError("offsets that were asked for are not in the log", missing)
+    return ranges
+
+
+def _offsets(text: str, bounds: Mapping[int, Bounds], *, is_end: bool) -> dict[int, int]:
+    if text == EARLIEST:
+        return {partition: bound.start for partition, bound in bounds.items()}
+    if text == LATEST:
+        return {partition: bound.end for partition, bound in bounds.items()}
+    try:
+        given = {int(partition): int(offset) for partition, offset in json.loads(text).items()}
+    except (ValueError, AttributeError, TypeError):
+        raise UsageError(
+            f"{text!r} is neither earliest, latest, nor a JSON object of partitions to offsets"
+        ) from None
+    unknown = sorted(set(given) - set(bounds))
+    if unknown:
+        raise UsageError(f"there is no partition {unknown[0]}")
+    offsets = {}
+    for partition, bound in bounds.items():
+        offset = given.get(partition, -1 if is_end else -2)
+        offsets[partition] = {-1: bound.end, -2: bound.start}.get(offset, offset)
+    return offsets
+
+
+def split(log: Log, ranges: list[OffsetRange], *, bytes_max: int = SPLIT_BYTES) -> list[OffsetRange]:
+    """Cut ranges into tasks of about `bytes_max` at batch boundaries; empty ranges vanish."""
+    tasks = []
+    for wanted in ranges:
+        if not len(wanted):
+            continue
+        edges = [wanted.start, *log.cut_points(wanted, bytes_max), wanted.end]
+        tasks += [OffsetRange(wanted.partition, start, end) for start, end in pairwise(edges)]
+    return tasks
+
+
+def shorten(ranges: list[OffsetRange], offsets_max: int) -> list[OffsetRange]:
+    """Shorten ranges so that they have `offsets_max` offsets together, each partition its fair share."""
+    total = sum(len(one) for one in ranges)
+    if total <= offsets_max:
+        return ranges
+    shares = [offsets_max * len(one) // total for one in ranges]
+    left = offsets_max - sum(shares)
+    for n, one in enumerate(ranges):
+        more = min(left, len(one) - shares[n])
+        shares[n] += more
+        left -= more
+    return [one._replace(end=one.start + share) for one, share in zip(ranges, shares, strict=True)]

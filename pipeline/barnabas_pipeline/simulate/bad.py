@@ -1,0 +1,46 @@
+"""Records that no decoder must accept, one sort for each reason code of the dead-letter table.
+
+The rule: what is put in is counted by reason, so that what comes out can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+REASONS = ("utf8", "empty", "json", "trailing", "duplicate_key", "missing_field", "type", "range", "time")
+
+
+def spoil(value: bytes, reason: str, required: str) -> bytes:
+    """Make a sound JSON object bad in one way; `required` is a field that must be there."""
+    fields: dict[str, Any] = json.loads(value)
+    if reason == "utf8":
+        return value[:-1] + b',"x":"\xff\xfe"}'
+    if reason == "empty":
+        return b""
+    if reason == "json":
+        return value[: len(value) // 2]
+    if reason == "trailing":
+        return value + value
+    if reason == "duplicate_key":
+        return value[:-1] + b',"ts":0}'
+    if reason == "missing_field":
+        del fields[required]
+    elif reason == "type":
+        fields[required] = {"nested": True}
+    elif reason == "range":
+        fields["ts"] = -5
+    elif reason == "time":
+        fields["ts"] += 400 * 24 * 3_600_000
+    else:
+        raise ValueError(reason)
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def choose(count: int, fraction: float, seed: int) -> dict[int, str]:
+    """Choose which of `count` records to spoil, and how: all reasons in turn."""
+    random = np.random.default_rng(seed)
+    chosen = np.flatnonzero(random.random(count) < fraction).tolist()
+    return {index: REASONS[n % len(REASONS)] for n, index in enumerate(chosen)}

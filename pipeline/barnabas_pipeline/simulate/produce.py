@@ -1,0 +1,92 @@
+"""Sending a simulation through a stock producer (confluent-kafka), at a rate or as fast as it goes.
+
+The rule: every record is acknowledged before the job says that it is done, or it fails with how many were not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from barnabas_pipeline.errors import IncompleteError
+from barnabas_pipeline.simulate import bad
+from barnabas_pipeline.simulate.model import Event
+
+REQUIRED = {"views": "url", "clicks": "member", "votes": "item", "logins": "member", "metrics": "service"}
+FLUSH_SECONDS_MAX = 120.0
+
+
+def create_topics(bootstrap: str, topics: Sequence[str], partitions: int, config: dict[str, str]) -> None:
+    """Create topics that are not there. Raises IncompleteError."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = [NewTopic(topic, partitions, 1, config=config) for topic in topics]
+    for topic, future in admin.create_topics(wanted, request_timeout=30).items():
+        try:
+            future.result(30)
+        except KafkaException as error:
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise IncompleteError(f"cannot create {topic}: {error.args[0].str()}") from None
+
+
+def send(
+    bootstrap: str,
+    events: Sequence[Event],
+    *,
+    prefix: str = "",
+    rate_per_second: float = 0,
+    bad_fraction: float = 0,
+    seed: int = 1,
+    config: dict[str, Any] | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Counter[str]:
+    """Send events in their order to the topics `prefix` + kind. Returns how many were spoilt, by reason."""
+    from confluent_kafka import Producer
+
+    settings = {"bootstrap.servers": bootstrap, "linger.ms": 20, "acks": "all", "enable.idempotence": True}
+    producer = Producer(settings | (config or {}))
+    failures: list[str] = []
+
+    def delivered(error: Any, _: Any) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    spoilt = bad.choose(len(events), bad_fraction, seed)
+    began = time.monotonic()
+    for n, event in enumerate(events):
+        value = event.value
+        if n in spoilt:
+            value = bad.spoil(value, spoilt[n], REQUIRED[event.kind])
+        _produce(producer, f"{prefix}{event.kind}", event, value, delivered)
+        if rate_per_second and n % 50 == 0:
+            time.sleep(max(0.0, began + n / rate_per_second - time.monotonic()))
+        if n % 1000 == 0:
+            producer.poll(0)
+            progress(n)
+    left = producer.flush(FLUSH_SECONDS_MAX)
+    progress(len(events))
+    if failures or left:
+        raise IncompleteError(
+            f"{len(failures)} records failed ({failures[:1]}), {left} were not acknowledged"
+        )
+    return Counter(spoilt.values())
+
+
+def _produce(producer: Any, topic: str, event: Event, value: bytes, delivered: Any) -> None:
+    while True:
+        try:
+            producer.produce(
+                topic,
+                value,
+                event.key.encode(),
+                timestamp=event.delivered,
+                headers=[("kind", event.kind.encode())],
+                on_delivery=delivered,
+            )
+            return
+        except BufferError:
+            producer.poll(0.1)

@@ -1,0 +1,97 @@
+"""The Spark session that all jobs use, with settings that fit one machine unless somebody says otherwise.
+
+The rule: a setting that was given from outside (spark-submit, `--conf`) wins over ours.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from barnabas_pipeline.errors import UsageError
+
+JAVA_MIN = 17
+SCALA = "2.13"
+
+DEFAULTS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.python.filterPushdown.enabled": "true",  # used with the option pushFilters only: see `source`
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.ansi.enabled": "true",
+}
+
+
+def connector_package() -> str:
+    """The Maven coordinate of Spark's own Kafka connector for the Spark that is installed."""
+    import pyspark
+
+    return f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{pyspark.__version__}"
+
+
+def source_roots() -> list[str]:
+    """The directories to import this package and the broker's from, for executors on this machine."""
+    import barnabas
+
+    roots = {Path(__file__).resolve().parents[2], Path(next(iter(barnabas.__path__))).resolve().parent}
+    return sorted(str(root) for root in roots)
+
+
+def create(app_name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
+    """Create or get the session, with the data source `barnabas` registered. Raises UsageError without Java."""
+    _check_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take `python3` from the PATH
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    given = dict(conf or {})
+    outside = SparkConf()  # has what spark-submit set
+    settings = {key: value for key, value in DEFAULTS.items() if not outside.contains(key)}
+    roots = os.pathsep.join(source_roots())
+    if not outside.contains("spark.executorEnv.PYTHONPATH"):
+        inherited = os.environ.get("PYTHONPATH")
+        settings["spark.executorEnv.PYTHONPATH"] = f"{roots}{os.pathsep}{inherited}" if inherited else roots
+    builder = SparkSession.builder.appName(app_name)
+    if master:
+        builder = builder.master(master)
+    elif not outside.contains("spark.master"):
+        builder = builder.master("local[*]")
+    for key, value in (settings | given).items():
+        builder = builder.config(key, value)
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        dict.fromkeys(
+            [*roots.split(os.pathsep), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        )
+    )
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel(os.environ.get("BARNABAS_SPARK_LOG", "ERROR"))
+    from barnabas_pipeline.spark.source import BarnabasSource
+
+    session.dataSource.register(BarnabasSource)
+    return session
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    if not java:
+        raise UsageError(
+            f"Spark needs Java {JAVA_MIN} or newer: no `java` on the PATH, and JAVA_HOME is not set"
+        )
+    try:
+        text = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=60, check=True
+        ).stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UsageError(f"cannot run {java}: {error}") from None
+    version = text.split('"')[1].split(".")[0].split("-")[0] if '"' in text else ""
+    if version.isdigit() and int(version) < JAVA_MIN:
+        raise UsageError(f"Spark needs Java {JAVA_MIN} or newer, {java} is {version}")

@@ -1,0 +1,425 @@
+"""The data source `barnabas`: topics as data frames, batch and streaming.
+
+The rule: a frame has exactly the records that a consumer would be shown, each once, with its coordinates.
+
+    spark.read.format("barnabas").option("bootstrap", "localhost:9092").option("topic", "views").load()
+
+Options: `topic`; `transport` wire (`bootstrap`) or disk (`logDirs`, separated by commas); `isolation`
+(read_committed); `startingOffsets`, `endingOffsets`, `startingTimestamp`, `endingTimestamp`, `failOnDataLoss`;
+`splitBytes`; `maxOffsetsPerTrigger`; `onCorrupt` fail or row (adds the columns `corrupt_reason`, `corrupt_end`);
+`content` records or ranges (the offsets that a task would read, for jobs that read themselves); `partitions` (numbers,
+separated by commas); `kafka.*`: client settings for the wire.
+
+`pushFilters` true lets filters on partition, offset and timestamp narrow the range. It is off unless asked for: Spark
+4.2 keeps the filters that it pushed for one query, and uses them for the next one on the same loaded frame, which then
+lacks records. Ask for it only where a loaded frame is used once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
+from barnabas_pipeline.log.columns import HEADERS_TYPE, TIMESTAMP_TYPE, Columns
+from barnabas_pipeline.log.model import READ_COMMITTED, CorruptSpan, Log, LogOptions, OffsetRange, open_log
+from barnabas_pipeline.log.planning import SPLIT_BYTES, Selection, resolve, shorten, split
+from barnabas_pipeline.log.reader import RangeReader
+
+NAME = "barnabas"
+RECORDS, RANGES = "records", "ranges"
+FAIL, ROW = "fail", "row"
+BATCH_ROWS = 10_000
+
+SCHEMA = (
+    "topic string, partition int, offset bigint, leader_epoch int, timestamp timestamp, timestamp_type int, "
+    "key binary, value binary, headers array<struct<key: string, value: binary>>"
+)
+CORRUPT_SCHEMA = ", corrupt_reason string, corrupt_end bigint"
+RANGES_SCHEMA = (
+    "cluster_id string, topic string, topic_id string, partition int, start bigint, `end` bigint, "
+    "high_watermark bigint, leader_epoch int"
+)
+_FIELDS = [
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("leader_epoch", pa.int32()),
+    pa.field("timestamp", TIMESTAMP_TYPE),
+    pa.field("timestamp_type", pa.int32()),
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("headers", HEADERS_TYPE),
+]
+_CORRUPT_FIELDS = [pa.field("corrupt_reason", pa.string()), pa.field("corrupt_end", pa.int64())]
+_RANGE_ARROW = pa.schema(
+    [
+        pa.field("cluster_id", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("topic_id", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("start", pa.int64()),
+        pa.field("end", pa.int64()),
+        pa.field("high_watermark", pa.int64()),
+        pa.field("leader_epoch", pa.int32()),
+    ]
+)
+
+
+class BarnabasSource(DataSource):
+    """The entry point that Spark knows."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format(...)`."""
+        return NAME
+
+    def schema(self) -> str:
+        """Columns depend on `content` and `onCorrupt`."""
+        if _content(self.options) == RANGES:
+            return RANGES_SCHEMA
+        return SCHEMA + (CORRUPT_SCHEMA if _on_corrupt(self.options) == ROW else "")
+
+    def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002  # Spark passes it by this name
+        """For `spark.read`."""
+        return BatchReader(self.options)
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        """For `spark.readStream`."""
+        return StreamReader(self.options)
+
+
+class Task(InputPartition):
+    """What one Spark task reads."""
+
+    def __init__(self, wanted: OffsetRange, ranges_row: tuple[Any, ...]) -> None:
+        super().__init__(tuple(wanted))
+        self.wanted = wanted
+        self.ranges_row = ranges_row
+
+
+class _Reading:
+    """What batch and streaming share: the options, and how a task reads."""
+
+    def __init__(self, options: Any) -> None:
+        self.log_options = log_options(options)
+        self.content = _content(options)
+        self.on_corrupt = _on_corrupt(options)
+        self.selection = selection(options)
+        self.split_bytes = _integer(options, "splitBytes", SPLIT_BYTES)
+        self.wanted_partitions = _partitions(options)
+
+    def _wants(self, partition: int) -> bool:
+        return self.wanted_partitions is None or partition in self.wanted_partitions
+
+    def tasks(self, log: Log, ranges: list[OffsetRange]) -> list[Task]:
+        bounds = log.bounds()
+        identity = log.identity()
+        pieces = [one for one in ranges if len(one)] if self.content == RANGES else split(
+            log, ranges, bytes_max=self.split_bytes
+        )  # fmt: skip
+        return [
+            Task(
+                one,
+                (*identity, *one, bounds[one.partition].high_watermark, bounds[one.partition].leader_epoch),
+            )
+            for one in pieces
+        ]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """Read one task's records as Arrow batches."""
+        task: Task = partition
+        if self.content == RANGES:
+            columns = list(zip(*[task.ranges_row], strict=True))
+            arrays = [pa.array(c, f.type) for c, f in zip(columns, _RANGE_ARROW, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_RANGE_ARROW)
+            return
+        log = open_log(self.log_options)
+        try:
+            for item in RangeReader(log, task.wanted):
+                if isinstance(item, Columns):
+                    yield from self._batches(item, task.wanted.partition)
+                elif self.on_corrupt == FAIL:
+                    raise IncompleteError(
+                        f"{self.log_options.topic}-{task.wanted.partition}: offsets [{item.start}, {item.end}) are "
+                        f"damaged: {item.detail}; option onCorrupt=row shows them as rows"
+                    )
+                else:
+                    yield self._corrupt_row(item, task.wanted.partition)
+        finally:
+            log.close()
+
+    def _batches(self, columns: Columns, partition: int) -> Iterator[Any]:
+        batch = to_arrow(columns, self.log_options.topic, partition)
+        if self.on_corrupt == ROW:
+            for field in _CORRUPT_FIELDS:
+                batch = batch.append_column(field, pa.nulls(len(columns), field.type))
+        for at in range(0, batch.num_rows, BATCH_ROWS):
+            yield batch.slice(at, BATCH_ROWS)
+
+    def _corrupt_row(self, span: CorruptSpan, partition: int) -> Any:
+        values = (
+            self.log_options.topic, partition, span.start, None, None, None, None, span.data, None,
+            span.reason, span.end,
+        )  # fmt: skip
+        fields = [*_FIELDS, *_CORRUPT_FIELDS]
+        arrays = [pa.array([value], field.type) for value, field in zip(values, fields, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def to_arrow(columns: Columns, topic: str, partition: int) -> Any:
+    """Make the record batch of the source's schema."""
+    count = len(columns)
+    arrays = [
+        pa.repeat(topic, count),
+        pa.array(np.full(count, partition, np.int32)),
+        pa.array(columns.offset),
+        pa.array(columns.leader_epoch),
+        pa.array(columns.timestamp_ms * 1000).cast(TIMESTAMP_TYPE),
+        pa.array(columns.timestamp_type),
+        columns.key,
+        columns.value,
+        columns.headers,
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(_FIELDS))
+
+
+class BatchReader(_Reading, DataSourceReader):
+    """Reads the range that was asked for; filters on partition, offset and timestamp make it smaller."""
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._push_filters = (options.get("pushFilters") or "false").lower() == "true"
+        self._from = 0
+        self._to = (1 << 63) - 1
+        self._from_timestamp_ms: int | None = None
+
+    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802
+        """Note what narrows the range, if asked to; Spark still applies every filter itself."""
+        for one in filters:
+            if self._push_filters:
+                self._narrow(type(one).__name__, getattr(one, "attribute", ()), getattr(one, "value", None))
+            yield one
+
+    def _narrow(self, kind: str, column: tuple[str, ...], value: Any) -> None:
+        if column == ("partition",) and kind == "EqualTo":
+            self._keep({value})
+        elif column == ("partition",) and kind == "In":
+            self._keep(set(value))
+        elif column == ("offset",):
+            if kind in ("EqualTo", "GreaterThanOrEqual", "GreaterThan"):
+                self._from = max(self._from, value + (kind == "GreaterThan"))
+            if kind in ("EqualTo", "LessThanOrEqual", "LessThan"):
+                self._to = min(self._to, value + (kind != "LessThan"))
+        elif column == ("timestamp",) and kind in ("EqualTo", "GreaterThanOrEqual", "GreaterThan"):
+            # Timestamps need not rise with offsets: only the start can be found, as the first that is late enough.
+            timestamp_ms = int(value.timestamp() * 1000)
+            self._from_timestamp_ms = max(self._from_timestamp_ms or timestamp_ms, timestamp_ms)
+
+    def _keep(self, partitions: set[int]) -> None:
+        self.wanted_partitions = (
+            partitions if self.wanted_partitions is None else self.wanted_partitions & partitions
+        )
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the tasks."""
+        log = open_log(self.log_options)
+        try:
+            ranges = []
+            for one in resolve(log, self.selection):
+                if not self._wants(one.partition):
+                    continue
+                start, end = max(one.start, self._from), min(one.end, self._to)
+                if self._from_timestamp_ms is not None and start < end:
+                    found = log.offset_for_time(one.partition, self._from_timestamp_ms)
+                    start = end if found is None else max(start, found)
+                ranges.append(OffsetRange(one.partition, start, max(start, end)))
+            return self.tasks(log, ranges)
+        finally:
+            log.close()
+
+
+class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows a topic. Its offsets name the incarnation, so that a re-created topic is never taken for the old one."""
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._rows_max = _integer(options, "maxOffsetsPerTrigger", 0)
+        self._log: Log | None = None
+        self._target: dict[str, int] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Executors get the options, not the connection."""
+        return {**self.__dict__, "_log": None}
+
+    @property
+    def log(self) -> Log:
+        """The topic, opened once for all planning."""
+        if self._log is None:
+            self._log = open_log(self.log_options)
+        return self._log
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a new query starts."""
+        return self._offset(
+            {
+                one.partition: one.start
+                for one in resolve(self.log, self.selection)
+                if self._wants(one.partition)
+            }
+        )
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end: a query with this trigger reads what is there now, and ends."""
+        self._target = {
+            str(partition): bound.end for partition, bound in self.log.bounds().items()
+        }  # all: `_ranges` picks
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """`maxOffsetsPerTrigger`, or everything."""
+        return ReadMaxRows(self._rows_max) if self._rows_max else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The end of the next micro-batch. Raises DataLossError if the topic is not the one of `start`."""
+        ranges = self._ranges(start)
+        if isinstance(limit, ReadMaxRows):
+            ranges = shorten(ranges, limit.max_rows)
+        return self._offset({one.partition: one.end for one in ranges})
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where the topic ends now, for the query's progress report."""
+        return self._offset({partition: bound.end for partition, bound in self.log.bounds().items()})
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Plan one micro-batch."""
+        self._check_identity(start)
+        self._check_identity(end)
+        starts = start["partitions"]
+        ranges = [
+            OffsetRange(int(partition), int(starts.get(partition, 0)), int(stop))
+            for partition, stop in end["partitions"].items()
+        ]
+        return self.tasks(self.log, [one for one in ranges if len(one) > 0])
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: the checkpoint has it."""
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _offset(self, offsets: dict[int, int]) -> dict[str, Any]:
+        identity = self.log.identity()
+        return {
+            "cluster_id": identity.cluster_id,
+            "topic_id": identity.topic_id,
+            "partitions": {str(partition): offset for partition, offset in sorted(offsets.items())},
+        }
+
+    def _ranges(self, start: dict[str, Any]) -> list[OffsetRange]:
+        """What there is after `start`. A partition that is new starts at its beginning."""
+        if self._target is None:
+            self.stop()  # leaders and ids may have changed since the last trigger
+        self._check_identity(start)
+        ranges, missing = [], []
+        for partition, bound in self.log.bounds().items():
+            if not self._wants(partition):
+                continue
+            first = int(start["partitions"].get(str(partition), bound.start))
+            end = bound.end if self._target is None else self._target.get(str(partition), first)
+            if first < bound.start:
+                missing.append(MissingOffsets(partition, first, bound.start))
+            if bound.high_watermark < first:
+                missing.append(MissingOffsets(partition, bound.high_watermark, first))
+            ranges.append(OffsetRange(partition, first, max(first, end)))
+        if missing:
+            raise DataLossError(f"{self.log_options.topic} has lost what was not read yet", missing)
+        return ranges
+
+    def _check_identity(self, offset: dict[str, Any]) -> None:
+        now = self.log.identity()
+        if (offset["cluster_id"], offset["topic_id"]) != (now.cluster_id, now.topic_id):
+            missing = [MissingOffsets(int(p), int(first), None) for p, first in offset["partitions"].items()]
+            raise DataLossError(
+                f"topic {now.topic} is another one now: {now.topic_id} in cluster {now.cluster_id}, "
+                f"not {offset['topic_id']} in {offset['cluster_id']}",
+                missing,
+            )
+
+
+# --- options --------------------------------------------------------------------------------------------------------
+
+
+def log_options(options: Any) -> LogOptions:
+    """Read the options that say how to reach the topic. Raises UsageError."""
+    topic = options.get("topic")
+    if not topic:
+        raise UsageError("the option topic is missing")
+    bootstrap = options.get("bootstrap") or options.get("kafka.bootstrap.servers") or ""
+    log_dirs = tuple(filter(None, (one.strip() for one in (options.get("logDirs") or "").split(","))))
+    client = tuple(sorted((key[6:], value) for key, value in options.items() if key.startswith("kafka.")))
+    base = LogOptions(
+        topic=topic,
+        transport=options.get("transport") or ("disk" if log_dirs and not bootstrap else "wire"),
+        bootstrap=bootstrap,
+        log_dirs=log_dirs,
+        isolation=options.get("isolation") or READ_COMMITTED,
+        client=client,
+    )
+    return replace(base, fetch_bytes_max=_integer(options, "fetchBytes", base.fetch_bytes_max))
+
+
+def selection(options: Any) -> Selection:
+    """Read the options that say what part of the topic is wanted."""
+    return Selection(
+        starting=options.get("startingOffsets") or "earliest",
+        ending=options.get("endingOffsets") or "latest",
+        starting_timestamp_ms=_integer(options, "startingTimestamp", None),
+        ending_timestamp_ms=_integer(options, "endingTimestamp", None),
+        fail_on_data_loss=(options.get("failOnDataLoss") or "true").lower() != "false",
+    )
+
+
+def _content(options: Any) -> str:
+    content = options.get("content") or RECORDS
+    if content not in (RECORDS, RANGES):
+        raise UsageError(f"content is {RECORDS} or {RANGES}, not {content!r}")
+    return str(content)
+
+
+def _on_corrupt(options: Any) -> str:
+    value = options.get("onCorrupt") or FAIL
+    if value not in (FAIL, ROW):
+        raise UsageError(f"onCorrupt is {FAIL} or {ROW}, not {value!r}")
+    return str(value)
+
+
+def _partitions(options: Any) -> set[int] | None:
+    text = options.get("partitions")
+    try:
+        return None if text is None else {int(one) for one in text.split(",")}
+    except ValueError:
+        raise UsageError(f"partitions are numbers separated by commas, not {text!r}") from None
+
+
+def _integer(options: Any, name: str, default: Any) -> Any:
+    text = options.get(name)
+    if text is None:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"the option {name} is a number, not {text!r}") from None

@@ -1,0 +1,120 @@
+"""One broker, one simulated stream and one local Spark session for all tests of the pipeline.
+
+Nothing here is collected by a plain `pytest`: see `make test-pipeline`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas_pipeline.simulate import produce
+from barnabas_pipeline.simulate.model import KINDS, Event, Simulation, Site
+
+ROOT = Path(__file__).resolve().parents[2]
+READY = "bootstrap.servers="
+STOP_SECONDS_MAX = 20
+SITE = Site(seed=7, events=20_000)
+BAD_FRACTION = 0.01
+
+
+@dataclass
+class Broker:
+    """A broker process: where it listens, where its data is."""
+
+    process: subprocess.Popen[str]
+    bootstrap: str
+    data: Path
+
+    def stop(self, *, kill: bool = False) -> None:
+        if self.process.poll() is None:
+            if kill:
+                self.process.kill()
+            else:
+                self.process.terminate()
+            self.process.wait(STOP_SECONDS_MAX)
+        if self.process.stdout:
+            self.process.stdout.close()
+
+
+def start_broker(data: Path, *settings: str, listen: str = "127.0.0.1:0") -> Broker:
+    command = [sys.executable, "-m", "barnabas", "serve", "--listen", listen, "--data", str(data)]
+    for setting in ("log.flush.offset.checkpoint.interval.ms=1000", *settings):
+        command += ["--set", setting]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
+    with (data.parent / f"{data.name}.log").open("a") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert READY in line, f"the broker did not start: {line}"
+    return Broker(process, line.split(READY)[1].split()[0], data)
+
+
+@pytest.fixture
+def new_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
+    """Start brokers that end with the test."""
+    started: list[Broker] = []
+
+    def start(*settings: str, data: Path | None = None, listen: str = "127.0.0.1:0") -> Broker:
+        started.append(start_broker(data or tmp_path / "data", *settings, listen=listen))
+        return started[-1]
+
+    yield start
+    for broker in started:
+        broker.stop()
+
+
+@dataclass
+class Stream:
+    """A broker with a simulated stream in it."""
+
+    broker: Broker
+    simulation: Simulation
+    events: list[Event]
+    spoilt: dict[str, int]
+
+    @property
+    def bootstrap(self) -> str:
+        return self.broker.bootstrap
+
+    def of(self, kind: str) -> list[Event]:
+        return [event for event in self.events if event.kind == kind]
+
+
+@pytest.fixture(scope="session")
+def stream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
+    """20,000 events with one bad record in a hundred, in topics of three partitions; nobody writes to it later."""
+    data = tmp_path_factory.mktemp("stream") / "data"
+    broker = start_broker(data, "log.retention.ms=-1", "log.segment.bytes=262144")
+    simulation = Simulation(SITE)
+    events = simulation.events()
+    produce.create_topics(broker.bootstrap, KINDS, 3, {"retention.ms": "-1"})
+    spoilt = produce.send(
+        broker.bootstrap,
+        events,
+        bad_fraction=BAD_FRACTION,
+        seed=SITE.seed,
+        config={"compression.type": "lz4", "batch.num.messages": 100},
+    )
+    yield Stream(broker, simulation, events, dict(spoilt))
+    broker.stop()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    from barnabas_pipeline.spark import session
+
+    spark = session.create(
+        "tests",
+        master="local[2]",
+        conf={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"},
+    )
+    yield spark
+    spark.stop()

@@ -1,0 +1,312 @@
+"""Every record a consumer would be shown, once, over the wire and from disk, whatever its format and codec."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.records import legacy
+from barnabas.records.batch import TimestampType, encode_batch, read_header
+from barnabas.records.record import Record
+from barnabas_pipeline.errors import DataLossError, UsageError
+from barnabas_pipeline.log import model
+from barnabas_pipeline.log.columns import Body, Columns, decode_bodies, from_records
+from barnabas_pipeline.log.model import (
+    READ_UNCOMMITTED,
+    CorruptSpan,
+    Log,
+    LogOptions,
+    OffsetRange,
+    RangeCounts,
+    RawBatch,
+)
+from barnabas_pipeline.log.planning import Selection, resolve, split
+from barnabas_pipeline.log.reader import RangeReader
+
+from .conftest import Stream
+
+HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> bytes:
+    base, timestamp = draw(st.integers(0, 2**40)), draw(st.integers(0, 2**42))
+    deltas = sorted(draw(st.sets(st.integers(0, 300), min_size=1, max_size=20)))
+    records = [
+        Record(
+            base + delta,
+            timestamp + draw(st.integers(-(2**20), 2**20)),
+            draw(st.none() | st.binary(max_size=200)),
+            draw(st.none() | st.binary(max_size=200)),
+            draw(HEADERS),
+        )
+        for delta in deltas
+    ]
+    return bytes(encode_batch(records, base_offset=base, codec=draw(st.sampled_from([0, 1, 2, 3, 4]))))
+
+
+def rows(columns: Columns) -> list[tuple[Any, ...]]:
+    headers = [[(one["key"], one["value"]) for one in row] for row in columns.headers.to_pylist()]
+    return list(
+        zip(
+            columns.offset.tolist(),
+            columns.timestamp_ms.tolist(),
+            columns.key.to_pylist(),
+            columns.value.to_pylist(),
+            headers,
+            strict=True,
+        )
+    )
+
+
+@given(st.lists(batches(), min_size=1, max_size=4))
+@settings(max_examples=200)
+def test_the_fast_decoder_gives_what_the_strict_one_gives(many: list[bytes]) -> None:
+    from barnabas.records.batch import read_body, read_records
+
+    bodies, strict = [], []
+    for data in many:
+        header = read_header(data)
+        bodies.append(Body(header, read_body(data, 0, header, decompressed_bytes_max=1 << 20)))
+        strict += rows(from_records(read_records(data), header))
+    assert rows(decode_bodies(bodies)) == strict
+
+
+class FakeLog:
+    """A log of given batches, for the reader alone."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def read(self, wanted: OffsetRange) -> Any:
+        yield from self.items
+
+
+def read_all(items: list[Any], start: int, end: int, **options: Any) -> tuple[list[Any], RangeCounts]:
+    reader = RangeReader(FakeLog(items), OffsetRange(0, start, end), **options)  # type: ignore[arg-type]
+    return list(reader), reader.counts
+
+
+def batch(base: int, count: int, **options: Any) -> bytes:
+    records = [Record(base + n, 1000 + n, None, b"v%d" % (base + n)) for n in range(count)]
+    return bytes(encode_batch(records, base_offset=base, **options))
+
+
+@given(batches(), st.data())
+@settings(max_examples=300)
+def test_any_damage_is_reported_and_every_offset_is_accounted_for(data: bytes, draw: st.DataObject) -> None:
+    header = read_header(data)
+    at = draw.draw(st.integers(21, len(data) - 1))
+    broken = bytearray(data)
+    broken[at] ^= draw.draw(st.integers(1, 255))
+    many = min(2, header.base_offset)
+    start = header.base_offset - many
+    before = [batch(start, many)] if many else []
+    items = [RawBatch(one, False) for one in (*before, bytes(broken), batch(header.next_offset, 3))]
+    found, counts = read_all(items, start, header.next_offset + 3)
+    spans = [one for one in found if isinstance(one, CorruptSpan)]
+    assert [(one.start, one.end, one.reason) for one in spans] == [
+        (header.base_offset, header.next_offset, "crc")
+    ]
+    assert spans[0].data == bytes(broken)
+    assert counts.span == len(OffsetRange(0, start, header.next_offset + 3))
+    assert counts.records == 3 + many
+
+
+def test_offsets_of_a_range_are_records_or_control_or_aborted_or_compacted() -> None:
+    from barnabas.records.control import encode_end_marker
+
+    marker = encode_end_marker(
+        commit=False, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=5, base_offset=14
+    )
+    items = [RawBatch(batch(3, 5), False), RawBatch(batch(10, 4), True), RawBatch(marker, False)]
+    found, counts = read_all(items, 5, 20)
+    assert [offset for one in found for offset in one.offset.tolist()] == [5, 6, 7]
+    assert (counts.records, counts.aborted, counts.control, counts.compacted) == (3, 4, 1, 7)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, 1, 2, 3])
+def test_legacy_messages_are_read(magic: int, codec: int) -> None:
+    records = [Record(5 + n, 1000 + n if magic else -1, b"k", b"v%d" % n) for n in range(4)]
+    data = legacy.encode_message_set(records, magic=magic, codec=codec)
+    items, at = [], 0
+    while at < len(data):
+        size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        items.append(RawBatch(data[at : at + size], False))
+        at += size
+    found, counts = read_all(items, 6, 8)
+    assert [row for one in found for row in rows(one)] == [
+        (offset, 995 + offset if magic else -1, b"k", b"v%d" % (offset - 5), []) for offset in (6, 7)
+    ]
+    assert counts.records == 2
+
+
+def test_log_append_time_is_the_time_of_all_records() -> None:
+    data = batch(0, 3, timestamp_type=TimestampType.LOG_APPEND_TIME, max_timestamp=777)
+    found, _ = read_all([RawBatch(data, False)], 0, 3)
+    assert found[0].timestamp_ms.tolist() == [777] * 3
+    assert found[0].timestamp_type.tolist() == [1] * 3
+
+
+def test_a_batch_that_grows_too_large_is_a_corrupt_span() -> None:
+    data = encode_batch([Record(0, 0, None, bytes(1 << 20))], codec=4)
+    found, counts = read_all([RawBatch(bytes(data), False)], 0, 1, decompressed_bytes_max=1 << 16)
+    assert [(one.start, one.end, one.reason) for one in found] == [(0, 1, "too_large")]
+    assert counts.corrupt == 1
+
+
+# --- a real broker --------------------------------------------------------------------------------------------------
+
+
+OpenLog = Callable[[LogOptions], Log]
+
+
+@pytest.fixture
+def open_log() -> Iterator[OpenLog]:
+    """Open logs that are closed with the test."""
+    opened: list[Log] = []
+
+    def opening(wanted: LogOptions) -> Log:
+        opened.append(model.open_log(wanted))
+        return opened[-1]
+
+    yield opening
+    for log in opened:
+        log.close()
+
+
+def options(stream: Stream, transport: str, topic: str, **more: Any) -> LogOptions:
+    return LogOptions(
+        topic=topic,
+        transport=transport,
+        bootstrap=stream.bootstrap,
+        log_dirs=(str(stream.broker.data),),
+        **more,
+    )
+
+
+def wait_for_checkpoint(log: Any, ends: dict[int, int]) -> None:
+    """The disk transport sees what the broker has checkpointed, which is soon everything."""
+    deadline = time.monotonic() + 30
+    while {p: bound.high_watermark for p, bound in log.bounds().items()} != ends:
+        assert time.monotonic() < deadline, "the broker did not write its checkpoint"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("transport", ["wire", "disk"])
+def test_a_topic_is_read_whole_in_splits(stream: Stream, open_log: OpenLog, transport: str) -> None:
+    wire = open_log(options(stream, "wire", "views"))
+    ends = {partition: bound.end for partition, bound in wire.bounds().items()}
+    log = open_log(options(stream, transport, "views"))
+    wait_for_checkpoint(log, ends)
+    assert log.identity() == wire.identity()
+    assert log.identity().topic_id
+    tasks = split(log, resolve(log, Selection()), bytes_max=32 * 1024)
+    assert len(tasks) > 3, "several splits a partition"
+    keys: list[bytes] = []
+    for task in tasks:
+        reader = RangeReader(log, task)
+        for columns in reader:
+            assert isinstance(columns, Columns)
+            keys += columns.key.to_pylist()
+        assert reader.counts.records == len(task)
+    assert sorted(keys) == sorted(event.key.encode() for event in stream.of("views"))
+
+
+@pytest.mark.parametrize("transport", ["wire", "disk"])
+def test_offsets_are_found_by_timestamp_as_kafka_finds_them(
+    stream: Stream, open_log: OpenLog, transport: str
+) -> None:
+    log = open_log(options(stream, transport, "votes"))
+    wait_for_checkpoint(
+        log, {p: bound.end for p, bound in open_log(options(stream, "wire", "votes")).bounds().items()}
+    )
+    consumer = Consumer({"bootstrap.servers": stream.bootstrap, "group.id": "t"})
+    events = stream.of("votes")
+    for timestamp_ms in (
+        0,
+        events[0].delivered,
+        events[len(events) // 2].delivered,
+        events[-1].delivered + 1,
+    ):
+        for partition in range(3):
+            (expected,) = consumer.offsets_for_times(
+                [TopicPartition("votes", partition, timestamp_ms)], timeout=10
+            )
+            found = log.offset_for_time(partition, timestamp_ms)
+            assert (-1 if found is None else found) == expected.offset
+    consumer.close()
+
+
+@pytest.mark.parametrize("transport", ["wire", "disk"])
+def test_a_topic_that_is_not_there_is_a_usage_error(
+    stream: Stream, open_log: OpenLog, transport: str
+) -> None:
+    with pytest.raises(UsageError, match="no topic 'nothing'"):
+        open_log(options(stream, transport, "nothing")).bounds()
+
+
+@pytest.mark.parametrize("transport", ["wire", "disk"])
+def test_deleted_records_are_missing_to_the_offset(stream: Stream, open_log: OpenLog, transport: str) -> None:
+    admin = AdminClient({"bootstrap.servers": stream.bootstrap})
+    topic = f"deleted-{transport}"
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(10)
+    producer = Producer({"bootstrap.servers": stream.bootstrap})
+    for n in range(100):
+        producer.produce(topic, b"%d" % n)
+    producer.flush(10)
+    admin.delete_records([TopicPartition(topic, 0, 40)])
+    log = open_log(options(stream, transport, topic))
+    wait_for_checkpoint(log, {0: 100})
+    deadline = time.monotonic() + 30
+    while log.bounds()[0].start != 40:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    with pytest.raises(DataLossError) as caught:
+        resolve(log, Selection(starting='{"0": 10}'))
+    assert [tuple(one) for one in caught.value.missing] == [(0, 10, 40)]
+
+
+def test_the_disk_shows_nothing_of_open_and_aborted_transactions(tmp_path: Path, open_log: OpenLog) -> None:
+    """By hand, since only the files matter: committed, aborted and open transactions in one segment."""
+    from barnabas.log.format import checkpoints
+    from barnabas.records.control import encode_end_marker
+
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+
+    def transactional(base: int, producer_id: int) -> bytes:
+        return batch(base, 2, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+
+    def marker(base: int, producer_id: int, *, commit: bool) -> bytes:
+        return encode_end_marker(
+            commit=commit, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1, base_offset=base
+        )  # fmt: skip
+
+    data = [
+        transactional(0, 1), transactional(2, 2), marker(4, 1, commit=True), marker(5, 2, commit=False),
+        batch(6, 2), transactional(8, 3), batch(10, 2),
+    ]  # fmt: skip
+    (directory / f"{0:020d}.log").write_bytes(b"".join(data))
+    (tmp_path / "replication-offset-checkpoint").write_bytes(checkpoints.encode_offsets({("t", 0): 12}))
+    log = open_log(LogOptions("t", transport="disk", log_dirs=(str(tmp_path),)))
+    assert log.bounds()[0][:3] == (0, 8, 12)
+    reader = RangeReader(log, OffsetRange(0, 0, 8))
+    assert [offset for columns in reader for offset in columns.offset.tolist()] == [0, 1, 6, 7]  # type: ignore[union-attr]
+    assert (reader.counts.aborted, reader.counts.control) == (2, 2)
+    everything = open_log(
+        LogOptions("t", transport="disk", log_dirs=(str(tmp_path),), isolation=READ_UNCOMMITTED)
+    )
+    assert everything.bounds()[0].end == 12
+    reader = RangeReader(everything, OffsetRange(0, 0, 12))
+    assert np.concatenate([columns.offset for columns in reader]).tolist() == [0, 1, 2, 3, 6, 7, 8, 9, 10, 11]  # type: ignore[union-attr]
