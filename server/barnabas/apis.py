@@ -89,6 +89,8 @@ _ROWS: tuple[tuple[int, int, int], ...] = (
     (61, 0, 0),  # DescribeProducers
     (65, 0, 0),  # DescribeTransactions
     (66, 0, 2),  # ListTransactions
+    (68, 0, 1),  # ConsumerGroupHeartbeat
+    (69, 0, 1),  # ConsumerGroupDescribe
     (74, 0, 1),  # ListConfigResources
     (75, 0, 0),  # DescribeTopicPartitions
 )

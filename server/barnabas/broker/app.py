@@ -34,7 +34,7 @@ from barnabas.config import broker as settings
 from barnabas.coordination.groups import GroupCoordinator
 from barnabas.coordination.transactions import TransactionCoordinator
 from barnabas.errors import StorageError
-from barnabas.groups.settings import GroupSettings
+from barnabas.groups.settings import GroupSettings, MigrationPolicy
 from barnabas.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
@@ -79,8 +79,15 @@ class Broker:
             offset_metadata_bytes_max=get(settings.OFFSET_METADATA_MAX_BYTES),
             offsets_retention_ms=get(settings.OFFSETS_RETENTION_MINUTES) * 60_000,
             offsets_commit_timeout_ms=get(settings.OFFSETS_COMMIT_TIMEOUT_MS),
+            consumer_session_timeout_ms=get(settings.GROUP_CONSUMER_SESSION_TIMEOUT_MS),
+            consumer_heartbeat_interval_ms=get(settings.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),
+            consumer_size_max=get(settings.GROUP_CONSUMER_MAX_SIZE),
+            consumer_assignors=get(settings.GROUP_CONSUMER_ASSIGNORS),
+            migration_policy=MigrationPolicy(get(settings.GROUP_CONSUMER_MIGRATION_POLICY)),
         )
-        self.groups = GroupCoordinator(InternalTopic(self, OFFSETS_TOPIC), self.group_settings, self.now_ms)
+        self.groups = GroupCoordinator(
+            InternalTopic(self, OFFSETS_TOPIC), self.group_settings, self.now_ms, lambda: self.metadata.image
+        )
         self.transactions = TransactionCoordinator(
             InternalTopic(self, TRANSACTION_TOPIC),
             TransactionSettings(

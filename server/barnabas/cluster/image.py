@@ -15,6 +15,7 @@ ResourceKey = tuple[int, str]
 
 TOPIC = 2
 BROKER = 4
+GROUP = 32
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 _NONE: Settings = MappingProxyType({})

@@ -53,6 +53,41 @@ GROUP_INITIAL_REBALANCE_DELAY_MS = Setting(
     "group.initial.rebalance.delay.ms", INT, 3000, "How long a new group waits for more members."
 )
 GROUP_MAX_SIZE = Setting("group.max.size", INT, INT_MAX, "Members of one group.", low=1)
+GROUP_CONSUMER_SESSION_TIMEOUT_MS = Setting(
+    "group.consumer.session.timeout.ms", INT, 45_000, "Session timeout of consumer groups (KIP-848).", low=1
+)
+GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS = Setting(
+    "group.consumer.min.session.timeout.ms", INT, 45_000, "Least value for one group's own.", low=1
+)
+GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS = Setting(
+    "group.consumer.max.session.timeout.ms", INT, 60_000, "Largest value for one group's own.", low=1
+)
+GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS = Setting(
+    "group.consumer.heartbeat.interval.ms",
+    INT,
+    5000,
+    "How often members of consumer groups are heard of.",
+    low=1,
+)
+GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS = Setting(
+    "group.consumer.min.heartbeat.interval.ms", INT, 5000, "Least value for one group's own.", low=1
+)
+GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS = Setting(
+    "group.consumer.max.heartbeat.interval.ms", INT, 15_000, "Largest value for one group's own.", low=1
+)
+GROUP_CONSUMER_MAX_SIZE = Setting(
+    "group.consumer.max.size", INT, INT_MAX, "Members of one consumer group.", low=1
+)
+GROUP_CONSUMER_ASSIGNORS = Setting(
+    "group.consumer.assignors", LIST, ("uniform", "range"),
+    "Assignors that members of consumer groups can ask for; the first is for those who do not.",
+    choices=("uniform", "range"),
+)  # fmt: skip
+GROUP_CONSUMER_MIGRATION_POLICY = Setting(
+    "group.consumer.migration.policy", STRING, "bidirectional",
+    "Which way a group may change its protocol while it has members.",
+    choices=("disabled", "upgrade", "downgrade", "bidirectional"),
+)  # fmt: skip
 OFFSETS_TOPIC_NUM_PARTITIONS = Setting(
     "offsets.topic.num.partitions", INT, 50, "Partitions of __consumer_offsets.", low=1
 )

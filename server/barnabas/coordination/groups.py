@@ -1,27 +1,45 @@
-"""The group coordinator, as the handlers see it: shards of groups over the partitions of __consumer_offsets."""
+"""The group coordinator, as the handlers see it: shards of groups over the partitions of __consumer_offsets.
+
+The groups themselves are imported when the first of them is asked for: a broker without any is ready sooner.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from barnabas.cluster.image import ClusterImage
 from barnabas.coordination.journal import Journal
 from barnabas.coordination.runtime import Runtime
 from barnabas.errors import PeerError
 from barnabas.groups.decision import Entry
 from barnabas.groups.settings import GroupSettings
-from barnabas.groups.shard import GroupShard
+
+if TYPE_CHECKING:
+    from barnabas.groups.shard import GroupShard
 
 log = logging.getLogger(__name__)
 
 
-class GroupCoordinator(Runtime[GroupShard]):
+class GroupCoordinator(Runtime["GroupShard"]):
     """Facade for the handlers; lifecycle as of `Runtime`."""
 
-    def __init__(self, journal: Journal, settings: GroupSettings, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        settings: GroupSettings,
+        now_ms: Callable[[], int],
+        image: Callable[[], ClusterImage],
+    ) -> None:
+        def make() -> GroupShard:
+            from barnabas.groups.shard import GroupShard
+
+            return GroupShard(settings, image)
+
         super().__init__(
             journal,
-            lambda: GroupShard(settings),
+            make,
             now_ms,
             commit_timeout_ms=settings.offsets_commit_timeout_ms,
         )

@@ -9,9 +9,10 @@ What a coordinator must remember after a failure is what `metadata` says, writte
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
+from barnabas.groups.decision import Decision, Record
 from barnabas.groups.member import Joining, Member, State, chosen_protocol, shared_protocols
 from barnabas.groups.records import group_record
 from barnabas.groups.settings import GroupSettings
@@ -27,6 +28,8 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 @dataclass(slots=True)
 class ClassicGroup:
     """One group. Lifecycle: made by the first join or commit, Dead when deleted."""
+
+    kind: ClassVar[str] = "classic"
 
     id: str
     settings: GroupSettings
@@ -409,6 +412,11 @@ class ClassicGroup:
             raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     @property
+    def state_name(self) -> str:
+        """The state, as clients are told."""
+        return self.state.value
+
+    @property
     def is_unused(self) -> bool:
         """Whether nobody is in it, and nobody is about to join."""
         return self.state is State.EMPTY and not self.pending
@@ -480,6 +488,10 @@ class ClassicGroup:
         self.state, self.state_since_ms = state, now_ms
 
     # --- what is kept ---------------------------------------------------------------------------------------
+
+    def tombstones(self) -> list[Record]:
+        """What ends the group."""
+        return [group_record(self.id, None)]
 
     def metadata(self) -> GroupMetadataValue:
         """What must be remembered of the group."""

@@ -25,6 +25,14 @@ class Decision:
     effects: list[Any] = field(default_factory=list)
     producer: tuple[int, int] | None = None
 
+    def clear(self) -> None:
+        """Take all back: the event was refused after some of it had been decided."""
+        self.records.clear()
+        self.replies.clear()
+        self.timers.clear()
+        self.effects.clear()
+        self.producer = None
+
 
 @dataclass(slots=True)
 class Entry:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnabas.groups.classic import ClassicGroup
+from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.member import State
 from barnabas.groups.subscription import CONSUMER, subscribed_topics
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
@@ -19,13 +20,18 @@ Place = tuple[str, int]
 
 
 def expired_places(
-    group: ClassicGroup | None, offsets: Mapping[Place, OffsetCommitValue], retention_ms: int, now_ms: int
+    group: ClassicGroup | ConsumerGroup | None,
+    offsets: Mapping[Place, OffsetCommitValue],
+    retention_ms: int,
+    now_ms: int,
 ) -> list[Place]:
     """The places whose offsets are kept too long; `group` is None when it only keeps offsets."""
     if not offsets:
         return []
     empty_since_ms, in_use = 0, set[str]()
-    if group is not None and group.state is State.EMPTY:
+    if isinstance(group, ConsumerGroup):
+        in_use = group.subscribed_topics()
+    elif group is not None and group.state is State.EMPTY:
         empty_since_ms = group.state_since_ms if group.protocol_type else 0
     elif group is not None:
         subscribed = subscribed_topics(group)

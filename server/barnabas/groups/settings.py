@@ -3,6 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+
+from barnabas.cluster.image import GROUP, ClusterImage
+
+
+class MigrationPolicy(Enum):
+    """Which way a group may change its protocol while it has members, with the names of Kafka's setting."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        """Whether a classic group may become a consumer group."""
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        """Whether a consumer group may become a classic group."""
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """What one consumer group obeys."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +46,18 @@ class GroupSettings:
     offset_metadata_bytes_max: int = 4096
     offsets_retention_ms: int = 7 * 86_400_000
     offsets_commit_timeout_ms: int = 5_000
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_size_max: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+
+    def of_group(self, image: ClusterImage, group_id: str) -> ConsumerSettings:
+        """What a consumer group obeys: its own settings, and the broker's for the rest."""
+        own = image.settings_of(GROUP, group_id)
+        return ConsumerSettings(
+            session_timeout_ms=int(own.get("consumer.session.timeout.ms", self.consumer_session_timeout_ms)),
+            heartbeat_interval_ms=int(
+                own.get("consumer.heartbeat.interval.ms", self.consumer_heartbeat_interval_ms)
+            ),
+        )

@@ -6,62 +6,77 @@ after a start, so that both lead to the same state.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
+from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
+from barnabas.groups import protocols
 from barnabas.groups.classic import ClassicGroup
+from barnabas.groups.consumer import membership
+from barnabas.groups.consumer.group import ConsumerGroup
+from barnabas.groups.consumer.membership import Heartbeat
+from barnabas.groups.consumer.replay import replay as replay_consumer
 from barnabas.groups.decision import Decision
 from barnabas.groups.member import Joining, State
 from barnabas.groups.offsets import Place, expired_places
 from barnabas.groups.pending import PendingOffsets
 from barnabas.groups.records import group_record, offset_record
 from barnabas.groups.settings import GroupSettings
+from barnabas.groups.turn import Turn
 from barnabas.records.batch import NO_PRODUCER_ID
 from barnabas.wire.codec import record_type_id
+from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records import group_metadata, legacy_offset_commit, offset_commit
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 
+Group = ClassicGroup | ConsumerGroup
+
+GROUP_NOT_FOUND_SINCE = 9
+"""The version of OffsetCommit that tells a member that its group is not there."""
+_NOTHING = ClusterImage("")
+
 
 class GroupShard:
-    """One shard's state: groups by id, offsets by group and place."""
+    """One shard's state: groups by id, offsets by group and place. `image` gives the newest metadata."""
 
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, settings: GroupSettings, image: Callable[[], ClusterImage] = lambda: _NOTHING) -> None:
         self.settings = settings
-        self.groups: dict[str, ClassicGroup] = {}
+        self.image = image
+        self.groups: dict[str, Group] = {}
         self.offsets: dict[str, dict[Place, OffsetCommitValue]] = {}
         self.pending = PendingOffsets()
 
     # --- finding --------------------------------------------------------------------------------------------
 
     def group(self, group_id: str) -> ClassicGroup:
-        """A group that must exist for its members. Raises UNKNOWN_MEMBER_ID."""
+        """A classic group that must exist for its members. Raises UNKNOWN_MEMBER_ID."""
         group = self.groups.get(group_id)
-        if group is None:
-            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
+        if not isinstance(group, ClassicGroup):
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no classic group {group_id!r}")
+        return group
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """A consumer group that must exist. Raises GROUP_ID_NOT_FOUND."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            what = "there is no group" if group is None else f"a {group.kind} group is"
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id!r}, not a consumer group")
         return group
 
     def exists(self, group_id: str) -> bool:
         """Whether anything is known of a group."""
         return group_id in self.groups or group_id in self.offsets
 
-    # --- members --------------------------------------------------------------------------------------------
-
     def join(self, joining: Joining, now_ms: int, out: Decision) -> None:
         """A JoinGroup request; the first of a group makes it. Raises RequestError."""
-        request, settings = joining.request, self.settings
-        timeout_ms = request.session_timeout_ms
-        if not settings.session_timeout_ms_min <= timeout_ms <= settings.session_timeout_ms_max:
-            raise RequestError(
-                ErrorCode.INVALID_SESSION_TIMEOUT,
-                f"session timeout {timeout_ms} ms is outside of "
-                f"{settings.session_timeout_ms_min} to {settings.session_timeout_ms_max}",
-            )
-        group = self.group(request.group_id) if request.member_id else self.groups.get(request.group_id)
-        if group is None:
-            group = ClassicGroup(request.group_id, settings)
-        group.join(joining, now_ms, out)
-        self.groups[request.group_id] = group
+        protocols.join_group(self, joining, Turn(self.image(), now_ms, out))
+
+    def consumer_heartbeat(
+        self, beat: Heartbeat, now_ms: int, out: Decision
+    ) -> ConsumerGroupHeartbeatResponse:
+        """A ConsumerGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
+        return protocols.consumer_heartbeat(self, beat, Turn(self.image(), now_ms, out))
 
     # --- offsets --------------------------------------------------------------------------------------------
 
@@ -75,13 +90,27 @@ class GroupShard:
         out: Decision,
         *,
         transactional: bool = False,
+        places: Iterable[Place] = (),
+        api_version: int = GROUP_NOT_FOUND_SINCE - 1,
     ) -> None:
-        """See that whoever commits may do so. Raises RequestError."""
+        """See that whoever commits may do so, in this version of OffsetCommit. Raises RequestError."""
         group = self.groups.get(group_id)
-        if group is not None:
+        if isinstance(group, ConsumerGroup):
+            topics = self.image().topics
+            slots = [(topics[topic].id, partition) for topic, partition in places if topic in topics]
+            group.check_commit(member_id, generation, slots, api_version, transactional=transactional)
+        elif group is not None:
             group.check_commit(member_id, instance_id, generation, now_ms, out, transactional=transactional)
         elif generation >= 0:
-            raise RequestError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {group_id!r}")
+            not_found = api_version >= GROUP_NOT_FOUND_SINCE
+            code = ErrorCode.GROUP_ID_NOT_FOUND if not_found else ErrorCode.ILLEGAL_GENERATION
+            raise RequestError(code, f"there is no group {group_id!r}")
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
+        """See that whoever asks for offsets may do so; only members of consumer groups say who they are."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.check_fetch(member_id, member_epoch)
 
     def commit(
         self, group_id: str, offsets: Iterable[tuple[Place, OffsetCommitValue]], out: Decision
@@ -102,13 +131,13 @@ class GroupShard:
         if not self.exists(group_id):
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
         group = self.groups.get(group_id)
-        if group is not None and group.state is not State.EMPTY:
+        if group is not None and group.state_name != "Empty":
             raise RequestError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
-        if group is not None:
+        if isinstance(group, ClassicGroup):
             for member_id in group.pending:
                 out.timers[("session", group_id, member_id)] = None
         self.delete_offsets(group_id, list(self.offsets.get(group_id, ())), out)
-        out.records.append(group_record(group_id, None))
+        out.records += group.tombstones() if group is not None else [group_record(group_id, None)]
 
     def forget_topics(self, topics: set[str], out: Decision) -> None:
         """These topics are gone, and with them the offsets in them."""
@@ -128,15 +157,17 @@ class GroupShard:
             ]
             self.delete_offsets(group_id, gone, out)
             if group is not None and len(gone) == len(offsets) and group.is_unused and not pending:
-                if group.generation:
-                    out.records.append(group_record(group_id, None))
+                if isinstance(group, ConsumerGroup) or group.generation:
+                    out.records += group.tombstones()
                 else:  # never written
-                    self._end(group_id)
+                    self._end(group_id, ClassicGroup)
 
-    def _end(self, group_id: str) -> None:
-        group = self.groups.pop(group_id, None)
-        if group is not None:
-            group.state = State.DEAD
+    def _end(self, group_id: str, kind: type[Group]) -> None:
+        group = self.groups.get(group_id)
+        if isinstance(group, kind):
+            del self.groups[group_id]
+            if isinstance(group, ClassicGroup):
+                group.state = State.DEAD
 
     # --- time -----------------------------------------------------------------------------------------------
 
@@ -144,7 +175,9 @@ class GroupShard:
         """A timer that a decision has set has come."""
         assert isinstance(timer, tuple)
         group = self.groups.get(timer[1])
-        if group is None:
+        if isinstance(group, ConsumerGroup):
+            protocols.member_overdue(group, timer[0], timer[2], Turn(self.image(), now_ms, out))
+        if not isinstance(group, ClassicGroup):
             return
         match timer[0]:
             case "session":
@@ -181,10 +214,24 @@ class GroupShard:
         elif kind == group_metadata.RECORD.type_id:
             group_id = group_metadata.RECORD.decode_key(key).group
             if value is None:
-                self._end(group_id)
+                self._end(group_id, ClassicGroup)
             elif loading:
                 metadata = group_metadata.RECORD.decode_value(value)
                 self.groups[group_id] = ClassicGroup.restored(group_id, self.settings, metadata)
+        else:
+            replay_consumer(kind, key, value, self._consumer_group, self._end_consumer)
+
+    def _consumer_group(self, group_id: str, make: bool) -> ConsumerGroup | None:
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if not make:
+            return None
+        made = self.groups[group_id] = ConsumerGroup(group_id, self.settings)
+        return made
+
+    def _end_consumer(self, group_id: str) -> None:
+        self._end(group_id, ConsumerGroup)
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
         """A producer's transaction is at its end: what it has committed counts, or is forgotten."""
@@ -204,5 +251,9 @@ class GroupShard:
 
     def loaded(self, now_ms: int, out: Decision) -> None:
         """All records have been replayed: watch over the members from now on."""
+        turn = Turn(self.image(), now_ms, out)
         for group in self.groups.values():
-            group.watch_sessions(now_ms, out)
+            if isinstance(group, ConsumerGroup):
+                membership.watch_all(group, turn)
+            else:
+                group.watch_sessions(now_ms, out)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from barnabas.errors import PeerError
 from barnabas.groups.classic import ClassicGroup
+from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.wire.codec import decode_versioned
 from barnabas.wire.generated.data import consumer_protocol_subscription as subscription
 
 CONSUMER = "consumer"
 
 
-def subscribed_topics(group: ClassicGroup) -> set[str] | None:
-    """The topics of all members, as they say for the chosen protocol; None when that is not known.
+def subscribed_topics(group: ClassicGroup | ConsumerGroup) -> set[str] | None:
+    """The topics of all members, by the classic protocol as they say for the chosen assignor; None if not known.
 
     It is not for groups that are no consumers, before the first generation, or when a member's metadata is not the
     consumers' (their own assignors may write anything).
     """
+    if isinstance(group, ConsumerGroup):
+        return group.subscribed_topics()
     if not group.members:
         return set()
     if group.protocol_type != CONSUMER or group.protocol is None:

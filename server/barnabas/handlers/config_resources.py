@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cluster import controller
-from barnabas.cluster.image import BROKER, TOPIC, Change, ClusterImage, ConfigChanged
+from barnabas.cluster.image import BROKER, GROUP, TOPIC, Change, ClusterImage, ConfigChanged
 from barnabas.config import broker as broker_settings
+from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, BrokerConfig
 from barnabas.config.setting import LIST, Setting, SettingError
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
 
 BROKER_LOGGER = 8
+
+_TABLES = {TOPIC: topic_settings.SETTINGS, GROUP: group_settings.SETTINGS}
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations of IncrementalAlterConfigs (KIP-339)."""
@@ -82,6 +85,8 @@ async def alter(
         elif resource_type == BROKER:
             check_broker_name(context, name)
             _check_broker_settings(settings)
+        elif resource_type == GROUP:
+            _check_group_settings(context, name, settings)
         else:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here"
@@ -105,6 +110,15 @@ def _check_broker_settings(settings: Mapping[str, str]) -> None:
             row.parse(text)
         except SettingError as error:
             raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _check_group_settings(context: RequestContext, name: str, settings: Mapping[str, str]) -> None:
+    if not name:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the group id is empty")
+    try:
+        group_settings.check(settings, context.broker.config)
+    except SettingError as error:
+        raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
 def _alter_logger(
@@ -154,8 +168,7 @@ def _merged(
     resource_type: int, settings: Mapping[str, str], alteration: Alteration, config: BrokerConfig
 ) -> str:
     """A list setting with items added or taken away."""
-    table = topic_settings.SETTINGS if resource_type == TOPIC else broker_settings.SETTINGS
-    row = table.get(alteration.name)
+    row = _TABLES.get(resource_type, broker_settings.SETTINGS).get(alteration.name)
     if row is None or row.kind is not LIST:
         raise RequestError(ErrorCode.INVALID_CONFIG, f"{alteration.name} is no list")
     text = settings.get(alteration.name)

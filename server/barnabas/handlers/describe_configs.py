@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cluster.image import BROKER, TOPIC
+from barnabas.cluster.image import BROKER, GROUP, TOPIC
 from barnabas.config import broker as broker_settings
+from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.loading import (
     DEFAULT_CONFIG,
     DYNAMIC_DEFAULT_BROKER_CONFIG,
     DYNAMIC_TOPIC_CONFIG,
+    GROUP_CONFIG,
 )
 from barnabas.config.setting import Setting
 from barnabas.errors import RequestError
@@ -67,6 +69,8 @@ def _describe(
         if not name:
             return _settings_of_all_brokers(context)
         return [_broker_setting(context, request, row) for row in broker_settings.SETTINGS.values()]
+    if kind == GROUP:
+        return _group_settings(context, request, name)
     if kind == BROKER_LOGGER:
         check_broker_name(context, name)
         return _loggers()
@@ -109,6 +113,33 @@ def _broker_setting(context: RequestContext, request: DescribeConfigsRequest, ro
                 Synonym(name=row.name, value=row.format(row.default), source=DEFAULT_CONFIG)
             )
     return entry
+
+
+def _group_settings(
+    context: RequestContext, request: DescribeConfigsRequest, group_id: str
+) -> list[Described]:
+    """A group's settings, whether there is such a group or not (KIP-1043)."""
+    if not group_id:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the group id is empty")
+    config = context.broker.config
+    own = context.broker.metadata.image.settings_of(GROUP, group_id)
+    values = group_settings.values(own, config)
+    entries = []
+    for row in group_settings.ROWS:
+        name, default = row.setting.name, row.default.name
+        source = GROUP_CONFIG if name in own else config.sources.get(default, DEFAULT_CONFIG)
+        entry = _entry(request, row.setting, values[name], source)
+        if request.include_synonyms:
+            if name in own:
+                entry.synonyms.append(Synonym(name=name, value=own[name], source=GROUP_CONFIG))
+            if config.is_set(default):
+                text = row.default.format(config.get(row.default))
+                entry.synonyms.append(Synonym(name=default, value=text, source=config.sources[default]))
+            entry.synonyms.append(
+                Synonym(name=default, value=row.default.format(row.default.default), source=DEFAULT_CONFIG)
+            )
+        entries.append(entry)
+    return entries
 
 
 def _settings_of_all_brokers(context: RequestContext) -> list[Described]:

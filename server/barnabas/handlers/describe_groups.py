@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.decision import Decision
 from barnabas.groups.shard import GroupShard
 from barnabas.wire.generated.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -37,22 +38,22 @@ async def handle(context: RequestContext, request: DescribeGroupsRequest) -> Des
 
 def _describe(context: RequestContext, group_id: str, shard: GroupShard, out: Decision) -> Described:  # noqa: ARG001
     group = shard.groups.get(group_id)
-    if group is None:
-        if shard.exists(group_id):
+    if not isinstance(group, ClassicGroup):
+        if group is None and shard.exists(group_id):
             return Described(group_id=group_id, group_state="Empty")
         if context.api_version >= NOT_FOUND_SINCE:
             return Described(
                 group_id=group_id,
                 group_state="Dead",
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=f"there is no group {group_id!r}",
+                error_message=f"there is no classic group {group_id!r}",
             )
         return Described(group_id=group_id, group_state="Dead")
     protocol = group.protocol or ""
-    is_stable = group.state.value == "Stable"
+    is_stable = group.state_name == "Stable"
     return Described(
         group_id=group_id,
-        group_state=group.state.value,
+        group_state=group.state_name,
         protocol_type=group.protocol_type,
         protocol_data=protocol if is_stable else "",
         members=[

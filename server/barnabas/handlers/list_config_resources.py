@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import BROKER, TOPIC
+from barnabas.cluster.image import BROKER, GROUP, TOPIC
 from barnabas.errors import RequestError
 from barnabas.handlers.config_resources import BROKER_LOGGER
 from barnabas.wire.generated.errors import ErrorCode
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
 
 CLIENT_METRICS = 16
-GROUP = 32
 KINDS = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 

@@ -19,20 +19,19 @@ async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGro
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     response = ListGroupsResponse()
-    if types and CLASSIC not in types:
-        return response
     for shard in await context.broker.groups.machines():
         for group_id in shard.groups.keys() | shard.offsets.keys():
             group = shard.groups.get(group_id)
-            state = group.state.value if group else "Empty"
-            if states and state.lower() not in states:
+            kind = group.kind if group else CLASSIC
+            state = group.state_name if group else "Empty"
+            if (states and state.lower() not in states) or (types and kind not in types):
                 continue
             response.groups.append(
                 ListGroupsResponse.ListedGroup(
                     group_id=group_id,
                     protocol_type=group.protocol_type if group else "",
                     group_state=state if context.api_version >= STATE_SINCE else "",
-                    group_type=CLASSIC if context.api_version >= TYPE_SINCE else "",
+                    group_type=kind if context.api_version >= TYPE_SINCE else "",
                 )
             )
     return response

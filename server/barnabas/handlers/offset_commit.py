@@ -107,6 +107,8 @@ async def _commit(context: RequestContext, request: OffsetCommitRequest, commits
             request.generation_id_or_member_epoch,
             context.now_ms,
             out,
+            places=[place for place, _ in commits],
+            api_version=context.api_version,
         )
         shard.commit(request.group_id, commits, out)
 

@@ -1,6 +1,7 @@
 """OffsetFetch v0-v10. The offsets that groups have committed; -1 where there is none.
 
-v2 asks for all partitions with null topics; v5 adds leader epochs; v7 require_stable; v8 many groups; v10 topic ids.
+v2 asks for all partitions with null topics; v5 adds leader epochs; v7 require_stable; v8 many groups; v9
+member epochs (KIP-848); v10 topic ids.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ async def _group(
     answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
     image = context.broker.metadata.image
     try:
-        known, unstable = await _offsets(context, group.group_id, require_stable)
+        known, unstable = await _offsets(
+            context, group.group_id, require_stable, group.member_id, group.member_epoch
+        )
     except RequestError as error:
         answer.error_code = error.code
         return answer
@@ -93,11 +96,16 @@ async def _group(
 
 
 async def _offsets(
-    context: RequestContext, group_id: str, require_stable: bool
+    context: RequestContext,
+    group_id: str,
+    require_stable: bool,
+    member_id: str | None = None,
+    member_epoch: int = -1,
 ) -> tuple[dict[Place, OffsetCommitValue], set[Place]]:
     """A group's offsets, and the places where an open transaction may change them, if that matters (KIP-447)."""
 
     def find(shard: GroupShard, _: Decision) -> tuple[dict[Place, OffsetCommitValue], set[Place]]:
+        shard.check_fetch(group_id, member_id, member_epoch)
         unstable = shard.pending.places(group_id) if require_stable else set()
         return dict(shard.offsets.get(group_id, {})), unstable
 

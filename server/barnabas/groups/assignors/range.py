@@ -1,0 +1,35 @@
+"""The range assignor: each topic's partitions in one run per member. Pure.
+
+Members that read the same topics with the same number of partitions get the same partition numbers of each, which is
+what joins of such topics need. Static members come first, by their instance ids, so that they keep their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from barnabas.groups.assignors.subscriber import Subscriber
+from barnabas.groups.topics import Slot, Slots
+
+
+def assign_ranges(members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Slots]:
+    """Runs of nearly the same length; the first members get one more where it does not come out even."""
+    ordered = sorted(members, key=_place)
+    assigned: dict[str, set[Slot]] = {member.id: set() for member in members}
+    for topic_id, count in partition_counts.items():
+        readers = [member for member in ordered if topic_id in member.topic_ids]
+        if not readers:
+            continue
+        least, extra = divmod(count, len(readers))
+        first = 0
+        for position, member in enumerate(readers):
+            after = first + least + (position < extra)
+            assigned[member.id].update((topic_id, partition) for partition in range(first, after))
+            first = after
+    return {member_id: frozenset(slots) for member_id, slots in assigned.items()}
+
+
+def _place(member: Subscriber) -> tuple[bool, str]:
+    if member.instance_id is not None:
+        return False, member.instance_id
+    return True, member.id

@@ -1,0 +1,198 @@
+"""A group of the consumer protocol: what is known of it, and how records change that. Pure.
+
+    Empty -> Assigning (the epoch is ahead of the target) -> Reconciling (members are behind the target) -> Stable
+
+The rule: the state here changes only when a record is replayed. What is decided meanwhile is records and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from barnabas.cluster.image import TopicInfo
+from barnabas.errors import RequestError
+from barnabas.groups.consumer import records
+from barnabas.groups.consumer.member import ConsumerMember
+from barnabas.groups.consumer.regex import Resolved
+from barnabas.groups.decision import Record
+from barnabas.groups.settings import GroupSettings
+from barnabas.groups.topics import NO_SLOTS, Slot, Slots
+from barnabas.wire.generated.errors import ErrorCode
+
+MEMBER_EPOCH_COMMITS_SINCE = 9
+"""The version of OffsetCommit from which on it carries member epochs."""
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """One group. Lifecycle: made by the first record of it, gone with the tombstone of its epoch."""
+
+    kind: ClassVar[str] = "consumer"
+
+    id: str
+    settings: GroupSettings
+    epoch: int = 0
+    topics_hash: int = 0
+    assignment_epoch: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    static_ids: dict[str, str] = field(default_factory=dict)
+    target: dict[str, Slots] = field(default_factory=dict)
+    owners: dict[Slot, str] = field(default_factory=dict)
+    """Who has a slot, also while it is giving it up."""
+    regexes: dict[str, Resolved] = field(default_factory=dict)
+    has_partition_metadata: bool = False
+    """Whether Kafka before 4.1 has written what the topics were like."""
+    topics_seen: Mapping[str, TopicInfo] | None = None
+    """The topics for which the hash was last compared: only another mapping needs another look."""
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    @property
+    def state_name(self) -> str:
+        """The state, as clients are told."""
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return "Stable"
+        return "Reconciling"
+
+    @property
+    def protocol_type(self) -> str:
+        """What the members do with the group."""
+        return "consumer"
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody is in it."""
+        return not self.members
+
+    def member(self, member_id: str) -> ConsumerMember:
+        """A member. Raises UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is no member of {self.id!r}")
+        return member
+
+    def static_member(self, instance_id: str, member_id: str) -> ConsumerMember:
+        """The member that has an instance id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        known = self.static_ids.get(instance_id)
+        if known is None:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"the instance id {instance_id!r} is not known")
+        if known != member_id:
+            raise RequestError(
+                ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {known!r}"
+            )
+        return self.members[known]
+
+    def target_of(self, member: ConsumerMember) -> Slots:
+        """What a member shall have; one that replaces a static member takes over what that one should have had."""
+        if member.id not in self.target and member.instance_id is not None:
+            return self.target.get(self.static_ids.get(member.instance_id, ""), NO_SLOTS)
+        return self.target.get(member.id, NO_SLOTS)
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """The topics that a member is subscribed to, by name and by expression."""
+        resolved = self.regexes.get(member.regex)
+        return member.topics | resolved.topics if resolved else member.topics
+
+    def subscribed_topics(self) -> set[str]:
+        """The topics of all members."""
+        return set().union(*(self.topics_of(member) for member in self.members.values()))
+
+    def assignor_name(self, members: Iterable[ConsumerMember]) -> str:
+        """The assignor that most of these members ask for; the broker's first one when none of them cares."""
+        votes = Counter(member.server_assignor for member in members if member.server_assignor is not None)
+        return votes.most_common(1)[0][0] if votes else self.settings.consumer_assignors[0]
+
+    # --- offsets --------------------------------------------------------------------------------------------
+
+    def check_commit(
+        self,
+        member_id: str,
+        epoch: int,
+        slots: Iterable[Slot],
+        api_version: int,
+        *,
+        transactional: bool = False,
+    ) -> None:
+        """Whether this committer may commit offsets for these slots; without members, anybody may.
+
+        An epoch that is behind is still good for slots that the member has had since then (KIP-1251). Raises
+        UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH; ILLEGAL_GENERATION to classic members and transactions.
+        """
+        if epoch < 0 and not self.members:
+            return
+        member = self.member(member_id)
+        if member.classic is None and not transactional and api_version < MEMBER_EPOCH_COMMITS_SINCE:
+            raise RequestError(ErrorCode.UNSUPPORTED_VERSION, "this version cannot carry a member epoch")
+        if epoch == member.epoch:
+            return
+        if member.classic is not None:
+            raise RequestError(ErrorCode.ILLEGAL_GENERATION)
+        has = {**member.assigned, **member.revoking}
+        if epoch > member.epoch or any(has.get(slot, epoch + 1) > epoch for slot in slots):
+            code = ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH
+            raise RequestError(code, f"the member is in epoch {member.epoch}")
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Whether this one may ask for committed offsets. Raises as `check_commit`."""
+        if member_id is None and epoch < 0:
+            return
+        member = self.member(member_id or "")
+        if epoch != member.epoch:
+            classic = member.classic is not None
+            raise RequestError(ErrorCode.ILLEGAL_GENERATION if classic else ErrorCode.STALE_MEMBER_EPOCH)
+
+    # --- taking up records ----------------------------------------------------------------------------------
+
+    def put_member(self, member: ConsumerMember) -> None:
+        """There is a new member, or one has changed."""
+        self._release(member.id)
+        self.members[member.id] = member
+        for slots in (member.assigned, member.revoking):
+            for slot in slots:
+                self.owners[slot] = member.id
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.id
+
+    def drop_member(self, member_id: str) -> None:
+        """A member is gone, if it was there."""
+        self._release(member_id)
+        self.members.pop(member_id, None)
+
+    def _release(self, member_id: str) -> None:
+        """Take away what a member has: its slots and its instance id."""
+        member = self.members.get(member_id)
+        if member is None:
+            return
+        for slots in (member.assigned, member.revoking):
+            for slot in slots:
+                if self.owners.get(slot) == member_id:
+                    del self.owners[slot]
+        if member.instance_id is not None and self.static_ids.get(member.instance_id) == member_id:
+            del self.static_ids[member.instance_id]
+
+    def forget_current(self, member_id: str) -> None:
+        """A member has nothing any more."""
+        member = self.members.get(member_id)
+        if member is not None:
+            self.put_member(replace(member, assigned={}, revoking={}, epoch=-1, previous_epoch=-1))
+
+    # --- ending ---------------------------------------------------------------------------------------------
+
+    def tombstones(self) -> list[Record]:
+        """What ends the group, with its members, in the order that replay needs."""
+        out: list[Record] = []
+        for member_id in self.members.keys() | self.target.keys():
+            out += records.member_tombstones(self.id, member_id)
+        out += [records.regex_tombstone(self.id, regex) for regex in self.regexes]
+        out.append(records.target_epoch_tombstone(self.id))
+        if self.has_partition_metadata:
+            out.append(records.partition_metadata_tombstone(self.id))
+        out.append(records.epoch_tombstone(self.id))
+        return out

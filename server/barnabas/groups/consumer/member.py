@@ -1,0 +1,159 @@
+"""A member of a consumer group. Pure.
+
+The rule: a member never changes; a new one takes its place, when the record that says so is replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+from barnabas.groups.topics import Slot
+from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.wire.generated.records.consumer_group_member_metadata import ConsumerGroupMemberMetadataValue
+
+LEAVE_EPOCH = -1
+"""Sent by a member that leaves."""
+LEAVE_FOR_A_WHILE_EPOCH = -2
+"""Sent by a static member that will come back, and its epoch until then."""
+
+
+class MemberState(IntEnum):
+    """How far a member is on its way to its target, with Kafka's numbers."""
+
+    STABLE = 0
+    UNREVOKED = 1
+    """It must give up slots before it can enter the next epoch."""
+    UNRELEASED = 2
+    """It waits for slots that others must give up."""
+    UNKNOWN = 127
+    """Written by a broker that knows more states."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicProtocols:
+    """What a member said that takes part by JoinGroup and SyncGroup: its session timeout and its protocols."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The assignors that it knows."""
+        return frozenset(name for name, _ in self.protocols)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """One member: what it says of itself, and what it has.
+
+    `assigned` and `revoking` give for each slot the member epoch in which it was assigned (KIP-1251). Slots in
+    `revoking` are still the member's, but it has been told to give them up.
+    """
+
+    id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topics: frozenset[str] = frozenset()
+    regex: str = ""
+    server_assignor: str | None = None
+    classic: ClassicProtocols | None = None
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Mapping[Slot, int] = field(default_factory=dict)
+    revoking: Mapping[Slot, int] = field(default_factory=dict)
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        """Whether it has all that the target of this epoch gives it."""
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def moved_to(
+        self,
+        state: MemberState,
+        epoch: int,
+        assigned: Mapping[Slot, int],
+        revoking: Mapping[Slot, int],
+    ) -> ConsumerMember:
+        """The member after a step; the epoch before the current one is remembered."""
+        return replace(
+            self,
+            state=state,
+            epoch=epoch,
+            previous_epoch=self.epoch,
+            assigned=assigned,
+            revoking=revoking,
+        )
+
+    def after_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
+    ) -> ConsumerMember:
+        """The member with what a heartbeat says; fields that are null or -1 say nothing."""
+        names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+        timeout_ms = request.rebalance_timeout_ms
+        return replace(
+            self,
+            instance_id=_or(request.instance_id, self.instance_id),
+            rack_id=_or(request.rack_id, self.rack_id),
+            rebalance_timeout_ms=timeout_ms if timeout_ms != -1 else self.rebalance_timeout_ms,
+            server_assignor=_or(request.server_assignor, self.server_assignor),
+            topics=self.topics if names is None else frozenset(names),
+            regex=self.regex if regex is None else regex,
+            client_id=client_id,
+            client_host=client_host,
+            classic=None,
+        )
+
+    # --- as a record ----------------------------------------------------------------------------------------
+
+    def metadata(self) -> ConsumerGroupMemberMetadataValue:
+        """What it says of itself."""
+        classic = None
+        if self.classic is not None:
+            classic = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata(
+                session_timeout_ms=self.classic.session_timeout_ms,
+                supported_protocols=[
+                    ConsumerGroupMemberMetadataValue.ClassicProtocol(name=name, metadata=metadata)
+                    for name, metadata in self.classic.protocols
+                ],
+            )
+        return ConsumerGroupMemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            subscribed_topic_names=sorted(self.topics),
+            subscribed_topic_regex=self.regex or None,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            server_assignor=self.server_assignor,
+            classic_member_metadata=classic,
+        )
+
+    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+        """The member with what was written of it."""
+        classic = None
+        if value.classic_member_metadata is not None:
+            classic = ClassicProtocols(
+                value.classic_member_metadata.session_timeout_ms,
+                tuple((p.name, p.metadata) for p in value.classic_member_metadata.supported_protocols),
+            )
+        return replace(
+            self,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topics=frozenset(value.subscribed_topic_names),
+            regex=value.subscribed_topic_regex or "",
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            server_assignor=value.server_assignor,
+            classic=classic,
+        )
+
+
+def _or(said: str | None, known: str | None) -> str | None:
+    return known if said is None else said

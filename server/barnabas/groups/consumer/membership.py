@@ -1,0 +1,349 @@
+"""Joining, staying in and leaving a consumer group by ConsumerGroupHeartbeat. Pure.
+
+The rule: every heartbeat takes the same way. The member as it says it is; the group's epoch, one higher if the
+subscription or the topics have changed; the target, if it is behind the epoch; one step of this member towards it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from barnabas.errors import RequestError
+from barnabas.groups.assignors import ASSIGNORS
+from barnabas.groups.assignors.subscriber import Subscriber
+from barnabas.groups.consumer import records
+from barnabas.groups.consumer.group import ConsumerGroup
+from barnabas.groups.consumer.member import (
+    LEAVE_EPOCH,
+    LEAVE_FOR_A_WHILE_EPOCH,
+    ConsumerMember,
+    MemberState,
+)
+from barnabas.groups.consumer.reconciliation import reconcile
+from barnabas.groups.consumer.regex import Resolved, matching
+from barnabas.groups.settings import GroupSettings
+from barnabas.groups.topics import NO_SLOTS, Slots, by_topic, partition_counts, topic_ids, topics_hash
+from barnabas.groups.turn import Turn
+from barnabas.wire.generated.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from barnabas.wire.generated.errors import ErrorCode
+
+OWN_MEMBER_ID_SINCE = 1
+"""The version from which on a member makes its id itself (KIP-1082)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A ConsumerGroupHeartbeat request with what the handler knows beyond its fields."""
+
+    request: ConsumerGroupHeartbeatRequest
+    client_id: str
+    client_host: str
+    new_member_id: str
+
+
+def check_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, api_version: int, settings: GroupSettings
+) -> None:
+    """Whether the fields fit together. Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    epoch = request.member_epoch
+    if api_version >= OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
+        _check_given(request.member_id, "member id")
+    _check_given(request.group_id, "group id")
+    _check_given(request.instance_id, "instance id")
+    _check_given(request.rack_id, "rack id")
+    why = ""
+    if epoch == 0:
+        if request.rebalance_timeout_ms == -1:
+            why = "who joins must give a rebalance timeout"
+        elif request.topic_partitions is None or request.topic_partitions:
+            why = "who joins must report that it has no partitions"
+        elif request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            why = "who joins must give topic names or a regular expression"
+    elif epoch == LEAVE_FOR_A_WHILE_EPOCH:
+        why = (
+            "" if request.instance_id is not None else "only a member with an instance id leaves for a while"
+        )
+    elif epoch < LEAVE_FOR_A_WHILE_EPOCH:
+        why = f"there is no member epoch {epoch}"
+    if why:
+        raise RequestError(ErrorCode.INVALID_REQUEST, why)
+    if request.server_assignor is not None and request.server_assignor not in settings.consumer_assignors:
+        known = ", ".join(settings.consumer_assignors)
+        raise RequestError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR, f"assignor {request.server_assignor!r} is not served; {known} are"
+        )
+
+
+def _check_given(value: str | None, what: str) -> None:
+    if value is not None and not value.strip():
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"the {what} is empty")
+
+
+# --- staying ------------------------------------------------------------------------------------------------
+
+
+def heartbeat(group: ConsumerGroup, beat: Heartbeat, turn: Turn) -> ConsumerGroupHeartbeatResponse:
+    """Join or stay. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
+    FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
+    """
+    request = beat.request
+    joins = request.member_epoch == 0
+    member_id = request.member_id or beat.new_member_id
+    reported = _reported(request)
+    check_room(group, member_id)
+    if request.instance_id is None:
+        known = group.members.get(member_id)
+        before = known or ConsumerMember(member_id) if joins else group.member(member_id)
+        if not joins:
+            _check_epoch(before, request.member_epoch, reported)
+    elif joins:
+        before = take_over_static(group, member_id, request.instance_id, turn, by_classic=False)
+    else:
+        before = group.static_member(request.instance_id, member_id)
+        _check_epoch(before, request.member_epoch, reported)
+    after = advance(
+        group, before, before.after_heartbeat(request, beat.client_id, beat.client_host), reported, turn
+    )
+    watch_session(group, after, turn)
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=after.id,
+        member_epoch=after.epoch,
+        heartbeat_interval_ms=group.settings.of_group(turn.image, group.id).heartbeat_interval_ms,
+    )
+    says_everything = (
+        request.rebalance_timeout_ms != -1
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and request.topic_partitions is not None
+    )
+    if joins or says_everything or after.assigned.keys() != before.assigned.keys():
+        response.assignment = ConsumerGroupHeartbeatResponse.Assignment(
+            topic_partitions=[
+                ConsumerGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in by_topic(after.assigned)
+            ]
+        )
+    return response
+
+
+def _reported(request: ConsumerGroupHeartbeatRequest) -> Slots | None:
+    if request.topic_partitions is None:
+        return None
+    return frozenset((topic.topic_id, p) for topic in request.topic_partitions for p in topic.partitions)
+
+
+def check_room(group: ConsumerGroup, member_id: str) -> None:
+    """Raise GROUP_MAX_SIZE_REACHED for one more than may be in."""
+    size_max = group.settings.consumer_size_max
+    if len(group.members) >= size_max and member_id not in group.members:
+        raise RequestError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {size_max} members, which is the most"
+        )
+
+
+def _check_epoch(member: ConsumerMember, epoch: int, reported: Slots | None) -> None:
+    """One that is behind by an answer that was lost may go on, if it has nothing that it should not have."""
+    if epoch == member.epoch:
+        return
+    may_go_on = epoch == member.previous_epoch and reported is not None and reported <= member.assigned.keys()
+    if epoch > member.epoch or not may_go_on:
+        raise RequestError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"the member is in epoch {member.epoch}, not {epoch}: it must give up all and join again",
+        )
+
+
+def take_over_static(
+    group: ConsumerGroup, member_id: str, instance_id: str, turn: Turn, *, by_classic: bool
+) -> ConsumerMember:
+    """The member that joins with an instance id: a new one, or one that takes over from who had the id.
+
+    Between members of the consumer protocol the former must have left for a while. Raises UNRELEASED_INSTANCE_ID.
+    """
+    known = group.static_ids.get(instance_id)
+    if known is None:
+        return group.members.get(member_id) or ConsumerMember(member_id, instance_id)
+    former = group.members[known]
+    if not by_classic and former.classic is None and former.epoch != LEAVE_FOR_A_WHILE_EPOCH:
+        raise RequestError(
+            ErrorCode.UNRELEASED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {former.id!r}"
+        )
+    member = replace(former, id=member_id, epoch=0, previous_epoch=0)
+    out = turn.out
+    out.records += records.member_tombstones(group.id, former.id)
+    out.records.append(records.member_record(group.id, member))
+    out.records.append(records.target_record(group.id, member_id, group.target.get(former.id, NO_SLOTS)))
+    out.records.append(records.current_record(group.id, member))
+    if former.id != member_id:
+        forget_timers(group, former.id, turn)
+    return member
+
+
+def advance(
+    group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, reported: Slots | None, turn: Turn
+) -> ConsumerMember:
+    """Let a member be what it now says, and take all from there: epoch, target, its next step.
+
+    Raises INVALID_REGULAR_EXPRESSION.
+    """
+    out = turn.out
+    changed = before.topics != after.topics or before.regex != after.regex or group.epoch == 0
+    if after != before or after.id not in group.members:
+        out.records.append(records.member_record(group.id, after))
+    members = _members_with(group, after)
+    epoch = group.epoch
+    if changed or group.topics_seen is not turn.image.topics:
+        regexes = _refresh_regexes(group, members, turn)
+        seen = replace(group, regexes=regexes)
+        new_hash = topics_hash(set().union(*(seen.topics_of(member) for member in members)), turn.image)
+        if changed or new_hash != group.topics_hash or regexes != group.regexes:
+            epoch += 1
+            _write_epoch(group, epoch, new_hash, turn)
+    else:
+        seen = group
+    target, target_epoch = group.target_of(after), group.assignment_epoch
+    if epoch > target_epoch:
+        target, target_epoch = _write_target(seen, members, epoch, turn)[after.id], epoch
+    moved = reconcile(after, target_epoch, target, group.owners, reported)
+    if moved is not after:
+        out.records.append(records.current_record(group.id, moved))
+        watch_revocation(group, moved, turn)
+    group.topics_seen = turn.image.topics
+    return moved
+
+
+def _members_with(group: ConsumerGroup, member: ConsumerMember) -> list[ConsumerMember]:
+    """All members, with this one as it is now, and without the one whose instance id it has taken over."""
+    former = group.static_ids.get(member.instance_id) if member.instance_id is not None else None
+    members = {key: value for key, value in group.members.items() if key != former}
+    members[member.id] = member
+    return list(members.values())
+
+
+def _write_epoch(group: ConsumerGroup, epoch: int, new_hash: int, turn: Turn) -> None:
+    if group.has_partition_metadata:
+        turn.out.records.append(records.partition_metadata_tombstone(group.id))
+    turn.out.records.append(records.epoch_record(group.id, epoch, new_hash))
+
+
+def _refresh_regexes(
+    group: ConsumerGroup, members: Iterable[ConsumerMember], turn: Turn
+) -> dict[str, Resolved]:
+    """The expressions that these members use, with the topics that they match now; writes what is different."""
+    used = {member.regex for member in members if member.regex}
+    regexes: dict[str, Resolved] = {}
+    for regex in used:
+        known = group.regexes.get(regex)
+        if known is not None and group.topics_seen is turn.image.topics:
+            regexes[regex] = known
+            continue
+        topics = matching(regex, turn.image.topics)
+        if known is not None and known.topics == topics:
+            regexes[regex] = known
+            continue
+        regexes[regex] = Resolved(topics, turn.image.version, turn.now_ms)
+        turn.out.records.append(records.regex_record(group.id, regex, regexes[regex]))
+    turn.out.records += [
+        records.regex_tombstone(group.id, regex) for regex in group.regexes if regex not in used
+    ]
+    return regexes
+
+
+def _write_target(
+    group: ConsumerGroup, members: list[ConsumerMember], epoch: int, turn: Turn
+) -> dict[str, Slots]:
+    """Let the assignor decide anew, and write what is different."""
+    subscribers = [
+        Subscriber(
+            member.id,
+            topic_ids(group.topics_of(member), turn.image),
+            member.instance_id,
+            group.target_of(member),
+        )
+        for member in members
+    ]
+    wanted = frozenset().union(*(subscriber.topic_ids for subscriber in subscribers))
+    assign = ASSIGNORS[group.assignor_name(members)]
+    target = assign(subscribers, partition_counts(wanted, turn.image))
+    for member_id, slots in target.items():
+        if group.target.get(member_id) != slots:
+            turn.out.records.append(records.target_record(group.id, member_id, slots))
+    turn.out.records.append(records.target_epoch_record(group.id, epoch, turn.now_ms))
+    return target
+
+
+# --- leaving ------------------------------------------------------------------------------------------------
+
+
+def leaver(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
+    """The member that leaves. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    if request.instance_id is not None:
+        return group.static_member(request.instance_id, request.member_id)
+    return group.member(request.member_id)
+
+
+def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+    """A static member will come back within its session timeout: it keeps what it has."""
+    away = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking={})
+    turn.out.records.append(records.current_record(group.id, away))
+
+
+def remove(group: ConsumerGroup, gone: Iterable[ConsumerMember], turn: Turn) -> None:
+    """Members are gone; the group's epoch rises, and the next heartbeat finds a new target."""
+    ids = {member.id for member in gone}
+    if not ids:
+        return
+    for member_id in sorted(ids):
+        turn.out.records += records.member_tombstones(group.id, member_id)
+        forget_timers(group, member_id, turn)
+    rest = [member for member in group.members.values() if member.id not in ids]
+    used = {member.regex for member in rest}
+    turn.out.records += [
+        records.regex_tombstone(group.id, regex) for regex in group.regexes if regex not in used
+    ]
+    topics = set().union(*(group.topics_of(member) for member in rest))
+    _write_epoch(group, group.epoch + 1, topics_hash(topics, turn.image), turn)
+
+
+# --- time ---------------------------------------------------------------------------------------------------
+
+
+def watch_session(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+    """A member has a whole session timeout to be heard of again."""
+    if member.classic is not None:
+        timeout_ms = member.classic.session_timeout_ms
+    else:
+        timeout_ms = group.settings.of_group(turn.image, group.id).session_timeout_ms
+    turn.out.timers["session", group.id, member.id] = turn.now_ms + timeout_ms
+
+
+def watch_revocation(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+    """A member that must give up slots has its rebalance timeout to do so."""
+    if member.classic is None:
+        waits = member.state is MemberState.UNREVOKED
+        due_ms = turn.now_ms + member.rebalance_timeout_ms if waits else None
+        turn.out.timers["revocation", group.id, member.id] = due_ms
+
+
+def forget_timers(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+    """Nobody waits for this member any more."""
+    for name in ("session", "revocation", "rejoin", "resync"):
+        turn.out.timers[name, group.id, member_id] = None
+
+
+def overdue(group: ConsumerGroup, timer: str, member_id: str) -> ConsumerMember | None:
+    """The member that a timer has found to be too late, None if it is gone or has done its part."""
+    member = group.members.get(member_id)
+    if member is not None and timer == "revocation" and member.state is not MemberState.UNREVOKED:
+        return None
+    return member
+
+
+def watch_all(group: ConsumerGroup, turn: Turn) -> None:
+    """After a load: every member has all of its time again."""
+    for member in group.members.values():
+        watch_session(group, member, turn)
+        watch_revocation(group, member, turn)

@@ -1,0 +1,159 @@
+"""Records of consumer groups in __consumer_offsets, in Kafka's formats. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from barnabas.groups.consumer.member import ConsumerMember
+from barnabas.groups.consumer.regex import Resolved
+from barnabas.groups.decision import Record
+from barnabas.groups.topics import Slot, by_topic
+from barnabas.wire.generated.records import (
+    consumer_group_current_member_assignment as current_assignment,
+)
+from barnabas.wire.generated.records import (
+    consumer_group_member_metadata as member_metadata,
+)
+from barnabas.wire.generated.records import (
+    consumer_group_metadata as metadata,
+)
+from barnabas.wire.generated.records import (
+    consumer_group_partition_metadata as partition_metadata,
+)
+from barnabas.wire.generated.records import (
+    consumer_group_regular_expression as regular_expression,
+)
+from barnabas.wire.generated.records import (
+    consumer_group_target_assignment_member as target_member,
+)
+from barnabas.wire.generated.records import (
+    consumer_group_target_assignment_metadata as target_metadata,
+)
+
+Assigned = current_assignment.ConsumerGroupCurrentMemberAssignmentValue
+Target = target_member.ConsumerGroupTargetAssignmentMemberValue
+
+
+def epoch_record(group_id: str, epoch: int, topics_hash: int) -> Record:
+    """The group's epoch, and what the topics were like when it began."""
+    key = metadata.RECORD.encode_key(metadata.ConsumerGroupMetadataKey(group_id=group_id))
+    value = metadata.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=topics_hash)
+    return key, metadata.RECORD.encode_value(value)
+
+
+def epoch_tombstone(group_id: str) -> Record:
+    """The group's end."""
+    return metadata.RECORD.encode_key(metadata.ConsumerGroupMetadataKey(group_id=group_id)), None
+
+
+def partition_metadata_tombstone(group_id: str) -> Record:
+    """An end to what Kafka wrote before 4.1, where now a hash does."""
+    key = partition_metadata.ConsumerGroupPartitionMetadataKey(group_id=group_id)
+    return partition_metadata.RECORD.encode_key(key), None
+
+
+def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
+    """For which group epoch the target is."""
+    key = target_metadata.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
+    value = target_metadata.ConsumerGroupTargetAssignmentMetadataValue(
+        assignment_epoch=epoch, assignment_timestamp=now_ms
+    )
+    return target_metadata.RECORD.encode_key(key), target_metadata.RECORD.encode_value(value)
+
+
+def target_epoch_tombstone(group_id: str) -> Record:
+    """There is no target any more."""
+    key = target_metadata.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
+    return target_metadata.RECORD.encode_key(key), None
+
+
+def target_record(group_id: str, member_id: str, slots: Iterable[Slot]) -> Record:
+    """What a member shall have."""
+    value = Target(
+        topic_partitions=[
+            Target.TopicPartition(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in by_topic(slots)
+        ]
+    )
+    return _target_key(group_id, member_id), target_member.RECORD.encode_value(value)
+
+
+def _target_key(group_id: str, member_id: str) -> bytes:
+    key = target_member.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+    return target_member.RECORD.encode_key(key)
+
+
+def member_record(group_id: str, member: ConsumerMember) -> Record:
+    """What a member says of itself."""
+    return _member_key(group_id, member.id), member_metadata.RECORD.encode_value(member.metadata())
+
+
+def _member_key(group_id: str, member_id: str) -> bytes:
+    key = member_metadata.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
+    return member_metadata.RECORD.encode_key(key)
+
+
+def current_record(group_id: str, member: ConsumerMember) -> Record:
+    """What a member has."""
+    value = Assigned(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=int(member.state),
+        assigned_partitions=_with_epochs(member.assigned),
+        partitions_pending_revocation=_with_epochs(member.revoking),
+    )
+    return _current_key(group_id, member.id), current_assignment.RECORD.encode_value(value)
+
+
+def _current_key(group_id: str, member_id: str) -> bytes:
+    key = current_assignment.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
+    return current_assignment.RECORD.encode_key(key)
+
+
+def _with_epochs(slots: Mapping[Slot, int]) -> list[Assigned.TopicPartitions]:
+    return [
+        Assigned.TopicPartitions(
+            topic_id=topic_id,
+            partitions=partitions,
+            assignment_epochs=[slots[topic_id, partition] for partition in partitions],
+        )
+        for topic_id, partitions in by_topic(slots)
+    ]
+
+
+def slots_with_epochs(topics: Iterable[Assigned.TopicPartitions], unknown_epoch: int) -> dict[Slot, int]:
+    """Slots as they were written; those without an epoch of their own count as assigned in `unknown_epoch`."""
+    slots = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs or []
+        if len(epochs) != len(topic.partitions):
+            epochs = [unknown_epoch] * len(topic.partitions)
+        slots.update({(topic.topic_id, p): e for p, e in zip(topic.partitions, epochs, strict=True)})
+    return slots
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[Record]:
+    """A member's end: first what it has, last what it is."""
+    return [
+        (_current_key(group_id, member_id), None),
+        (_target_key(group_id, member_id), None),
+        (_member_key(group_id, member_id), None),
+    ]
+
+
+def regex_record(group_id: str, regex: str, resolved: Resolved) -> Record:
+    """Which topics an expression matched."""
+    value = regular_expression.ConsumerGroupRegularExpressionValue(
+        topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.at_ms
+    )
+    return _regex_key(group_id, regex), regular_expression.RECORD.encode_value(value)
+
+
+def regex_tombstone(group_id: str, regex: str) -> Record:
+    """Nobody uses an expression any more."""
+    return _regex_key(group_id, regex), None
+
+
+def _regex_key(group_id: str, regex: str) -> bytes:
+    key = regular_expression.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
+    return regular_expression.RECORD.encode_key(key)
