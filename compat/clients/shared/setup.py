@@ -127,6 +127,31 @@ def _interpreter(newest: int) -> str:
     raise SetupError(f"this client needs Python 3.{newest} or older, and only newer ones are installed")
 
 
+def java(client: Client, main: str, *source_sets: str) -> tuple[list[str], dict[str, str]]:
+    """The jars of the client's pom.xml, and a program of shared/java compiled against them.
+
+    `source_sets` are directories of shared/java, `main` a class in them. Raises SetupError.
+    """
+    need("java", "a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)")
+    compiler = need("javac", "a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)")
+    maven = need("mvn", "Maven (Debian: apt-get install maven)")
+    jars, classes, pom = client.place / "jars", client.place / "classes", client.source / "pom.xml"
+    sources = [path for name in source_sets for path in sorted((SHARED / "java" / name).rglob("*.java"))]
+
+    def build() -> None:
+        for directory in (jars, classes):
+            shutil.rmtree(directory, ignore_errors=True)
+        copy = ("-q", "-B", "-f", pom, "dependency:copy-dependencies", "-DincludeScope=runtime")
+        client.call(maven, *copy, f"-DoutputDirectory={jars}", MAVEN_OPTS="-Xmx256m")
+        options = ("--release", "17", "-nowarn", "-encoding", "UTF-8", "-cp", f"{jars}/*", "-d", classes)
+        client.call(compiler, *options, *sources)
+
+    client.built([pom, *sources], build)
+    options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+    options += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dfile.encoding=UTF-8"]
+    return ["java", *options, "-cp", f"{classes}:{jars}/*", main], {}
+
+
 def system_python(program: str) -> tuple[list[str], dict[str, str]]:
     """A program of shared/python that needs nothing but the standard library."""
     return [sys.executable, str(SHARED / "python" / program)], {"PYTHONDONTWRITEBYTECODE": "1"}
