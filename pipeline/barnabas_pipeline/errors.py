@@ -51,3 +51,4 @@ class DataLossError(PipelineError):
         super().__init__(f"{cause}; missing: {', '.join(map(str, missing)) or 'nothing that was known of'}")
         self.cause = cause
         self.missing = missing
+        self.can_go_on = True  # once the loss was recorded

@@ -30,8 +30,9 @@ class Bounds(NamedTuple):
     leader_epoch: int
 
 
-class OffsetRange(NamedTuple):
-    """The offsets [start, end) of a partition."""
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """The offsets [start, end) of a partition; its length is how many they are."""
 
     partition: int
     start: int

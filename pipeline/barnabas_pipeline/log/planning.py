@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from barnabas_pipeline.errors import DataLossError, MissingOffsets, UsageError
@@ -102,4 +102,4 @@ def shorten(ranges: list[OffsetRange], offsets_max: int) -> list[OffsetRange]:
         more = min(left, len(one) - shares[n])
         shares[n] += more
         left -= more
-    return [one._replace(end=one.start + share) for one, share in zip(ranges, shares, strict=True)]
+    return [replace(one, end=one.start + share) for one, share in zip(ranges, shares, strict=True)]

@@ -33,7 +33,15 @@ from pyspark.sql.streaming.datasource import (
 
 from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
 from barnabas_pipeline.log.columns import HEADERS_TYPE, TIMESTAMP_TYPE, Columns
-from barnabas_pipeline.log.model import READ_COMMITTED, CorruptSpan, Log, LogOptions, OffsetRange, open_log
+from barnabas_pipeline.log.model import (
+    READ_COMMITTED,
+    Bounds,
+    CorruptSpan,
+    Log,
+    LogOptions,
+    OffsetRange,
+    open_log,
+)
 from barnabas_pipeline.log.planning import SPLIT_BYTES, Selection, resolve, shorten, split
 from barnabas_pipeline.log.reader import RangeReader
 
@@ -104,7 +112,7 @@ class Task(InputPartition):
     """What one Spark task reads."""
 
     def __init__(self, wanted: OffsetRange, ranges_row: tuple[Any, ...]) -> None:
-        super().__init__(tuple(wanted))
+        super().__init__((wanted.partition, wanted.start, wanted.end))
         self.wanted = wanted
         self.ranges_row = ranges_row
 
@@ -129,13 +137,7 @@ class _Reading:
         pieces = [one for one in ranges if len(one)] if self.content == RANGES else split(
             log, ranges, bytes_max=self.split_bytes
         )  # fmt: skip
-        return [
-            Task(
-                one,
-                (*identity, *one, bounds[one.partition].high_watermark, bounds[one.partition].leader_epoch),
-            )
-            for one in pieces
-        ]
+        return [Task(one, (*identity, *_row(one, bounds[one.partition]))) for one in pieces]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Read one task's records as Arrow batches."""
@@ -358,6 +360,10 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
                 f"not {offset['topic_id']} in {offset['cluster_id']}",
                 missing,
             )
+
+
+def _row(wanted: OffsetRange, bound: Bounds) -> tuple[int, ...]:
+    return wanted.partition, wanted.start, wanted.end, bound.high_watermark, bound.leader_epoch
 
 
 # --- options --------------------------------------------------------------------------------------------------------

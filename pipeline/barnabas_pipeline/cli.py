@@ -1,0 +1,50 @@
+"""The command `barnabas-pipeline JOB`; also what spark-submit runs (`spark-submit .../cli.py JOB ...`).
+
+The rule: exit codes are 0 done, 2 incomplete, 3 data loss, 4 usage; whatever is wrong is one line on stderr.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from barnabas_pipeline.commands.common import Parser
+from barnabas_pipeline.errors import EXIT_INCOMPLETE, EXIT_USAGE, DataLossError, PipelineError
+
+JOBS = {
+    "simulate": ("simulate", "send the events of a simulated site to a broker"),
+    "load": ("lake", "from a topic into the lake, exactly once, in batches or as a stream"),
+    "audit": ("lake", "compare the lake with the log, record by record; seal complete hours"),
+}
+"""Each job: the module of `commands` that has its `add_<job>` and `run_<job>`, and what it does."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one job and return its exit code."""
+    try:
+        return _run(sys.argv[1:] if arguments is None else list(arguments))
+    except DataLossError as error:
+        print(f"data loss: {error}", file=sys.stderr)
+        return error.exit_code
+    except PipelineError as error:
+        print(f"{'usage' if error.exit_code == EXIT_USAGE else 'incomplete'}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INCOMPLETE
+
+
+def _run(arguments: list[str]) -> int:
+    parser = Parser(prog="barnabas-pipeline", description="Barnabas' data pipeline on Apache Spark.")
+    jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB", parser_class=Parser)
+    for job, (module, text) in JOBS.items():
+        sub = jobs.add_parser(job, help=text, description=text)
+        if job in arguments[:1]:
+            getattr(importlib.import_module(f"barnabas_pipeline.commands.{module}"), f"add_{job}")(sub)
+    args = parser.parse_args(arguments)
+    chosen = importlib.import_module(f"barnabas_pipeline.commands.{JOBS[args.job][0]}")
+    return int(getattr(chosen, f"run_{args.job}")(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

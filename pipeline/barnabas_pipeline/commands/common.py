@@ -1,0 +1,123 @@
+"""Options that many jobs share, and what they become.
+
+The rule: what is wrong with an option is said before Spark is started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.log.model import READ_COMMITTED, READ_UNCOMMITTED, LogOptions
+from barnabas_pipeline.log.planning import Selection
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong by raising UsageError, so that the exit code is ours."""
+
+    def error(self, message: str) -> Any:
+        """Raise UsageError."""
+        raise UsageError(f"{self.prog}: {message}")
+
+
+def add_log(parser: argparse.ArgumentParser) -> None:
+    """Options that name a topic and how to reach it."""
+    group = parser.add_argument_group("topic")
+    group.add_argument("--topic", required=True)
+    group.add_argument(
+        "--bootstrap", default="", metavar="HOST:PORT,...", help="read over the wire from here"
+    )
+    group.add_argument(
+        "--log-dir", action="append", default=[], metavar="DIR", help="or from a broker's log dirs"
+    )
+    group.add_argument(
+        "--transport", choices=("wire", "disk"), help="default: disk if only --log-dir is given"
+    )
+    group.add_argument("--isolation", choices=(READ_COMMITTED, READ_UNCOMMITTED), default=READ_COMMITTED)
+    group.add_argument(
+        "--client", action="append", default=[], metavar="NAME=VALUE", help="Kafka client setting"
+    )
+
+
+def add_spark(parser: argparse.ArgumentParser) -> None:
+    """Options for Spark and for the output."""
+    group = parser.add_argument_group("Spark")
+    group.add_argument("--master", help="default: what spark-submit says, else local[*]")
+    group.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
+    group.add_argument("--json", action="store_true", help="print the summary as one line of JSON")
+
+
+def add_range(parser: argparse.ArgumentParser) -> None:
+    """Options that name a part of a topic."""
+    group = parser.add_argument_group("range")
+    group.add_argument(
+        "--from-offsets", default="earliest", metavar="JSON", help='e.g. {"0": 100}; or earliest, latest'
+    )
+    group.add_argument("--to-offsets", default="latest", metavar="JSON")
+    group.add_argument("--from-time", type=parse_time, metavar="TIME", help="ISO 8601 or ms since 1970")
+    group.add_argument("--to-time", type=parse_time, metavar="TIME")
+
+
+def parse_time(text: str) -> int:
+    """A time as ms since 1970. Raises UsageError."""
+    if text.lstrip("-").isdigit():
+        return int(text)
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no time: give ms since 1970, or 2026-11-20T14:00") from None
+    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def pairs(rows: list[str]) -> dict[str, str]:
+    """`NAME=VALUE` options as a dict. Raises UsageError."""
+    found = {}
+    for row in rows:
+        name, equals, value = row.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{row!r} is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def log_options(args: Any, *, topic: str | None = None) -> LogOptions:
+    """The topic that the options name. Raises UsageError."""
+    transport = args.transport or ("disk" if args.log_dir and not args.bootstrap else "wire")
+    if transport == "wire" and not args.bootstrap:
+        raise UsageError("give --bootstrap, or --log-dir to read from disk")
+    if transport == "disk" and not args.log_dir:
+        raise UsageError("--transport disk needs --log-dir")
+    return LogOptions(
+        topic=topic or args.topic,
+        transport=transport,
+        bootstrap=args.bootstrap,
+        log_dirs=tuple(args.log_dir),
+        isolation=args.isolation,
+        client=tuple(sorted(pairs(args.client).items())),
+    )
+
+
+def selection(args: Any) -> Selection:
+    """The part of the topic that the options name."""
+    return Selection(
+        starting=args.from_offsets,
+        ending=args.to_offsets,
+        starting_timestamp_ms=args.from_time,
+        ending_timestamp_ms=args.to_time,
+    )
+
+
+def spark_session(args: Any, name: str) -> Any:
+    """The session that the options want."""
+    from barnabas_pipeline.spark import session
+
+    return session.create(f"barnabas-pipeline {name}", master=args.master, conf=pairs(args.conf))
+
+
+def now_ms(args: Any) -> int:
+    """The time that the job takes for now: the clock's, or what `--now` says."""
+    given = getattr(args, "now", None)
+    return int(time.time() * 1000) if given is None else int(given)

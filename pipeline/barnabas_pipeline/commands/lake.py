@@ -1,0 +1,121 @@
+"""The jobs on a lake: load and audit.
+
+The rule: see `commands`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from barnabas_pipeline import schema
+from barnabas_pipeline.commands import common
+from barnabas_pipeline.errors import EXIT_DONE, EXIT_INCOMPLETE
+from barnabas_pipeline.progress import Bar, summarize
+
+
+def add_lake(parser: argparse.ArgumentParser) -> None:
+    """Options that name a table."""
+    parser.add_argument("--lake", required=True, metavar="DIR", help="the tables are below it, one per topic")
+    parser.add_argument(
+        "--schema", metavar="NAME|FILE", help="default: the built-in one called like the topic"
+    )
+
+
+def load_options(args: Any) -> Any:
+    """The load that the options describe."""
+    from barnabas_pipeline.jobs.load import LoadOptions
+
+    options = LoadOptions(
+        common.log_options(args), f"{args.lake}/{args.topic}", schema.load(args.schema or args.topic)
+    )
+    if hasattr(args, "from_offsets"):
+        options.selection = common.selection(args)
+    for name in ("on_data_loss", "offsets_per_commit_max", "split_bytes", "target_file_bytes"):
+        if getattr(args, name, None) is not None:
+            setattr(options, name, getattr(args, name))
+    if getattr(args, "past_max_days", None) is not None:
+        options.past_max_ms = int(args.past_max_days * 24 * 3_600_000)
+    return options
+
+
+# --- load -----------------------------------------------------------------------------------------------------------
+
+
+def add_load(parser: argparse.ArgumentParser) -> None:
+    """Options of load."""
+    common.add_log(parser)
+    add_lake(parser)
+    common.add_range(parser)
+    common.add_spark(parser)
+    parser.add_argument(
+        "--trigger", default="once", metavar="once|available|'5 seconds'", help="once: no stream"
+    )
+    parser.add_argument("--checkpoint", metavar="DIR", help="of the stream; default: below the lake")
+    parser.add_argument(
+        "--on-data-loss", choices=("fail", "record"), help="record: note what is gone, and go on"
+    )
+    parser.add_argument("--offsets-per-commit-max", type=int, metavar="N")
+    parser.add_argument("--offsets-per-trigger-max", type=int, default=0, metavar="N")
+    parser.add_argument("--split-bytes", type=int, metavar="N", help="of log per task")
+    parser.add_argument("--target-file-bytes", type=int, metavar="N")
+    parser.add_argument(
+        "--past-max-days", type=float, metavar="N", help="how much older than its record an event may be"
+    )
+
+
+def run_load(args: Any) -> int:
+    """Load once, or as a stream until it ends or is interrupted."""
+    from barnabas_pipeline.jobs import load as job
+
+    options = load_options(args)
+    spark = common.spark_session(args, f"load {args.topic}")
+    if args.trigger == "once":
+        summary = job.load(spark, options, Bar("load"))
+    else:
+        checkpoint = args.checkpoint or f"{options.root}/_checkpoint"
+        summary = job.run_stream(
+            spark,
+            options,
+            checkpoint=checkpoint,
+            trigger=args.trigger,
+            offsets_max=args.offsets_per_trigger_max,
+        )
+    summarize("load", asdict(summary), as_json=args.json)
+    return EXIT_DONE
+
+
+# --- audit ----------------------------------------------------------------------------------------------------------
+
+
+def add_audit(parser: argparse.ArgumentParser) -> None:
+    """Options of audit."""
+    common.add_log(parser)
+    add_lake(parser)
+    common.add_spark(parser)
+    parser.add_argument(
+        "--lateness", type=float, default=0, metavar="HOURS", help="how long an hour waits for late data"
+    )
+    parser.add_argument(
+        "--now", type=common.parse_time, metavar="TIME", help="take this for the current time"
+    )
+    parser.add_argument("--no-seal", action="store_true", help="only look")
+    parser.add_argument("--strict", action="store_true", help="exit 2 if the log has more than was loaded")
+
+
+def run_audit(args: Any) -> int:
+    """Audit, and seal what is complete."""
+    from barnabas_pipeline.jobs import audit as job
+
+    spark = common.spark_session(args, f"audit {args.topic}")
+    report = job.audit(
+        spark,
+        load_options(args),
+        now_ms=common.now_ms(args),
+        lateness_ms=int(args.lateness * 3_600_000),
+        seal=not args.no_seal,
+    )
+    summarize("audit", asdict(report), as_json=args.json)
+    job.raise_if_lossy(report)
+    return EXIT_INCOMPLETE if args.strict and report.lag else EXIT_DONE

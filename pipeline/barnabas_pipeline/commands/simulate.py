@@ -1,0 +1,73 @@
+"""simulate: send the events of a site that never was.
+
+The rule: see `commands`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from barnabas_pipeline.commands import common
+from barnabas_pipeline.errors import EXIT_DONE
+from barnabas_pipeline.progress import Bar, summarize
+
+
+def add_simulate(parser: argparse.ArgumentParser) -> None:
+    """Options of simulate."""
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT,...")
+    parser.add_argument("--events", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--hours", type=float, default=4.0, help="of simulated time, ending now unless --start is given"
+    )
+    parser.add_argument("--start", type=common.parse_time, metavar="TIME")
+    parser.add_argument(
+        "--rate", type=float, default=0, metavar="N", help="events a second; 0: as fast as it goes"
+    )
+    parser.add_argument(
+        "--late", type=float, default=0.02, metavar="FRACTION", help="of events delivered late"
+    )
+    parser.add_argument(
+        "--bad", type=float, default=0, metavar="FRACTION", help="of events that are no events"
+    )
+    parser.add_argument("--partitions", type=int, default=3)
+    parser.add_argument("--prefix", default="", help="of the topics' names")
+    parser.add_argument("--truth", metavar="FILE", help="write the ground truth there")
+    parser.add_argument(
+        "--client", action="append", default=[], metavar="NAME=VALUE", help="producer setting"
+    )
+    parser.add_argument("--json", action="store_true")
+
+
+def run_simulate(args: Any) -> int:
+    """Create the topics, send everything, write the truth."""
+    from barnabas_pipeline.simulate import produce
+    from barnabas_pipeline.simulate.model import HOUR_MS, KINDS, Simulation, Site
+
+    start = args.start
+    if start is None:
+        start = (int(time.time() * 1000) - int(args.hours * HOUR_MS)) // HOUR_MS * HOUR_MS
+    site = Site(seed=args.seed, events=args.events, start_ms=start, hours=args.hours, late_fraction=args.late)
+    simulation = Simulation(site)
+    events = simulation.events()
+    if args.truth:
+        Path(args.truth).write_text(simulation.truth.to_json())
+    produce.create_topics(args.bootstrap, [args.prefix + kind for kind in KINDS], args.partitions, {})
+    bar = Bar("simulate")
+    spoilt = produce.send(
+        args.bootstrap,
+        events,
+        prefix=args.prefix,
+        rate_per_second=args.rate,
+        bad_fraction=args.bad,
+        seed=args.seed,
+        config=common.pairs(args.client),
+        progress=lambda done: bar(done, len(events)),
+    )
+    counts = {kind: sum(event.kind == kind for event in events) for kind in KINDS}
+    facts = {"events": len(events), **counts, "bad": dict(spoilt), "start": start, "seed": args.seed}
+    summarize("simulate", facts, as_json=args.json)
+    return EXIT_DONE

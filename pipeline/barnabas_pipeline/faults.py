@@ -1,0 +1,40 @@
+"""Places where a process can be made to die, so that tests can show that it does not matter.
+
+The rule: every step after which a crash could leave something half done has a point here, in the order of a commit.
+Nothing happens unless BARNABAS_FAULT names a point; then the process that comes to it kills itself, once per marker
+directory (BARNABAS_FAULT_ONCE), since whoever takes over passes the same point again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+POINTS = {
+    "task.before_read": "worker: nothing was read yet",
+    "task.after_block": "worker: some rows are in files that are still open",
+    "task.before_close": "worker: all rows were written, no file has its footer",
+    "task.before_fsync": "worker: files are whole, but may be in memory only",
+    "task.after_rename": "worker: files have their names, nobody was told",
+    "load.after_plan": "driver: the ranges are decided",
+    "load.after_tasks": "driver: all files are there, no manifest yet",
+    "commit.before_link": "driver: the manifest is whole under a temporary name",
+    "commit.after_link": "driver: committed, the temporary name is still there",
+    "commit.after": "driver: committed, nobody was told (nor the stream's checkpoint)",
+    "compact.before_commit": "driver: compacted files are there, the manifest still names the old ones",
+    "compact.after_commit": "driver: the manifest names the new files, the old ones are still there",
+}
+
+
+def point(name: str) -> None:
+    """Die here if asked to."""
+    assert name in POINTS, name
+    if os.environ.get("BARNABAS_FAULT") != name:
+        return
+    once = os.environ.get("BARNABAS_FAULT_ONCE")
+    if once:
+        try:
+            os.close(os.open(os.path.join(once, name), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,4 @@
+"""The jobs: each a function of its options that returns a summary, or raises a PipelineError.
+
+The rule: a job that was killed can be started again with the same options, and the result is as if it had not been.
+"""

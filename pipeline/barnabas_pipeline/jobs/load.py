@@ -1,0 +1,371 @@
+"""load: from a topic into the lake, exactly once, in batches or as a stream.
+
+The rule: the lake alone knows what was loaded. A load begins where the last manifest ended, whatever a checkpoint says;
+the stream's checkpoint only drives the triggers. Bad records go to the dead letters in the same commit.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas_pipeline import faults
+from barnabas_pipeline.decode import Decoder
+from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
+from barnabas_pipeline.lake.files import TARGET_FILE_BYTES
+from barnabas_pipeline.lake.manifest import Manifest, PartitionCommit, TableState
+from barnabas_pipeline.lake.table import ConflictError, Table
+from barnabas_pipeline.lake.task import LoadTask, TaskResult
+from barnabas_pipeline.lake.task import run as run_task
+from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicIdentity, open_log
+from barnabas_pipeline.log.planning import SPLIT_BYTES, Selection, resolve, shorten, split
+from barnabas_pipeline.schema import EventSchema
+
+OFFSETS_PER_COMMIT_MAX = 2_000_000
+CONFLICTS_MAX = 5
+FAIL, RECORD = "fail", "record"
+
+
+@dataclass(slots=True)
+class LoadOptions:
+    """What to load, where to, and in which portions."""
+
+    log: LogOptions
+    root: str
+    schema: EventSchema
+    selection: Selection = field(default_factory=Selection)
+    on_data_loss: str = FAIL
+    offsets_per_commit_max: int = OFFSETS_PER_COMMIT_MAX
+    split_bytes: int = SPLIT_BYTES
+    target_file_bytes: int = TARGET_FILE_BYTES
+    past_max_ms: int | None = None
+    job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def decoder(self) -> Decoder:
+        """The decoder that tasks use."""
+        if self.past_max_ms is None:
+            return Decoder(self.schema)
+        return Decoder(self.schema, past_max_ms=self.past_max_ms)
+
+
+@dataclass(slots=True)
+class LoadSummary:
+    """What one run did."""
+
+    commits: int = 0
+    loaded: int = 0
+    dead: int = 0
+    control: int = 0
+    aborted: int = 0
+    compacted: int = 0
+    files: int = 0
+    bytes_read: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+
+    def add(self, results: list[TaskResult]) -> None:
+        """Count in what was committed."""
+        self.commits += 1
+        for one in results:
+            for name in ("loaded", "dead", "control", "aborted", "compacted", "bytes_read"):
+                setattr(self, name, getattr(self, name) + getattr(one, name))
+            self.files += len(one.files)
+            for file in one.dead_files:
+                for reason, count in file.reasons.items():
+                    self.reasons[reason] = self.reasons.get(reason, 0) + count
+
+
+Progress = Callable[[int, int], None]
+
+
+def load(spark: Any, options: LoadOptions, progress: Progress = lambda _done, _all: None) -> LoadSummary:
+    """Load what is there now. Raises DataLossError, UsageError, IncompleteError."""
+    table = Table(options.root)
+    summary = LoadSummary()
+    log = open_log(options.log)
+    try:
+        identity, bounds = log.identity(), log.bounds()
+        adopt(table, identity, bounds, options)
+        ends = {one.partition: one.end for one in resolve(log, _only_end(options.selection), bounds)}
+        if not table.exists():
+            starts = {one.partition: one.start for one in resolve(log, options.selection, bounds)}
+        else:
+            starts = {}
+        first = _pending(table.state(), starts, ends, bounds)
+        total = sum(map(len, first))
+        conflicts = 0
+        while True:
+            ranges = shorten(_pending(table.state(), starts, ends, bounds), options.offsets_per_commit_max)
+            if not sum(map(len, ranges)):
+                return summary
+            tasks = split(log, ranges, bytes_max=options.split_bytes)
+            try:
+                summary.add(commit_ranges(spark, table, identity, bounds, ranges, tasks, options))
+            except ConflictError:
+                conflicts += 1
+                if conflicts == CONFLICTS_MAX:
+                    raise
+            progress(total - sum(map(len, _pending(table.state(), starts, ends, bounds))), total)
+    finally:
+        log.close()
+
+
+def load_until(spark: Any, options: LoadOptions, ends: dict[int, int], summary: LoadSummary) -> None:
+    """Load up to given offsets: one micro-batch of a stream. What the lake has already is not loaded again."""
+    table = Table(options.root)
+    log = open_log(options.log)
+    try:
+        identity, bounds = log.identity(), log.bounds()
+        adopt(table, identity, bounds, options)
+        starts = {}
+        if not table.exists():
+            starts = {one.partition: one.start for one in resolve(log, options.selection, bounds)}
+        ranges = _pending(table.state(), starts, ends, bounds)
+        if sum(map(len, ranges)):
+            tasks = split(log, ranges, bytes_max=options.split_bytes)
+            summary.add(commit_ranges(spark, table, identity, bounds, ranges, tasks, options))
+    finally:
+        log.close()
+
+
+def _only_end(selection: Selection) -> Selection:
+    return Selection(ending=selection.ending, ending_timestamp_ms=selection.ending_timestamp_ms)
+
+
+def _pending(
+    state: TableState, starts: dict[int, int], ends: dict[int, int], bounds: dict[int, Bounds]
+) -> list[OffsetRange]:
+    ranges = []
+    for partition, end in sorted(ends.items()):
+        start = state.ends.get(partition, starts.get(partition, bounds[partition].start))
+        ranges.append(OffsetRange(partition, start, max(start, end)))
+    return ranges
+
+
+# --- identity -------------------------------------------------------------------------------------------------------
+
+
+def adopt(table: Table, identity: TopicIdentity, bounds: dict[int, Bounds], options: LoadOptions) -> None:
+    """Make sure that the topic is the one that the table was loaded from, and that nothing in between is gone.
+
+    Raises DataLossError with the missing offsets; with `on_data_loss` record it commits what was lost instead.
+    """
+    state = table.state()
+    if not state.version:
+        return
+    if state.topic != identity.topic:
+        raise UsageError(f"{table.root} was loaded from topic {state.topic}, not {identity.topic}")
+    EventSchema.from_dict(state.schema).check_evolution(options.schema)
+    loss = find_loss(state, identity, bounds)
+    if loss is None:
+        return
+    if options.on_data_loss != RECORD or not loss.can_go_on:
+        raise loss
+    manifest = new_manifest(table, "restart", identity, options.schema, _job(options))
+    manifest.lost = {str(one.partition): [one.start, one.end] for one in loss.missing}
+    manifest.note = loss.cause
+    table.commit(manifest)
+
+
+def find_loss(state: TableState, identity: TopicIdentity, bounds: dict[int, Bounds]) -> DataLossError | None:
+    """What can never be loaded any more, if anything: the topic is another one, or its log begins or ends elsewhere."""
+    known = (state.cluster_id, state.topic_id)
+    if known != (identity.cluster_id, identity.topic_id):
+        missing = [
+            MissingOffsets(partition, end, max(end, state.high_watermarks.get(partition, end)))
+            for partition, end in sorted(state.ends.items())
+        ]
+        what = "cluster" if known[0] != identity.cluster_id else "topic"
+        was, now = (known[0], identity.cluster_id) if what == "cluster" else (known[1], identity.topic_id)
+        return DataLossError(
+            f"{what} {identity.topic if what == 'topic' else ''} is another one now: {now}, was {was}; offsets after the "
+            "last known high watermark cannot be known",
+            [one for one in missing if one.end is None or one.end > one.start],
+        )
+    missing = []
+    cause = ""
+    for partition, end in sorted(state.ends.items()):
+        bound = bounds.get(partition)
+        if bound is None:
+            cause = f"partitions of {identity.topic} are gone"
+            missing.append(MissingOffsets(partition, end, None))
+        elif bound.start > end:
+            cause = f"retention has overtaken {identity.topic}"
+            missing.append(MissingOffsets(partition, end, bound.start))
+        elif bound.high_watermark < end:
+            cause = f"{identity.topic} has become shorter than what was loaded of it"
+            missing.append(MissingOffsets(partition, bound.high_watermark, end))
+    loss = DataLossError(cause, missing) if missing else None
+    if loss is not None:
+        # What was loaded from offsets that are other records now cannot be told apart from them.
+        loss.can_go_on = all(
+            one.end is not None and one.start == state.ends[one.partition] for one in missing
+        )
+    return loss
+
+
+def new_manifest(
+    table: Table, kind: str, identity: TopicIdentity, schema: EventSchema, job: dict[str, Any]
+) -> Manifest:
+    """Begin the manifest that follows the table's state."""
+    state = table.state()
+    return Manifest(
+        version=state.version + 1,
+        kind=kind,
+        cluster_id=identity.cluster_id,
+        topic=identity.topic,
+        topic_id=identity.topic_id,
+        previous=state.digest,
+        job={**job, "attempt": os.environ.get("BARNABAS_ATTEMPT", "1")},
+        schema=schema.to_dict(),
+    )
+
+
+# --- one commit -----------------------------------------------------------------------------------------------------
+
+
+def commit_ranges(
+    spark: Any,
+    table: Table,
+    identity: TopicIdentity,
+    bounds: dict[int, Bounds],
+    ranges: list[OffsetRange],
+    tasks: list[OffsetRange],
+    options: LoadOptions,
+) -> list[TaskResult]:
+    """Load ranges in one commit. Raises ConflictError if somebody else has loaded meanwhile."""
+    faults.point("load.after_plan")
+    manifest = new_manifest(table, "load", identity, options.schema, _job(options))
+    results = run_tasks(spark, [_task(options, table, identity, one) for one in tasks])
+    faults.point("load.after_tasks")
+    fill(manifest, ranges, results, bounds)
+    table.commit(manifest)
+    return results
+
+
+def _job(options: LoadOptions) -> dict[str, Any]:
+    return {"name": "load", "id": options.job_id, "decoder": options.decoder.limits()}
+
+
+def _task(options: LoadOptions, table: Table, identity: TopicIdentity, wanted: OffsetRange) -> LoadTask:
+    return LoadTask(
+        options.log, options.decoder, str(table.root), identity.topic_id, wanted, options.target_file_bytes
+    )
+
+
+def run_tasks(spark: Any, tasks: list[LoadTask]) -> list[TaskResult]:
+    """Run one Spark task for each, and hand up what they raise."""
+    try:
+        return list(spark.sparkContext.parallelize(tasks, len(tasks)).map(_run).collect())
+    except Exception as error:
+        raise unwrap(error) from None
+
+
+def _run(task: LoadTask) -> TaskResult:
+    return run_task(task)
+
+
+def unwrap(error: Exception) -> Exception:
+    """Make of a task's failure, which Spark hands over as text, what the task raised."""
+    text = str(error)
+    for line in text.splitlines():
+        name, separator, detail = line.strip().partition(": ")
+        if separator and name == "barnabas_pipeline.errors.DataLossError":
+            return DataLossError(detail, [])
+        if separator and name.startswith("barnabas_pipeline."):
+            return IncompleteError(detail)
+    return error
+
+
+def fill(
+    manifest: Manifest, ranges: list[OffsetRange], results: list[TaskResult], bounds: dict[int, Bounds]
+) -> None:
+    """Put what the tasks did into the manifest, and check that it covers the ranges exactly."""
+    for wanted in ranges:
+        if not len(wanted):
+            continue
+        mine = sorted(
+            (one for one in results if one.wanted.partition == wanted.partition), key=lambda one: one.wanted
+        )
+        edges = [wanted.start, *(one.wanted.end for one in mine)]
+        assert [one.wanted.start for one in mine] == edges[:-1], (wanted, mine)
+        assert edges[-1] == wanted.end, (wanted, mine)
+        bound = bounds[wanted.partition]
+        manifest.partitions[str(wanted.partition)] = PartitionCommit(
+            wanted.start, wanted.end, bound.leader_epoch, bound.high_watermark,
+            *(sum(getattr(one, name) for one in mine) for name in ("loaded", "dead", "control", "aborted", "compacted")),
+        )  # fmt: skip
+    manifest.add = [file for one in results for file in one.files]
+    manifest.dead_add = [file for one in results for file in one.dead_files]
+
+
+# --- streaming ------------------------------------------------------------------------------------------------------
+
+
+def stream(spark: Any, options: LoadOptions, *, checkpoint: str, trigger: str, offsets_max: int = 0) -> Any:
+    """Start a streaming query that loads; `trigger` is `available` or an interval such as `5 seconds`.
+
+    Returns (query, summary); the summary grows while the query runs.
+    """
+    reader = (
+        spark.readStream.format("barnabas").options(**source_options(options.log)).option("content", "ranges")
+    )
+    if offsets_max:
+        reader = reader.option("maxOffsetsPerTrigger", offsets_max)
+    summary = LoadSummary()
+
+    def micro_batch(frame: Any, _batch_id: int) -> None:
+        ends = {row["partition"]: row["end"] for row in frame.select("partition", "end").collect()}
+        for attempt in range(CONFLICTS_MAX):
+            try:
+                load_until(spark, options, ends, summary)
+                return
+            except ConflictError:
+                if attempt == CONFLICTS_MAX - 1:
+                    raise
+
+    writer = reader.load().writeStream.foreachBatch(micro_batch).option("checkpointLocation", checkpoint)
+    writer = (
+        writer.trigger(availableNow=True)
+        if trigger == "available"
+        else writer.trigger(processingTime=trigger)
+    )
+    return writer.start(), summary
+
+
+def run_stream(
+    spark: Any, options: LoadOptions, *, checkpoint: str, trigger: str, offsets_max: int = 0
+) -> LoadSummary:
+    """Stream until the query ends or the caller is interrupted.
+
+    Each incarnation of a topic has a checkpoint of its own; that they follow each other is for the lake to see.
+    """
+    log = open_log(options.log)
+    try:
+        adopt(Table(options.root), log.identity(), log.bounds(), options)
+        incarnation = log.identity().topic_id or "topic"
+    finally:
+        log.close()
+    query, summary = stream(
+        spark, options, checkpoint=f"{checkpoint}/{incarnation}", trigger=trigger, offsets_max=offsets_max
+    )
+    try:
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        query.stop()
+    except Exception as error:
+        raise unwrap(error) from None
+    return summary
+
+
+def source_options(log: LogOptions) -> dict[str, str]:
+    """The data source's options for a log."""
+    options = {"topic": log.topic, "transport": log.transport, "isolation": log.isolation}
+    if log.bootstrap:
+        options["bootstrap"] = log.bootstrap
+    if log.log_dirs:
+        options["logDirs"] = ",".join(log.log_dirs)
+    return options | {f"kafka.{key}": value for key, value in log.client}

@@ -1,0 +1,190 @@
+"""Writing a task's rows: one Parquet file per event hour and size, with digest, under a name that nobody else uses.
+
+The rule: a file gets its final name only when it is whole and on the disk. Names hold no meaning; manifests do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from barnabas_pipeline import faults
+from barnabas_pipeline.lake.manifest import DataFile
+from barnabas_pipeline.lake.table import DATA, DEAD, sync_directory
+from barnabas_pipeline.log.columns import HEADERS_TYPE, TIMESTAMP_TYPE
+from barnabas_pipeline.schema import EventSchema
+
+HOUR_MS = 3_600_000
+TARGET_FILE_BYTES = 128 << 20
+COMPRESSION = "zstd"
+
+COORDINATES = [
+    pa.field("_extra", pa.string()),
+    pa.field("_topic_id", pa.string()),
+    pa.field("_partition", pa.int32()),
+    pa.field("_offset", pa.int64()),
+    pa.field("_timestamp", TIMESTAMP_TYPE),
+    pa.field("_leader_epoch", pa.int32()),
+    pa.field("_key", pa.binary()),
+    pa.field("_headers", HEADERS_TYPE),
+]
+DEAD_SCHEMA = pa.schema(
+    [
+        pa.field("topic_id", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("end_offset", pa.int64()),  # offset + 1, or more for a span of damaged bytes
+        pa.field("timestamp", TIMESTAMP_TYPE),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", HEADERS_TYPE),
+        pa.field("reason", pa.string()),
+        pa.field("detail", pa.string()),
+        pa.field("decoder_version", pa.int32()),
+        pa.field("schema_name", pa.string()),
+    ]
+)
+
+
+def lake_schema(schema: EventSchema) -> Any:
+    """The columns of a table for events of a schema."""
+    return pa.schema([*schema.arrow, *COORDINATES])
+
+
+def hour_name(hour: int) -> str:
+    """Hours since 1970 as `2023-11-14T22`."""
+    return datetime.fromtimestamp(hour * 3600, UTC).strftime("%Y-%m-%dT%H")
+
+
+def hour_number(name: str) -> int:
+    """The reverse of `hour_name`. Raises ValueError."""
+    return int(datetime.strptime(name, "%Y-%m-%dT%H").replace(tzinfo=UTC).timestamp()) // 3600
+
+
+class _OpenFile:
+    """A Parquet file that is being written under a hidden name."""
+
+    def __init__(self, root: Path, relative_dir: str, schema: Any) -> None:
+        name = f"{uuid.uuid4().hex}.parquet"
+        self.relative = f"{relative_dir}/{name}"
+        self.directory = root / relative_dir
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.hidden = self.directory / f".{name}"
+        self.target = self.directory / name
+        self.writer = pq.ParquetWriter(self.hidden, schema, compression=COMPRESSION)
+        self.rows = 0
+        self.bytes = 0
+
+    def write(self, table: Any) -> None:
+        self.writer.write_table(table)
+        self.rows += table.num_rows
+        self.bytes += table.nbytes
+
+    def finish(self) -> tuple[int, str]:
+        """Close it, force it to the disk, give it its name. Returns (size, SHA-256)."""
+        self.writer.close()
+        faults.point("task.before_fsync")
+        sha256 = hashlib.sha256()
+        with open(self.hidden, "rb+") as file:
+            while chunk := file.read(1 << 20):
+                sha256.update(chunk)
+            os.fsync(file.fileno())
+        os.rename(self.hidden, self.target)
+        sync_directory(self.directory)
+        return self.target.stat().st_size, sha256.hexdigest()
+
+
+class HourWriter:
+    """Puts rows into the file of their event hour; a file that has grown to `target_bytes` is followed by another."""
+
+    def __init__(
+        self,
+        root: Path,
+        schema: EventSchema,
+        topic_id: str,
+        partition: int,
+        *,
+        target_bytes: int = TARGET_FILE_BYTES,
+    ) -> None:
+        self.done: list[DataFile] = []
+        self._root = root
+        self._event_time = schema.event_time
+        self._schema = lake_schema(schema)
+        self._topic_id = topic_id
+        self._partition = partition
+        self._target_bytes = target_bytes
+        self._open: dict[int, tuple[_OpenFile, DataFile]] = {}
+
+    def write(self, table: Any) -> None:
+        """Write rows of the lake's schema, in the order they have."""
+        for hour, part in split_by_hour(table, self._event_time):
+            if hour not in self._open:
+                name = hour_name(hour)
+                entry = DataFile("", 0, 0, "", self._topic_id, self._partition, name)
+                self._open[hour] = (_OpenFile(self._root, f"{DATA}/event_hour={name}", self._schema), entry)
+            file, entry = self._open[hour]
+            file.write(part)
+            note_bounds(entry, part, self._event_time)
+            if file.bytes >= self._target_bytes:
+                self._finish(hour)
+
+    def close(self) -> list[DataFile]:
+        """Finish all files and describe them."""
+        for hour in list(self._open):
+            self._finish(hour)
+        return self.done
+
+    def _finish(self, hour: int) -> None:
+        file, entry = self._open.pop(hour)
+        entry.path, entry.rows = file.relative, file.rows
+        entry.size, entry.sha256 = file.finish()
+        self.done.append(entry)
+
+
+def split_by_hour(table: Any, event_time: str) -> Iterator[tuple[int, Any]]:
+    """Yield (hour, its rows), hours rising, rows in their order."""
+    hours = table[event_time].to_numpy() // HOUR_MS
+    for hour in np.unique(hours).tolist():
+        mask = hours == hour
+        yield hour, table if mask.all() else table.filter(pa.array(mask))
+
+
+def note_bounds(entry: DataFile, part: Any, event_time: str) -> None:
+    """Widen a file's bounds of offset and event time."""
+    for column, low, high in (
+        ("_offset", "offset_min", "offset_max"),
+        (event_time, "event_time_min", "event_time_max"),
+    ):
+        found = pc.min_max(part[column]).as_py()
+        known_low, known_high = getattr(entry, low), getattr(entry, high)
+        setattr(entry, low, found["min"] if known_low < 0 else min(known_low, found["min"]))
+        setattr(entry, high, max(known_high, found["max"]))
+
+
+def write_dead(root: Path, rows: list[dict[str, Any]], topic_id: str, partition: int) -> DataFile:
+    """Write dead letters into one file."""
+    file = _OpenFile(root, DEAD, DEAD_SCHEMA)
+    file.write(pa.Table.from_pylist(rows, schema=DEAD_SCHEMA))
+    entry = DataFile(file.relative, len(rows), 0, "", topic_id, partition)
+    entry.size, entry.sha256 = file.finish()
+    for row in rows:
+        entry.reasons[row["reason"]] = entry.reasons.get(row["reason"], 0) + 1
+        entry.offsets += row["end_offset"] - row["offset"]
+    return entry
+
+
+def sha256_of(path: str | Path) -> str:
+    """The digest of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

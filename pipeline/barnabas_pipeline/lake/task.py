@@ -1,0 +1,142 @@
+"""What one Spark task does for a load: read a range, decode it, write its files, and tell what became of each offset.
+
+The rule: a task that fails or is run twice leaves files that no manifest names, and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from barnabas_pipeline import faults
+from barnabas_pipeline.decode import DECODER_VERSION, BadRecord, Decoder
+from barnabas_pipeline.lake.files import HourWriter, lake_schema, write_dead
+from barnabas_pipeline.lake.manifest import DataFile
+from barnabas_pipeline.log.columns import TIMESTAMP_TYPE, Columns
+from barnabas_pipeline.log.model import CorruptSpan, LogOptions, OffsetRange, open_log
+from barnabas_pipeline.log.reader import RangeReader
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTask:
+    """Everything a worker has to know."""
+
+    log: LogOptions
+    decoder: Decoder
+    root: str
+    topic_id: str
+    wanted: OffsetRange
+    target_file_bytes: int
+
+
+@dataclass(slots=True)
+class TaskResult:
+    """What became of the range: `loaded + dead + control + aborted + compacted` is its length."""
+
+    wanted: OffsetRange
+    loaded: int = 0
+    dead: int = 0
+    control: int = 0
+    aborted: int = 0
+    compacted: int = 0
+    bytes_read: int = 0
+    files: list[DataFile] = field(default_factory=list)
+    dead_files: list[DataFile] = field(default_factory=list)
+
+
+def run(task: LoadTask) -> TaskResult:
+    """Do it. Raises DataLossError if the range is gone, IncompleteError if the log cannot be reached."""
+    faults.point("task.before_read")
+    root = Path(task.root)
+    log = open_log(task.log)
+    writer = HourWriter(
+        root, task.decoder.schema, task.topic_id, task.wanted.partition, target_bytes=task.target_file_bytes
+    )
+    result = TaskResult(task.wanted)
+    dead_rows: list[dict[str, Any]] = []
+    try:
+        reader = RangeReader(log, task.wanted)
+        for item in reader:
+            if isinstance(item, CorruptSpan):
+                dead_rows.append(_dead_span(task, item))
+                continue
+            table, bad = to_table(item, task.decoder, task.topic_id, task.wanted.partition)
+            dead_rows += [_dead_record(task, item, one) for one in bad]
+            if table.num_rows:
+                writer.write(table)
+                result.loaded += table.num_rows
+            faults.point("task.after_block")
+    finally:
+        log.close()
+    faults.point("task.before_close")
+    result.files = writer.close()
+    if dead_rows:
+        result.dead_files = [write_dead(root, dead_rows, task.topic_id, task.wanted.partition)]
+    faults.point("task.after_rename")
+    counts = reader.counts
+    result.dead = sum(row["end_offset"] - row["offset"] for row in dead_rows)
+    result.control, result.aborted, result.compacted = counts.control, counts.aborted, counts.compacted
+    result.bytes_read = counts.bytes_read
+    assert result.loaded + result.dead == counts.records + counts.corrupt, (result, counts)
+    return result
+
+
+def to_table(
+    columns: Columns, decoder: Decoder, topic_id: str, partition: int
+) -> tuple[Any, list[BadRecord]]:
+    """Decode a block to rows of the lake, and what was refused."""
+    rows, fields, bad = decoder.decode(columns)
+    whole = len(rows) == len(columns)
+    picked = None if whole else pa.array(rows)
+    timestamp = columns.timestamp_ms if whole else columns.timestamp_ms[rows]
+    count = len(rows)
+    coordinates = {
+        "_topic_id": pa.repeat(topic_id, count),
+        "_partition": pa.array(np.full(count, partition, np.int32)),
+        "_offset": pa.array(columns.offset if whole else columns.offset[rows]),
+        "_timestamp": pa.array(timestamp * 1000).cast(TIMESTAMP_TYPE),
+        "_leader_epoch": pa.array(columns.leader_epoch if whole else columns.leader_epoch[rows]),
+        "_key": columns.key if whole else columns.key.take(picked),
+        "_headers": columns.headers if whole else columns.headers.take(picked),
+    }
+    schema = lake_schema(decoder.schema)
+    arrays = [coordinates[name] if name in coordinates else fields[name] for name in schema.names]
+    return pa.Table.from_arrays(arrays, schema=schema), bad
+
+
+def _dead_record(task: LoadTask, columns: Columns, bad: BadRecord) -> dict[str, Any]:
+    row = bad.row
+    offset = int(columns.offset[row])
+    return {
+        "topic_id": task.topic_id,
+        "partition": task.wanted.partition,
+        "offset": offset,
+        "end_offset": offset + 1,
+        "timestamp": int(columns.timestamp_ms[row]) * 1000,
+        "leader_epoch": int(columns.leader_epoch[row]),
+        "key": columns.key[row].as_py(),
+        "value": columns.value[row].as_py(),
+        "headers": columns.headers[row].as_py(),
+        "reason": bad.reason,
+        "detail": bad.detail,
+        "decoder_version": DECODER_VERSION,
+        "schema_name": task.decoder.schema.name,
+    }
+
+
+def _dead_span(task: LoadTask, span: CorruptSpan) -> dict[str, Any]:
+    return {
+        "topic_id": task.topic_id,
+        "partition": task.wanted.partition,
+        "offset": span.start,
+        "end_offset": span.end,
+        "value": span.data,
+        "reason": span.reason,
+        "detail": span.detail,
+        "decoder_version": DECODER_VERSION,
+        "schema_name": task.decoder.schema.name,
+    }

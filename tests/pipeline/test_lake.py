@@ -1,0 +1,291 @@
+"""Loading and auditing: exact to the offset, and loud when it cannot be."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas_pipeline import schema
+from barnabas_pipeline.errors import DataLossError, UsageError
+from barnabas_pipeline.jobs import load as load_job
+from barnabas_pipeline.jobs.audit import AuditReport, audit
+from barnabas_pipeline.jobs.load import LoadOptions, load
+from barnabas_pipeline.lake import frames
+from barnabas_pipeline.lake.files import hour_name
+from barnabas_pipeline.lake.manifest import BrokenLakeError
+from barnabas_pipeline.lake.table import ConflictError, Table
+from barnabas_pipeline.log.model import LogOptions
+from barnabas_pipeline.schema import EventSchema, Field
+from barnabas_pipeline.simulate.bad import choose
+
+from .conftest import BAD_FRACTION, SITE, Broker, Stream
+
+HOUR_MS = 3_600_000
+LATER = SITE.start_ms + 48 * HOUR_MS
+
+
+def options(stream: Stream, root: Path, topic: str, **more: Any) -> LoadOptions:
+    transport = more.pop("transport", "wire")
+    log = LogOptions(topic, transport, stream.bootstrap, (str(stream.broker.data),))
+    return LoadOptions(log, str(root / topic), schema.load(topic), **more)
+
+
+def check(spark: Any, loading: LoadOptions, **more: Any) -> AuditReport:
+    return audit(spark, loading, **{"now_ms": LATER, "lateness_ms": 0, **more})
+
+
+def good_events(stream: Stream, kind: str) -> Counter[str]:
+    spoilt = choose(len(stream.events), BAD_FRACTION, SITE.seed)
+    return Counter(
+        json.dumps(event.fields, sort_keys=True)
+        for n, event in enumerate(stream.events)
+        if event.kind == kind and n not in spoilt
+    )
+
+
+def rows_of(spark: Any, loading: LoadOptions) -> Counter[str]:
+    names = [one.name for one in loading.schema.fields]
+    rows = frames.events(spark, Table(loading.root)).select(*names).collect()
+    return Counter(json.dumps(row.asDict(), sort_keys=True) for row in rows)
+
+
+@pytest.mark.parametrize("transport", ["wire", "disk"])
+def test_a_load_has_every_good_event_and_every_bad_one_is_a_dead_letter(
+    spark: Any, stream: Stream, tmp_path: Path, transport: str
+) -> None:
+    loading = options(stream, tmp_path, "views", transport=transport, split_bytes=200_000)
+    summary = load(spark, loading)
+    assert rows_of(spark, loading) == good_events(stream, "views")
+    spoilt = choose(len(stream.events), BAD_FRACTION, SITE.seed)
+    expected = Counter(reason for n, reason in spoilt.items() if stream.events[n].kind == "views")
+    assert summary.reasons == expected
+    letters = frames.dead_letters(spark, Table(loading.root)).collect()
+    assert Counter(row.reason for row in letters) == expected
+    assert all(row.value is not None and row.key is not None for row in letters)
+    report = check(spark, loading)
+    assert report.problems == []
+    assert report.rows_compared == len(stream.of("views")) == report.offsets
+    assert report.lag == 0
+
+
+def test_portions_give_what_one_commit_gives_and_a_second_load_gives_nothing(
+    spark: Any, stream: Stream, tmp_path: Path
+) -> None:
+    loading = options(stream, tmp_path, "votes", offsets_per_commit_max=1000, target_file_bytes=20_000)
+    summary = load(spark, loading)
+    assert summary.commits == -(-len(stream.of("votes")) // 1000)
+    assert rows_of(spark, loading) == good_events(stream, "votes")
+    assert load(spark, loading).commits == 0
+    assert check(spark, loading).problems == []
+
+
+def test_rows_lie_in_the_hour_of_their_event_even_if_late(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    loading = options(stream, tmp_path, "votes")
+    load(spark, loading)
+    state = Table(loading.root).state()
+    late = sum(event.delivered // HOUR_MS > event.ts // HOUR_MS for event in stream.of("votes"))
+    assert late > 10, "the simulation delivers some late"
+    for file in state.files.values():
+        assert f"event_hour={file.hour}" in file.path
+        hours = {hour_name(ms // HOUR_MS) for ms in (file.event_time_min, file.event_time_max)}
+        assert hours == {file.hour}
+
+
+def test_hours_are_sealed_when_the_log_has_passed_them_and_idle_ones_by_the_clock(
+    spark: Any, stream: Stream, tmp_path: Path
+) -> None:
+    loading = options(stream, tmp_path, "clicks")
+    load(spark, loading)
+    first = SITE.start_ms // HOUR_MS
+    early = check(spark, loading, now_ms=SITE.start_ms + 2 * HOUR_MS, lateness_ms=30 * HOUR_MS)
+    assert early.sealed == [], "an hour waits for late data"
+    report = check(spark, loading, now_ms=SITE.start_ms + 12 * HOUR_MS)
+    assert report.sealed == [hour_name(first + n) for n in range(12)]
+    assert check(spark, loading, now_ms=SITE.start_ms + 12 * HOUR_MS).sealed == []
+
+
+@pytest.mark.parametrize("what", ["delete", "alter"])
+def test_an_audit_finds_a_file_that_is_gone_or_altered(
+    spark: Any, stream: Stream, tmp_path: Path, what: str
+) -> None:
+    loading = options(stream, tmp_path, "logins")
+    load(spark, loading)
+    table = Table(loading.root)
+    file = next(iter(table.state().files.values()))
+    path = Path(table.path(file.path))
+    if what == "delete":
+        path.unlink()
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows = pq.read_table(path)
+        members = rows["member"].to_pylist()
+        members[0] += "x"
+        index = rows.column_names.index("member")
+        pq.write_table(rows.set_column(index, rows.schema.field(index), pa.chunked_array([members])), path)
+    report = check(spark, loading)
+    assert any(file.path in problem for problem in report.problems)
+    if what == "alter":
+        assert any("1 rows of the log are altered" in problem for problem in report.problems)
+        assert len(report.missing) == 1
+
+
+def test_an_audit_names_a_record_that_was_never_loaded(
+    spark: Any, stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load that loses a row and lies about it in its manifest: only the log can tell."""
+    loading = options(stream, tmp_path, "logins")
+    honest = load_job.run_tasks
+
+    def lossy(spark: Any, tasks: list[Any]) -> Any:
+        import pyarrow.parquet as pq
+
+        from barnabas_pipeline.lake.files import sha256_of
+
+        results = honest(spark, tasks)
+        file = results[0].files[0]
+        path = Path(tasks[0].root) / file.path
+        pq.write_table(pq.read_table(path).slice(1), path)
+        file.rows -= 1
+        file.size, file.sha256 = path.stat().st_size, sha256_of(path)
+        results[0].loaded -= 1
+        results[0].compacted += 1
+        return results
+
+    monkeypatch.setattr(load_job, "run_tasks", lossy)
+    load(spark, loading)
+    report = check(spark, loading)
+    assert report.problems == ["1 rows of the log are not in the lake"]
+    assert len(report.missing) == 1
+
+
+def test_two_writers_cannot_commit_the_same_version(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    loading = options(stream, tmp_path, "logins")
+    load(spark, loading)
+    table = Table(loading.root)
+    state = table.state()
+    from barnabas_pipeline.log.model import TopicIdentity
+
+    identity = TopicIdentity(state.cluster_id, state.topic, state.topic_id)
+    one = load_job.new_manifest(table, "seal", identity, loading.schema, {})
+    other_table = Table(loading.root)
+    other = load_job.new_manifest(other_table, "seal", identity, loading.schema, {})
+    table.commit(one)
+    with pytest.raises(ConflictError):
+        other_table.commit(other)
+    assert Table(loading.root).state().version == one.version
+
+
+def test_a_manifest_that_was_changed_is_noticed(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    loading = options(stream, tmp_path, "votes", offsets_per_commit_max=1500)
+    load(spark, loading)
+    first = Path(loading.root) / "_log" / f"{1:020d}.json"
+    first.write_text(first.read_text().replace('"loaded"', '"loaded" ', 1))
+    with pytest.raises(BrokenLakeError, match="manifest 2 does not follow 1"):
+        Table(loading.root).state()
+
+
+def test_a_schema_may_grow_and_old_files_are_read_with_nulls(
+    spark: Any, tmp_path: Path, new_broker: Callable[..., Broker]
+) -> None:
+    broker = new_broker()
+    old = EventSchema("t", "ts", (Field("ts", "long", required=True), Field("a", "string")))
+    new = EventSchema("t", "ts", (*old.fields, Field("b", "long")))
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    log = LogOptions("t", "wire", broker.bootstrap)
+
+    def send(n: int) -> None:
+        producer.produce("t", b'{"ts":%d,"a":"x","b":%d}' % (SITE.start_ms, n), timestamp=SITE.start_ms)
+        producer.flush(10)
+
+    send(1)
+    load(spark, LoadOptions(log, str(tmp_path / "t"), old))
+    send(2)
+    grown = LoadOptions(log, str(tmp_path / "t"), new)
+    load(spark, grown)
+    rows = frames.events(spark, Table(grown.root)).orderBy("_offset").collect()
+    assert [(row.b, row["_extra"]) for row in rows] == [(None, '{"b":1}'), (2, None)]
+    assert check(spark, grown).problems == []
+    with pytest.raises(UsageError, match="cannot go"):
+        load(spark, LoadOptions(log, str(tmp_path / "t"), old))
+
+
+# --- what is gone ---------------------------------------------------------------------------------------------------
+
+
+def small_topic(broker: Broker, count: int, topic: str = "logins") -> LogOptions:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(10)
+    send_small(broker, topic, 0, count)
+    return LogOptions(topic, "wire", broker.bootstrap)
+
+
+def send_small(broker: Broker, topic: str, start: int, count: int) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for n in range(start, start + count):
+        value = b'{"ts":%d,"member":"m%d","ip":"i","ok":true}' % (SITE.start_ms, n)
+        producer.produce(topic, value, b"%d" % n, timestamp=SITE.start_ms)
+    producer.flush(10)
+
+
+def test_a_topic_that_was_made_anew_is_data_loss_with_the_offsets_that_are_missing(
+    spark: Any, tmp_path: Path, new_broker: Callable[..., Broker]
+) -> None:
+    broker = new_broker()
+    log = small_topic(broker, 100)
+    loading = LoadOptions(log, str(tmp_path / "logins"), schema.load("logins"))
+    loading.selection = load_job.Selection(ending='{"0": 60}')
+    load(spark, loading)
+    loading.selection = load_job.Selection()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics(["logins"])["logins"].result(10)
+    small_topic(broker, 150)  # more than before: every old offset is plausible
+    with pytest.raises(DataLossError, match="is another one now") as caught:
+        load(spark, loading)
+    assert [tuple(one) for one in caught.value.missing] == [(0, 60, 100)]
+    with pytest.raises(DataLossError, match="is another one now"):
+        check(spark, loading)
+    loading.on_data_loss = "record"
+    assert load(spark, loading).loaded == 150
+    assert frames.events(spark, Table(loading.root)).count() == 60 + 150
+    assert check(spark, loading).problems == []
+
+
+def test_a_cluster_that_was_replaced_is_data_loss(
+    spark: Any, tmp_path: Path, new_broker: Callable[..., Broker]
+) -> None:
+    first = new_broker(data=tmp_path / "one")
+    loading = LoadOptions(small_topic(first, 50), str(tmp_path / "logins"), schema.load("logins"))
+    load(spark, loading)
+    first.stop()
+    second = new_broker(data=tmp_path / "two")
+    loading.log = small_topic(second, 80)
+    with pytest.raises(DataLossError, match=r"cluster .* is another one now"):
+        load(spark, loading)
+
+
+def test_retention_that_overtakes_a_load_is_data_loss_to_the_offset(
+    spark: Any, tmp_path: Path, new_broker: Callable[..., Broker]
+) -> None:
+    broker = new_broker()
+    loading = LoadOptions(small_topic(broker, 50), str(tmp_path / "logins"), schema.load("logins"))
+    load(spark, loading)
+    send_small(broker, "logins", 50, 50)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.delete_records([TopicPartition("logins", 0, 70)]).values():
+        future.result(30)
+    with pytest.raises(DataLossError, match="retention has overtaken") as caught:
+        load(spark, loading)
+    assert [tuple(one) for one in caught.value.missing] == [(0, 50, 70)]
+    loading.on_data_loss = "record"
+    assert load(spark, loading).loaded == 30
+    report = check(spark, loading)
+    assert (report.problems, report.rows_compared) == ([], 80)
