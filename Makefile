@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test test-pipeline pipeline-demo check bench compat gen docs lock clean nightly help
+.PHONY: run test test-pipeline pipeline-demo check bench compat soak gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -39,6 +39,9 @@ gen: $(VENV)/.ready-test  ## generate the codecs from schemas/ and the reference
 
 compat: $(VENV)/.ready-test  ## stock clients against the broker: the matrix (ARGS="--clients a,b")
 	$(BIN)/python -m compat.matrix $(ARGS)
+
+soak: $(VENV)/.ready-test  ## transactional clients and the broker killed at random, nothing lost (ARGS="--rounds 100 --seed 7")
+	$(BIN)/python -m compat.soak $(ARGS)
 
 bench: $(VENV)/.ready-test  ## measure, side by side with Apache Kafka and librdkafka's mock (ARGS="--quick")
 	$(BIN)/python -m bench $(ARGS)

@@ -1,0 +1,201 @@
+"""Transfers between accounts by transactional workers, while workers and the broker are killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat.matrix.brokers import Broker, restart
+from compat.soak.worker import GROUP, LEDGER, ORDERS
+
+ACCOUNTS = 50
+PARTITIONS = 4
+DONE_TIMEOUT_S = 180
+ROUND_S = (0.2, 1.5)
+
+
+class LostError(Exception):
+    """A promise was broken; the message says which."""
+
+
+@dataclass
+class Figures:
+    """What a run has seen."""
+
+    orders: int = 0
+    acknowledged: int = 0
+    aborted_records: int = 0
+    workers_killed: int = 0
+    brokers_killed: int = 0
+    workers_failed: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class Worker:
+    """A worker that is started again whenever it ends."""
+
+    name: str
+    bootstrap: str
+    directory: Path
+    process: subprocess.Popen[bytes] | None = None
+    failures: int = field(default=0)
+
+    @property
+    def acknowledged(self) -> Path:
+        return self.directory / f"{self.name}.acknowledged"
+
+    def keep_alive(self) -> None:
+        """Start it, if it has ended by itself or never was."""
+        if self.process is not None and self.process.poll() is None:
+            return
+        if self.process is not None:
+            self.failures += 1
+        command = [
+            sys.executable,
+            "-m",
+            "compat.soak.worker",
+            self.bootstrap,
+            self.name,
+            str(self.acknowledged),
+        ]
+        with (self.directory / f"{self.name}.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stderr=log, env=os.environ)
+
+    def kill(self) -> None:
+        """End it without warning."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+
+def run(broker: Broker, directory: Path, *, seed: int, rounds: int, orders: int, workers: int) -> Figures:
+    """Kill at random for some rounds, let the workers end their work, and check. Raises LostError."""
+    choose = random.Random(seed)
+    begun = time.monotonic()
+    figures = Figures(orders=orders)
+    broker.start()
+    place_orders(broker.bootstrap, choose, orders)
+    crew = [Worker(f"clerk-{number}", broker.bootstrap, directory) for number in range(workers)]
+    try:
+        for number in range(rounds):
+            for worker in crew:
+                worker.keep_alive()
+            time.sleep(choose.uniform(*ROUND_S))
+            if number % 3 == 2:
+                restart(broker, "kill")
+                figures.brokers_killed += 1
+            else:
+                choose.choice(crew).kill()
+                figures.workers_killed += 1
+        wait_done(broker.bootstrap, crew, orders)
+    finally:
+        for worker in crew:
+            worker.kill()
+            figures.workers_failed += worker.failures
+    told = [
+        number
+        for worker in crew
+        if worker.acknowledged.exists()
+        for number in worker.acknowledged.read_text().split()
+    ]
+    figures.acknowledged = len(told)
+    check(broker.bootstrap, orders, told, figures)
+    broker.stop()
+    figures.seconds = time.monotonic() - begun
+    return figures
+
+
+def place_orders(bootstrap: str, choose: random.Random, count: int) -> None:
+    """Make the topics, and fill the one with orders."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (ORDERS, LEDGER)]).values():
+        made.result(30)
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for number in range(count):
+        giver, taker = choose.sample(range(ACCOUNTS), 2)
+        producer.produce(
+            ORDERS, f"{number} {giver} {taker} {choose.randint(1, 100)}", partition=number % PARTITIONS
+        )
+    if producer.flush(60):
+        raise LostError("the orders could not be placed")
+
+
+def wait_done(bootstrap: str, crew: list[Worker], orders: int) -> None:
+    """Until the group has committed every order."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    places = [TopicPartition(ORDERS, partition) for partition in range(PARTITIONS)]
+    deadline = time.monotonic() + DONE_TIMEOUT_S
+    while True:
+        for worker in crew:
+            worker.keep_alive()
+        answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP, places)])[
+            GROUP
+        ].result(30)
+        done = sum(max(place.offset, 0) for place in answer.topic_partitions)
+        if done == orders:
+            return
+        if time.monotonic() > deadline:
+            raise LostError(f"after {DONE_TIMEOUT_S} s only {done} of {orders} orders are done")
+        time.sleep(0.5)
+
+
+def read_all(bootstrap: str, isolation: str) -> list[str]:
+    """All values of the ledger, as far as the isolation level shows them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "auditor",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition(LEDGER, partition, 0) for partition in range(PARTITIONS)])
+    values: list[str] = []
+    at_end: set[int] = set()
+    deadline = time.monotonic() + DONE_TIMEOUT_S
+    while len(at_end) < PARTITIONS:
+        if time.monotonic() > deadline:
+            raise LostError(f"the ledger cannot be read to its end under {isolation}")
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        if message.error():
+            if message.error().code() != KafkaError._PARTITION_EOF:
+                raise LostError(str(message.error()))
+            at_end.add(message.partition() or 0)
+        else:
+            values.append((message.value() or b"").decode())
+    consumer.close()
+    return values
+
+
+def check(bootstrap: str, orders: int, told: list[str], figures: Figures) -> None:
+    """Each order once, each pair whole, each commit that was told of there. Raises LostError."""
+    committed = read_all(bootstrap, "read_committed")
+    figures.aborted_records = len(read_all(bootstrap, "read_uncommitted")) - len(committed)
+    amounts: dict[str, list[int]] = defaultdict(list)
+    for value in committed:
+        number, amount = value.split()
+        amounts[number].append(int(amount))
+    wrong = {number: pair for number, pair in amounts.items() if len(pair) != 2 or sum(pair)}
+    if wrong:
+        raise LostError(
+            f"{len(wrong)} orders are not in the ledger exactly once: {dict(list(wrong.items())[:5])}"
+        )
+    if len(amounts) != orders:
+        raise LostError(f"{orders - len(amounts)} orders are not in the ledger")
+    if len(set(told)) != len(told):
+        raise LostError("an order was done twice, as workers were told")
