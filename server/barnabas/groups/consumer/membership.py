@@ -161,10 +161,11 @@ def take_over_static(
 ) -> ConsumerMember:
     """The member that joins with an instance id: a new one, or one that takes over from who had the id.
 
-    Between members of the consumer protocol the former must have left for a while. Raises UNRELEASED_INSTANCE_ID.
+    Between members of the consumer protocol the former must have left for a while. One that was fenced comes back with
+    the id it had. Raises UNRELEASED_INSTANCE_ID.
     """
     known = group.static_ids.get(instance_id)
-    if known is None:
+    if known is None or known == member_id:
         return group.members.get(member_id) or ConsumerMember(member_id, instance_id)
     former = group.members[known]
     if not by_classic and former.classic is None and former.epoch != LEAVE_FOR_A_WHILE_EPOCH:
@@ -177,8 +178,7 @@ def take_over_static(
     out.records.append(records.member_record(group.id, member))
     out.records.append(records.target_record(group.id, member_id, group.target.get(former.id, NO_SLOTS)))
     out.records.append(records.current_record(group.id, member))
-    if former.id != member_id:
-        forget_timers(group, former.id, turn)
+    forget_timers(group, former.id, turn)
     return member
 
 

@@ -1,0 +1,227 @@
+"""A shard of groups with what surrounds it, and members of the consumer protocol that behave like stock clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.cluster.image import (
+    GROUP,
+    Change,
+    ClusterImage,
+    ConfigChanged,
+    PartitionInfo,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+    TopicInfo,
+)
+from barnabas.errors import RequestError
+from barnabas.groups.consumer.group import ConsumerGroup
+from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
+from barnabas.groups.decision import Decision
+from barnabas.groups.settings import GroupSettings
+from barnabas.groups.shard import GroupShard
+from barnabas.groups.topics import Slot, by_topic
+from barnabas.wire.generated.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+ONE = PartitionInfo(1, (1,), (1,))
+HEARTBEAT_VERSION = 1
+
+
+class Coordinator:
+    """A shard whose records are kept as a journal, whose timers run by hand, and whose topics can change."""
+
+    def __init__(self, settings: GroupSettings | None = None) -> None:
+        self.settings = settings or GroupSettings(initial_rebalance_delay_ms=0)
+        self.image = ClusterImage("c")
+        self.shard = GroupShard(self.settings, lambda: self.image)
+        self.journal: list[tuple[bytes, bytes | None]] = []
+        self.timers: dict[Any, int] = {}
+        self.answers: dict[int, Any] = {}
+        self.now_ms = 0
+        self.topics_made = 0
+        self._waiter = 0
+
+    # --- topics ---------------------------------------------------------------------------------------------
+
+    def create(self, name: str, partitions: int) -> bytes:
+        self.topics_made += 1
+        topic_id = self.topics_made.to_bytes(16, "big")
+        self._change(TopicCreated(TopicInfo(name, topic_id, (ONE,) * partitions)))
+        return topic_id
+
+    def grow(self, name: str, more: int) -> None:
+        self._change(PartitionsAdded(name, (ONE,) * more))
+
+    def delete(self, name: str) -> None:
+        self._change(TopicDeleted(name))
+
+    def configure(self, group_id: str, **settings: str) -> None:
+        pairs = tuple((name.replace("_", "."), value) for name, value in settings.items())
+        self._change(ConfigChanged(GROUP, group_id, pairs))
+
+    def _change(self, change: Change) -> None:
+        self.image = self.image.apply([change])
+
+    # --- events ---------------------------------------------------------------------------------------------
+
+    def perform(self, event: Any) -> Any:
+        """Let an event decide, and take up what it has decided, as the runtime does."""
+        out = Decision()
+        try:
+            return event(self.shard, out)
+        finally:
+            self._settle(out)
+
+    def perform_and_wait(self, event: Any) -> int:
+        """The same for an event that answers a waiter; returns its number for `answers`."""
+        self._waiter += 1
+        number = self._waiter
+        self.perform(lambda shard, out: event(shard, out, number))
+        return number
+
+    def _settle(self, out: Decision) -> None:
+        for key, value in out.records:
+            self.journal.append((key, value))
+            self.shard.replay(key, value, loading=False)
+        self.answers.update(out.replies)
+        for timer, at_ms in out.timers.items():
+            if at_ms is None:
+                self.timers.pop(timer, None)
+            else:
+                self.timers[timer] = at_ms
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, with all timers that come meanwhile."""
+        end_ms = self.now_ms + ms
+        while self.timers:
+            timer = min(self.timers, key=lambda key: (self.timers[key], str(key)))
+            if self.timers[timer] > end_ms:
+                break
+            self.now_ms = max(self.now_ms, self.timers.pop(timer))
+            self.perform(lambda shard, out, timer=timer: shard.expire(timer, self.now_ms, out))
+        self.now_ms = end_ms
+
+    def reloaded(self) -> GroupShard:
+        """What another broker would know of the groups."""
+        shard = GroupShard(self.settings, lambda: self.image)
+        for key, value in self.journal:
+            shard.replay(key, value, loading=True)
+        return shard
+
+    def restart(self) -> None:
+        """Another broker takes over: it knows the journal, and no more."""
+        self.shard = self.reloaded()
+        self.timers.clear()
+        out = Decision()
+        self.shard.loaded(self.now_ms, out)
+        self._settle(out)
+
+    def group(self, group_id: str = "g") -> ConsumerGroup:
+        return self.shard.consumer_group(group_id)
+
+    def state(self, group_id: str = "g") -> str:
+        return self.group(group_id).state_name
+
+    def heartbeat(
+        self, member_id: str, epoch: int, *, api_version: int = HEARTBEAT_VERSION, **fields: Any
+    ) -> ConsumerGroupHeartbeatResponse:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id=member_id, member_epoch=epoch, **fields
+        )
+        check_heartbeat(request, api_version, self.settings)
+        beat = Heartbeat(request, "client", "/host", "made-by-coordinator")
+        return self.perform(lambda shard, out: shard.consumer_heartbeat(beat, self.now_ms, out))
+
+
+def owned_by(topics: Iterable[Any]) -> set[Slot]:
+    return {(topic.topic_id, partition) for topic in topics for partition in topic.partitions}
+
+
+@dataclass
+class Client:
+    """A member that does as stock clients do: it gives up what it must, and says so with its next heartbeat."""
+
+    coordinator: Coordinator
+    id: str
+    topics: Sequence[str] = ("t",)
+    regex: str | None = None
+    instance_id: str | None = None
+    assignor: str | None = None
+    rebalance_timeout_ms: int = 10_000
+    epoch: int = 0
+    owned: set[Slot] = field(default_factory=set)
+    told: set[Slot] = field(default_factory=set)
+    says_owned: bool = True
+    """Whether the next heartbeat must say what it owns, since that has changed."""
+    says_all: bool = True
+    """Whether the next heartbeat must say everything, since an answer was lost."""
+
+    def join(self) -> None:
+        """Send everything, owning nothing."""
+        self.epoch, self.owned, self.told = 0, set(), set()
+        self._take(self._send(full=True))
+
+    def beat(self, *, lost: bool = False, full: bool = False) -> int:
+        """One heartbeat; returns the error code. `lost`: the answer does not arrive."""
+        try:
+            response = self._send(full=full)
+        except RequestError as error:
+            if not lost:
+                self.owned = set()
+            return error.code
+        if lost:
+            self.says_all = True
+        else:
+            self._take(response)
+        return 0
+
+    def settle(self) -> None:
+        """Give up what is not in the assignment, and take up what is new."""
+        if self.owned != self.told:
+            self.owned = set(self.told)
+            self.says_owned = True
+
+    def leave(self, *, for_a_while: bool = False) -> None:
+        self.coordinator.heartbeat(self.id, -2 if for_a_while else -1, instance_id=self.instance_id)
+        self.owned, self.told, self.epoch = set(), set(), 0
+
+    def _send(self, *, full: bool) -> ConsumerGroupHeartbeatResponse:
+        fields: dict[str, Any] = {"instance_id": self.instance_id}
+        full = full or self.says_all or self.epoch == 0
+        if full:
+            fields.update(
+                rebalance_timeout_ms=self.rebalance_timeout_ms,
+                subscribed_topic_names=list(self.topics),
+                subscribed_topic_regex=self.regex,
+                server_assignor=self.assignor,
+            )
+        if full or self.says_owned:
+            fields["topic_partitions"] = [
+                ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in by_topic(self.owned)
+            ]
+        return self.coordinator.heartbeat(self.id, self.epoch, **fields)
+
+    def _take(self, response: ConsumerGroupHeartbeatResponse) -> None:
+        self.epoch = response.member_epoch
+        self.says_owned = self.says_all = False
+        if response.assignment is not None:
+            self.told = owned_by(response.assignment.topic_partitions)
+
+
+def converge(*clients: Client, rounds: int = 30) -> None:
+    """Let all of them beat and settle until nothing changes any more."""
+    for _ in range(rounds):
+        before = [(client.epoch, set(client.owned)) for client in clients]
+        for client in clients:
+            client.beat()
+            client.settle()
+        if before == [(client.epoch, client.owned) for client in clients]:
+            return
+    raise AssertionError(f"no agreement after {rounds} rounds")

@@ -1,0 +1,447 @@
+"""A consumer group (KIP-848), heartbeat by heartbeat, without a broker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from barnabas.errors import RequestError
+from barnabas.groups.consumer import records
+from barnabas.groups.consumer.member import MemberState
+from barnabas.groups.decision import Decision
+from barnabas.groups.settings import GroupSettings
+from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.records import consumer_group_partition_metadata as partition_metadata
+from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
+from tests.support.consumers import Client, Coordinator, converge
+
+JOINING: dict[str, Any] = {
+    "rebalance_timeout_ms": 5_000,
+    "subscribed_topic_names": ["t"],
+    "topic_partitions": [],
+}
+
+
+def with_topic(partitions: int = 4, **settings: Any) -> Coordinator:
+    coordinator = Coordinator(GroupSettings(**settings))
+    coordinator.create("t", partitions)
+    return coordinator
+
+
+def code_of(action: Any, *arguments: Any, **fields: Any) -> int:
+    with pytest.raises(RequestError) as caught:
+        action(*arguments, **fields)
+    return caught.value.code
+
+
+def partitions_of(client: Client) -> list[int]:
+    return sorted(partition for _, partition in client.owned)
+
+
+def joined(coordinator: Coordinator, *ids: str, **fields: Any) -> list[Client]:
+    clients = [Client(coordinator, member_id, **fields) for member_id in ids]
+    for client in clients:
+        client.join()
+    converge(*clients)
+    return clients
+
+
+# --- assigning and moving -----------------------------------------------------------------------------------
+
+
+def test_a_first_member_gets_everything_at_once() -> None:
+    coordinator = with_topic()
+    client = Client(coordinator, "a")
+    client.join()
+    client.settle()
+    assert client.epoch == 1
+    assert partitions_of(client) == [0, 1, 2, 3]
+    assert coordinator.state() == "Stable"
+
+
+def test_a_slot_is_given_on_only_when_its_owner_has_given_it_up() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a")
+    b = Client(coordinator, "b")
+    b.join()
+    assert b.told == set()
+    assert coordinator.state() == "Reconciling"
+    assert coordinator.group().members["b"].state is MemberState.UNRELEASED
+    a.beat()
+    assert len(a.told) == 2
+    assert a.epoch == 1, "it stays in its epoch until it has given up what it must"
+    b.beat()
+    assert b.told == set(), "a has been told, and has not said yet that it has done so"
+    a.settle()
+    a.beat()
+    assert a.epoch == 2
+    b.beat()
+    assert len(b.told) == 2
+    assert not a.told & b.told
+    assert coordinator.state() == "Stable"
+
+
+def test_who_leaves_makes_room_and_the_others_take_over() -> None:
+    coordinator = with_topic()
+    a, b = joined(coordinator, "a", "b")
+    b.leave()
+    assert coordinator.state() == "Assigning"
+    converge(a)
+    assert partitions_of(a) == [0, 1, 2, 3]
+    a.leave()
+    assert coordinator.state() == "Empty"
+
+
+def test_topics_that_change_are_noticed_with_the_next_heartbeat() -> None:
+    coordinator = with_topic(2)
+    (a,) = joined(coordinator, "a", topics=("t", "later"))
+    coordinator.grow("t", 1)
+    converge(a)
+    assert partitions_of(a) == [0, 1, 2]
+    coordinator.create("later", 1)
+    converge(a)
+    assert len(a.owned) == 4
+    coordinator.delete("t")
+    converge(a)
+    assert len(a.owned) == 1
+    epoch = coordinator.group().epoch
+    coordinator.create("of no interest", 1)
+    converge(a)
+    assert coordinator.group().epoch == epoch
+
+
+def test_a_topic_made_again_is_another_topic() -> None:
+    coordinator = with_topic(1)
+    (a,) = joined(coordinator, "a")
+    before = set(a.owned)
+    coordinator.delete("t")
+    coordinator.create("t", 1)
+    converge(a)
+    assert len(a.owned) == 1
+    assert a.owned != before
+
+
+def test_regular_expressions_are_matched_whole_and_again_when_topics_come() -> None:
+    coordinator = with_topic(1)
+    (a,) = joined(coordinator, "a", topics=(), regex="t|log-.*")
+    coordinator.create("log-1", 1)
+    coordinator.create("xlog-1", 1)
+    converge(a)
+    assert coordinator.group().subscribed_topics() == {"t", "log-1"}
+    a.topics, a.regex = ("xlog-1",), ""
+    a.beat(full=True)
+    converge(a)
+    assert coordinator.group().regexes == {}
+    assert coordinator.group().subscribed_topics() == {"xlog-1"}
+
+
+def test_the_assignor_that_most_members_ask_for_is_taken() -> None:
+    coordinator = with_topic(3)
+    a, b, c = (Client(coordinator, name, assignor="range") for name in "abc")
+    for client in (a, b, c):
+        client.join()
+    converge(a, b, c)
+    assert coordinator.group().assignor_name(coordinator.group().members.values()) == "range"
+    assert [partitions_of(client) for client in (a, b, c)] == [[0], [1], [2]]
+
+
+def test_an_answer_that_was_lost_is_given_again() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a")
+    coordinator.grow("t", 1)
+    a.beat(lost=True)
+    assert coordinator.group().members["a"].epoch == a.epoch + 1
+    assert a.beat() == 0
+    a.settle()
+    assert partitions_of(a) == [0, 1, 2, 3, 4]
+
+
+# --- refusing -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ({"topic_partitions": None}, ErrorCode.INVALID_REQUEST),
+        (
+            {"topic_partitions": [ConsumerGroupHeartbeatRequest.TopicPartitions(partitions=[1])]},
+            ErrorCode.INVALID_REQUEST,
+        ),
+        ({"subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
+        ({"instance_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"rack_id": " "}, ErrorCode.INVALID_REQUEST),
+        ({"server_assignor": "sticky"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
+        ({"subscribed_topic_regex": "(?=x)"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+    ],
+)
+def test_a_join_that_makes_no_sense_is_refused(fields: dict[str, Any], code: int) -> None:
+    coordinator = with_topic()
+    assert code_of(coordinator.heartbeat, "a", 0, **{**JOINING, **fields}) == code
+    assert coordinator.journal == []
+    assert coordinator.shard.groups == {}
+
+
+def test_the_fields_of_later_heartbeats_are_checked() -> None:
+    coordinator = with_topic()
+    joined(coordinator, "a")
+    assert code_of(coordinator.heartbeat, "", 1) == ErrorCode.INVALID_REQUEST
+    assert code_of(coordinator.heartbeat, "a", -3) == ErrorCode.INVALID_REQUEST
+    assert code_of(coordinator.heartbeat, "a", -2) == ErrorCode.INVALID_REQUEST
+    assert code_of(coordinator.heartbeat, "", 0, **JOINING) == ErrorCode.INVALID_REQUEST
+
+
+def test_before_version_1_the_coordinator_makes_the_member_id() -> None:
+    coordinator = with_topic()
+    response = coordinator.heartbeat("", 0, api_version=0, **JOINING)
+    assert response.member_id == "made-by-coordinator"
+
+
+def test_members_and_groups_that_are_not_there_are_told_so() -> None:
+    coordinator = with_topic()
+    assert code_of(coordinator.heartbeat, "a", 1) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert code_of(coordinator.heartbeat, "a", -1) == ErrorCode.GROUP_ID_NOT_FOUND
+    joined(coordinator, "a")
+    assert code_of(coordinator.heartbeat, "b", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(coordinator.heartbeat, "b", -1) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_epoch_that_cannot_be_is_fenced() -> None:
+    coordinator = with_topic()
+    a, _ = joined(coordinator, "a", "b")
+    assert a.epoch == 2
+    assert code_of(coordinator.heartbeat, "a", 3) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert code_of(coordinator.heartbeat, "a", 1) == ErrorCode.FENCED_MEMBER_EPOCH
+    a.join()
+    assert a.epoch == 2
+    assert len(a.told) == 2
+
+
+def test_a_full_group_takes_nobody_else() -> None:
+    coordinator = with_topic(consumer_size_max=2)
+    joined(coordinator, "a", "b")
+    assert code_of(coordinator.heartbeat, "c", 0, **JOINING) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert coordinator.heartbeat("a", 0, **JOINING).error_code == 0
+
+
+# --- static members -----------------------------------------------------------------------------------------
+
+
+def test_a_static_member_comes_back_to_what_it_had_without_a_new_epoch() -> None:
+    coordinator = with_topic()
+    a = Client(coordinator, "a", instance_id="i")
+    b = Client(coordinator, "b")
+    a.join()
+    b.join()
+    converge(a, b)
+    held, epoch = set(a.owned), coordinator.group().epoch
+    a.leave(for_a_while=True)
+    assert coordinator.group().members["a"].epoch == -2
+    again = Client(coordinator, "a2", instance_id="i")
+    again.join()
+    assert again.told == held
+    assert coordinator.group().epoch == epoch
+    assert set(coordinator.group().members) == {"b", "a2"}
+
+
+def test_an_instance_id_in_use_is_not_given_away() -> None:
+    coordinator = with_topic()
+    joined(coordinator, "a", instance_id="i")
+    joining = {**JOINING, "instance_id": "i"}
+    assert code_of(coordinator.heartbeat, "a2", 0, **joining) == ErrorCode.UNRELEASED_INSTANCE_ID
+    assert code_of(coordinator.heartbeat, "a2", 1, instance_id="i") == ErrorCode.FENCED_INSTANCE_ID
+    assert code_of(coordinator.heartbeat, "a", 1, instance_id="j") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.heartbeat("a", 0, **joining).member_epoch == 1
+
+
+def test_a_static_member_that_stays_away_is_removed() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a", instance_id="i")
+    a.leave(for_a_while=True)
+    coordinator.advance(44_999)
+    assert coordinator.state() == "Reconciling"
+    coordinator.advance(1)
+    assert coordinator.state() == "Empty"
+
+
+# --- time ---------------------------------------------------------------------------------------------------
+
+
+def test_a_member_that_is_not_heard_of_is_removed() -> None:
+    coordinator = with_topic()
+    a, b = joined(coordinator, "a", "b")
+    coordinator.advance(30_000)
+    a.beat()
+    coordinator.advance(15_000)
+    assert set(coordinator.group().members) == {"a"}
+    assert b.beat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_does_not_give_up_in_time_is_removed() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a", rebalance_timeout_ms=3_000)
+    b = Client(coordinator, "b")
+    b.join()
+    a.beat()
+    coordinator.advance(2_999)
+    assert a.beat() == 0
+    coordinator.advance(1)
+    assert set(coordinator.group().members) == {"b"}
+    converge(b)
+    assert partitions_of(b) == [0, 1, 2, 3]
+
+
+def test_a_group_can_have_timeouts_of_its_own() -> None:
+    coordinator = with_topic()
+    coordinator.configure("g", consumer_session_timeout_ms="50000", consumer_heartbeat_interval_ms="7000")
+    assert coordinator.heartbeat("a", 0, **JOINING).heartbeat_interval_ms == 7_000
+    coordinator.advance(49_999)
+    assert coordinator.state() == "Stable"
+    coordinator.advance(1)
+    assert coordinator.state() == "Empty"
+
+
+def test_after_a_restart_everybody_has_a_whole_timeout_and_goes_on() -> None:
+    coordinator = with_topic()
+    a, b = joined(coordinator, "a", "b")
+    coordinator.advance(44_000)
+    coordinator.restart()
+    coordinator.advance(44_999)
+    assert a.beat() == b.beat() == 0
+    assert coordinator.state() == "Stable"
+
+
+def test_who_had_to_give_up_slots_before_a_restart_still_has_to() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a", rebalance_timeout_ms=3_000)
+    Client(coordinator, "b").join()
+    a.beat()
+    coordinator.restart()
+    assert coordinator.group().members["a"].state is MemberState.UNREVOKED
+    coordinator.advance(3_000)
+    assert set(coordinator.group().members) == {"b"}
+
+
+# --- offsets ------------------------------------------------------------------------------------------------
+
+
+def check_commit(
+    coordinator: Coordinator, member_id: str, epoch: int, *partitions: int, version: int = 9
+) -> None:
+    coordinator.shard.check_commit(
+        "g", member_id, None, epoch, 0, Decision(),
+        places=[("t", partition) for partition in partitions], api_version=version,
+    )  # fmt: skip
+
+
+def test_commits_are_checked_against_the_member_epoch() -> None:
+    coordinator = with_topic()
+    a, _ = joined(coordinator, "a", "b")
+    kept = partitions_of(a)
+    lost = [partition for partition in range(4) if partition not in kept]
+    check_commit(coordinator, "a", 2, *range(4))
+    assert code_of(check_commit, coordinator, "a", 3, *kept) == ErrorCode.STALE_MEMBER_EPOCH
+    assert code_of(check_commit, coordinator, "c", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(check_commit, coordinator, "", -1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(check_commit, coordinator, "a", 2, version=8) == ErrorCode.UNSUPPORTED_VERSION
+    # What it has had since then may be committed late (KIP-1251), what it has no more may not.
+    check_commit(coordinator, "a", 1, *kept)
+    assert code_of(check_commit, coordinator, "a", 1, *lost) == ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_anybody_may_commit_while_nobody_is_in() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a")
+    a.leave()
+    check_commit(coordinator, "", -1, 0)
+    assert code_of(check_commit, coordinator, "a", 1, 0) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_that_is_not_there_is_told_by_version() -> None:
+    coordinator = with_topic()
+    assert code_of(check_commit, coordinator, "a", 1) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert code_of(check_commit, coordinator, "a", 1, version=8) == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_who_fetches_offsets_as_a_member_must_be_one() -> None:
+    coordinator = with_topic()
+    joined(coordinator, "a")
+    coordinator.shard.check_fetch("g", "a", 1)
+    coordinator.shard.check_fetch("g", None, -1)
+    assert code_of(coordinator.shard.check_fetch, "g", "a", 2) == ErrorCode.STALE_MEMBER_EPOCH
+    assert code_of(coordinator.shard.check_fetch, "g", "b", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_offsets_of_subscribed_topics_are_kept_and_the_rest_goes_with_the_group() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a")
+    committed = OffsetCommitValue(offset=7, commit_timestamp=0)
+    places = [(("t", 0), committed), (("other", 0), committed)]
+    coordinator.perform(lambda shard, out: shard.commit("g", places, out))
+    later_ms = coordinator.settings.offsets_retention_ms
+    coordinator.perform(lambda shard, out: shard.expire_offsets(later_ms, out))
+    assert list(coordinator.shard.offsets["g"]) == [("t", 0)]
+    a.leave()
+    coordinator.perform(lambda shard, out: shard.expire_offsets(later_ms, out))
+    assert coordinator.shard.groups == coordinator.shard.offsets == {}
+    assert coordinator.reloaded().groups == {}
+
+
+def test_a_group_with_members_is_not_deleted() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a", regex="x.*")
+
+    def delete() -> None:
+        coordinator.perform(lambda shard, out: shard.delete_group("g", out))
+
+    assert code_of(delete) == ErrorCode.NON_EMPTY_GROUP
+    a.leave()
+    delete()
+    assert coordinator.shard.groups == {}
+    last = dict(coordinator.journal)
+    assert all(value is None for value in last.values())
+
+
+# --- records ------------------------------------------------------------------------------------------------
+
+
+def test_slots_written_without_epochs_count_as_assigned_in_the_members_epoch() -> None:
+    coordinator = with_topic()
+    joined(coordinator, "a")
+    member = coordinator.group().members["a"]
+    written = records.current_assignment.RECORD.decode_value(
+        records.current_record("g", replace(member, epoch=5))[1] or b""
+    )
+    for topic in written.assigned_partitions:
+        topic.assignment_epochs = None
+    assert set(records.slots_with_epochs(written.assigned_partitions, 5).values()) == {5}
+
+
+def test_what_kafka_wrote_of_partitions_ends_with_the_next_epoch() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a")
+    key = partition_metadata.RECORD.encode_key(
+        partition_metadata.ConsumerGroupPartitionMetadataKey(group_id="g")
+    )
+    value = partition_metadata.RECORD.encode_value(partition_metadata.ConsumerGroupPartitionMetadataValue())
+    coordinator.shard.replay(key, value, loading=True)
+    assert coordinator.group().has_partition_metadata
+    coordinator.grow("t", 1)
+    converge(a)
+    assert (key, None) in coordinator.journal
+    assert not coordinator.group().has_partition_metadata
+
+
+def test_a_state_that_is_not_known_makes_the_member_join_again() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a")
+    group = coordinator.group()
+    group.put_member(replace(group.members["a"], state=MemberState.UNKNOWN))
+    assert a.beat() == ErrorCode.FENCED_MEMBER_EPOCH
+    a.join()
+    converge(a)
+    assert partitions_of(a) == [0, 1, 2, 3]
+    assert coordinator.state() == "Stable"
