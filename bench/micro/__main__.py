@@ -1,0 +1,29 @@
+"""`python -m bench.micro [wire] [records] [log] [imports]`: time the parts of a request's way alone."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from bench.micro import imports, log, records, wire
+from bench.micro.timing import HEADER
+from bench.tools import ROOT
+
+GROUPS = {"imports": imports, "wire": wire, "records": records, "log": log}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.micro", description=__doc__)
+    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], help="all by default")
+    chosen = parser.parse_args(argv).groups or list(GROUPS)
+    sys.path.insert(0, str(ROOT / "server"))
+    print(HEADER)
+    for group in chosen:
+        for timing in GROUPS[group].run():
+            print(timing.row(), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

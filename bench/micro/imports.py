@@ -1,0 +1,32 @@
+"""Start-up: what importing costs, in a fresh interpreter each time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from statistics import median
+from time import perf_counter
+
+from bench.micro.timing import Timing
+from bench.tools import ROOT
+
+SAMPLES = 10
+STATEMENTS = ("pass", "import trio", "import barnabas.wire.generated.produce", "import barnabas.cli")
+
+
+def run() -> Iterator[Timing]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    for statement in STATEMENTS:
+        samples = []
+        for _ in range(SAMPLES + 1):
+            start = perf_counter()
+            done = subprocess.run(
+                [sys.executable, "-c", statement], env=environment, stderr=subprocess.DEVNULL, check=False
+            )
+            samples.append(perf_counter() - start)
+        if done.returncode == 0:
+            del samples[0]  # it may have compiled
+            yield Timing(f"python -c '{statement}'", min(samples), median(samples))
