@@ -72,6 +72,10 @@ def _run(arguments: argparse.Namespace) -> int:
             begun = time.monotonic()
             outcomes.append(run_scenario(scenario, arms, rounds, _say))
             _say(f"  ({time.monotonic() - begun:.0f} s)")
+    except BaseException:
+        for arm in arms:
+            _say(arm.outputs())
+        raise
     finally:
         for arm in arms:
             arm.stop_shared()

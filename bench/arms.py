@@ -58,6 +58,14 @@ class Arm:
         finally:
             running.stop()
 
+    def outputs(self) -> str:
+        """The ends of what the arm's brokers have printed."""
+        return "".join(
+            f"--- {path}\n{path.read_text(errors='replace')[-3000:]}"
+            for path in sorted(self._directory.glob("*.out"))
+            if path.stat().st_size
+        )
+
     def stop_shared(self) -> None:
         """End the shared broker, if there is one."""
         if self._shared is not None:
