@@ -5,6 +5,7 @@ The rule: only /proc is read; nothing here changes what is measured, but `settle
 
 from __future__ import annotations
 
+import mmap
 import os
 import platform
 import time
@@ -47,6 +48,18 @@ def settle_disk(data: Path, topic: str, timeout_s: float = 20) -> None:
     while time.monotonic() < deadline and any(data.rglob(f"{topic}-*")):
         time.sleep(0.1)
     os.sync()
+
+
+def back_memory(size: int) -> None:
+    """Make the host back `size` bytes of this machine's memory, just before somebody else will need them.
+
+    A virtual machine may give free memory back to its host, and pays some 10 us for each page that it touches
+    anew: then it is the host's page faults that are measured, at 0.3 GB/s.
+    """
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        for position in range(0, size, mmap.PAGESIZE):
+            memory[position] = 1
 
 
 def describe_machine() -> dict[str, str]:

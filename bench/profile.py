@@ -87,11 +87,11 @@ def _print_samples(raw: Path) -> None:
         for frame in set(frames):
             total[frame] += int(count)
     print(f"{samples} samples\n{'self':>7}{'total':>7}  function (file:line)")
-    for frame, count in own.most_common(TOP):
-        print(f"{count / samples:7.1%}{total[frame] / samples:7.1%}  {frame}")
+    for frame, hits in own.most_common(TOP):
+        print(f"{hits / samples:7.1%}{total[frame] / samples:7.1%}  {frame}")
     print(f"\n{'total':>7}  function")
-    for frame, count in total.most_common(TOP):
-        print(f"{count / samples:7.1%}  {frame}")
+    for frame, hits in total.most_common(TOP):
+        print(f"{hits / samples:7.1%}  {frame}")
 
 
 def _profile(arguments: argparse.Namespace, arm: Arm, options: dict[str, object]) -> None:

@@ -47,7 +47,8 @@ struct options parse_options(int argc, char **argv) {
         {"size", required_argument, 0, 's'},      {"count", required_argument, 0, 'c'},
         {"seconds", required_argument, 0, 'd'},   {"partitions", required_argument, 0, 'p'},
         {"warmup", required_argument, 0, 'w'},    {"frame", required_argument, 0, 'f'},
-        {"reply", required_argument, 0, 'r'},     {0, 0, 0, 0},
+        {"reply", required_argument, 0, 'r'},     {"spread", required_argument, 0, 'v'},
+        {0, 0, 0, 0},
     };
     struct options options = {.size_bytes = 100, .partitions = 1, .conf = rd_kafka_conf_new()};
     int letter;
@@ -61,6 +62,7 @@ struct options parse_options(int argc, char **argv) {
         case 'p': options.partitions = atoi(optarg); break;
         case 'w': options.warmup_count = atoi(optarg); break;
         case 'f': options.frame_path = optarg; break;
+        case 'v': options.spread_percent = atoi(optarg); break;
         case 'r': options.reply_path = optarg; break;
         case 'X': set_conf(&options, optarg); break;
         default: exit(2);
@@ -69,6 +71,7 @@ struct options parse_options(int argc, char **argv) {
     if (!options.bootstrap) die("--bootstrap is missing");
     if (options.count <= 0 && options.seconds <= 0) die("--count or --seconds is missing");
     if (options.partitions <= 0 || options.size_bytes <= 0) die("--partitions and --size must be positive");
+    if (options.spread_percent < 0 || options.spread_percent > 90) die("--spread is a percentage up to 90");
     return options;
 }
 

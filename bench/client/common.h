@@ -13,7 +13,8 @@ struct options {
     const char *topic;
     const char *frame_path;  /* replay: the request, size field included */
     const char *reply_path;  /* replay: where the last response goes */
-    int size_bytes;          /* of a record's value */
+    int size_bytes;          /* of a record's value, on average */
+    int spread_percent;      /* produce: by how much sizes differ from that */
     int64_t count;           /* messages, requests or connections */
     double seconds;          /* produce: stop after that long instead */
     int partitions;

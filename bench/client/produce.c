@@ -25,9 +25,9 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void 
 
 /* Half hexadecimal noise, half repetition: compresses by about a half, like JSON does. */
 static char *new_payloads(int size_bytes) {
-    char *payloads = checked_alloc(PAYLOADS, (size_t)size_bytes);
+    char *payloads = checked_alloc(PAYLOADS + 1, (size_t)size_bytes);
     uint64_t state = 88172645463325252ull;
-    for (size_t at = 0; at < (size_t)PAYLOADS * (size_t)size_bytes; at++) {
+    for (size_t at = 0; at < (size_t)(PAYLOADS + 1) * (size_t)size_bytes; at++) {
         state ^= state << 13, state ^= state >> 7, state ^= state << 17;
         payloads[at] = at / 8 % 2 ? "abcdefgh"[at % 8] : "0123456789abcdef"[state >> 32 & 15];
     }
@@ -62,7 +62,9 @@ int run_produce(struct options *options) {
 
     char *payloads = new_payloads(options->size_bytes);
     rd_kafka_message_t messages[CHUNK];
-    int64_t sent = 0;
+    /* Sizes that differ, and repeat with a period that is prime, so that no batch looks like another. */
+    int spread = options->size_bytes * options->spread_percent / 100, step = 0;
+    int64_t sent = 0, bytes = 0;
     int partition = 0, payload = 0;
     double start = monotonic_s(), cpu_start = own_cpu_s();
     double deadline = options->seconds > 0 ? start + options->seconds : 0;
@@ -72,6 +74,8 @@ int run_produce(struct options *options) {
         for (int i = 0; i < count; i++) {
             messages[i].payload = payloads + (size_t)payload * (size_t)options->size_bytes;
             messages[i].len = (size_t)options->size_bytes;
+            if (spread) messages[i].len += (size_t)(step = (step + 7919) % 10007) * 2 * (size_t)spread / 10006 - (size_t)spread;
+            bytes += (int64_t)messages[i].len;
             if (++payload == PAYLOADS) payload = 0;
         }
         hand_over(rk, topic, partition, messages, count);
@@ -86,7 +90,7 @@ int run_produce(struct options *options) {
     if (stored != sent) die("%lld messages were acknowledged, %lld are there", (long long)sent, (long long)stored);
     printf("{\"mode\":\"produce\",\"messages\":%lld,\"seconds\":%.6f,\"messages_per_s\":%.0f,\"bytes_per_s\":%.0f,"
            "\"client_cpu_s\":%.3f}\n",
-           (long long)sent, seconds, (double)sent / seconds, (double)sent * options->size_bytes / seconds, cpu);
+           (long long)sent, seconds, (double)sent / seconds, (double)bytes / seconds, cpu);
     rd_kafka_topic_destroy(topic);
     rd_kafka_destroy(rk);
     free(payloads);

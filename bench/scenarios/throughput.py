@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from bench.arms import Arm
-from bench.procfs import cpu_s, settle_disk
+from bench.procfs import back_memory, cpu_s, settle_disk
 from bench.scenarios.base import Metric, Scenario, Target
 from bench.tools import loadgen
 
 GB = 1e9
+RUN_BYTES, QUICK_BYTES = 1_200_000_000, 400_000_000
 # The client's own queue must never be what limits it.
 QUEUE = {"queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1_048_576}
 LARGE = {"linger.ms": 50, "batch.size": 1_000_000, "batch.num.messages": 100_000}
@@ -36,13 +37,16 @@ def _values(result: dict[str, Any], size: int, broker_cpu_s: float) -> dict[str,
 
 
 class Produce(Scenario):
-    """One producer, for some seconds."""
+    """One producer, until a number of bytes is acknowledged."""
 
-    def __init__(self, name: str, title: str, size: int, *, partitions: int = 1, **client: object) -> None:
+    def __init__(
+        self, name: str, title: str, size: int, *, partitions: int = 1, spread: int = 0, **client: object
+    ) -> None:
         self.name = name
         self.title = title
         self.size = size
         self.partitions = partitions
+        self.spread = spread
         self.client = {key.replace("_", "."): value for key, value in client.items()}
         self.metrics = (_rate(size, TO_KAFKA, TO_MOCK), Metric(CPU_PER_GB, "broker CPU", "s/GB"))
 
@@ -50,11 +54,12 @@ class Produce(Scenario):
         running = arm.running
         topic = f"{self.name}-{round_number}"
         running.create_topic(topic, self.partitions)
+        size_bytes = QUICK_BYTES if arm.quick else RUN_BYTES
+        back_memory(int(size_bytes * 1.3))
         cpu = cpu_s(running.pid)
-        seconds = 1 if arm.quick or round_number < 0 else 3
         result = loadgen(
-            "produce", running.bootstrap, client={**QUEUE, **self.client},
-            topic=topic, size=self.size, seconds=seconds, partitions=self.partitions,
+            "produce", running.bootstrap, client={**QUEUE, **self.client}, topic=topic, size=self.size,
+            count=size_bytes // self.size, partitions=self.partitions, spread=self.spread,
         )  # fmt: skip
         values = _values(result, self.size, cpu_s(running.pid) - cpu)
         running.delete_topic(topic)
@@ -109,6 +114,7 @@ SCENARIOS: list[Scenario] = [
     Produce("produce-1k", "produce 1 KB, acks=1, client defaults", 1024, acks=1),
     Produce("produce-100-large", "produce 100 B, acks=1, large batches", 100, **_large(acks=1)),
     Produce("produce-1k-large", "produce 1 KB, acks=1, large batches", 1024, **_large(acks=1)),
+    Produce("produce-100-varied", "produce 50-150 B, acks=1, client defaults", 100, spread=50, acks=1),
     Produce("produce-100-all", "produce 100 B, acks=all, client defaults", 100, acks="all"),
     Produce("produce-1k-all", "produce 1 KB, acks=all, client defaults", 1024, acks="all"),
     Produce(
