@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Kaf
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from .conftest import BrokerProcess, StartBroker
-from .test_groups import COUNT, drain, fill, fresh, poll_until
+from .test_groups import COUNT, drain, fill, fresh, librdkafka, poll_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore")]
 
@@ -165,3 +165,29 @@ def test_a_static_member_comes_back_to_what_it_had(started: BrokerProcess) -> No
     assert held(again) == before
     again.close()
     other.close()
+
+
+def seen_by(*consumers: Consumer) -> list[tuple[str, int]]:
+    return sorted(slot for consumer in consumers for slot in held(consumer))
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_group_moves_to_the_consumer_protocol_and_back(started: BrokerProcess, strategy: str) -> None:
+    topic, group = fresh("topic"), fresh("group")
+    fill(started.bootstrap, topic, 0, COUNT, partitions=6)
+    everything = [(topic, index) for index in range(6)]
+    options = {"partition.assignment.strategy": strategy}
+    old = [librdkafka(started.bootstrap, group, topic, **options) for _ in range(2)]
+    poll_until(lambda: sorted(map(len, map(held, old))) == [3, 3], *old)
+    new = member(started.bootstrap, group, topic)
+    both = [*old, new]
+    poll_until(lambda: [len(held(one)) for one in both] == [2, 2, 2] and seen_by(*both) == everything, *both)
+    admin = AdminClient({"bootstrap.servers": started.bootstrap})
+    describing = admin.describe_consumer_groups([group])
+    assert describing[group].result(10).type == ConsumerGroupType.CONSUMER
+    new.close()
+    poll_until(lambda: seen_by(*old) == everything, *old)
+    describing = admin.describe_consumer_groups([group])
+    assert describing[group].result(10).type == ConsumerGroupType.CLASSIC
+    for consumer in old:
+        consumer.close()

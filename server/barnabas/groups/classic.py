@@ -222,6 +222,10 @@ class ClassicGroup:
 
     # --- rebalancing ----------------------------------------------------------------------------------------
 
+    def begin_rebalance(self, now_ms: int, out: Decision) -> None:
+        """All members must join again, for a reason from outside."""
+        self._prepare_rebalance(now_ms, out)
+
     def _prepare_rebalance(self, now_ms: int, out: Decision) -> None:
         if self.state is State.COMPLETING_REBALANCE:
             self._end_syncs(ErrorCode.REBALANCE_IN_PROGRESS, out)

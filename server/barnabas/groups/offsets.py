@@ -11,8 +11,9 @@ from collections.abc import Mapping
 
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.consumer.group import ConsumerGroup
+from barnabas.groups.embedded import CONSUMER
 from barnabas.groups.member import State
-from barnabas.groups.subscription import CONSUMER, subscribed_topics
+from barnabas.groups.subscription import subscribed_topics
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 
 Place = tuple[str, int]

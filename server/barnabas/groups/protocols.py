@@ -1,25 +1,33 @@
 """Where the protocols meet: each request of either finds the group it means, or makes it. Pure.
 
-The rule: an empty group becomes what its next member needs. One with members answers to its own protocol.
+The rule: an empty group becomes what its next member needs. One with members of the classic protocol becomes a consumer
+group when a member of that protocol joins, and takes the requests of both from then on (see `migration`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.groups import migration
 from barnabas.groups.classic import ClassicGroup
-from barnabas.groups.consumer import membership
+from barnabas.groups.consumer import classic_members, membership
 from barnabas.groups.consumer.group import ConsumerGroup
-from barnabas.groups.consumer.member import LEAVE_FOR_A_WHILE_EPOCH
+from barnabas.groups.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
 from barnabas.groups.consumer.membership import Heartbeat
 from barnabas.groups.member import Joining
 from barnabas.groups.turn import Turn
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.heartbeat import HeartbeatRequest
+from barnabas.wire.generated.leave_group import LeaveGroupRequest
+from barnabas.wire.generated.sync_group import SyncGroupRequest
 
 if TYPE_CHECKING:
     from barnabas.groups.shard import GroupShard
+
+# --- the consumer protocol ----------------------------------------------------------------------------------
 
 
 def consumer_heartbeat(shard: GroupShard, beat: Heartbeat, turn: Turn) -> ConsumerGroupHeartbeatResponse:
@@ -41,20 +49,38 @@ def _consumer_heartbeat(shard: GroupShard, beat: Heartbeat, turn: Turn) -> Consu
     if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
         membership.leave_for_a_while(group, member, turn)
     else:
-        membership.remove(group, [member], turn)
+        _remove(shard, group, member, turn)
     return ConsumerGroupHeartbeatResponse(member_id=member.id, member_epoch=request.member_epoch)
 
 
 def _to_heartbeat_in(shard: GroupShard, group_id: str, joins: bool, turn: Turn) -> ConsumerGroup:
     known = shard.groups.get(group_id)
-    if isinstance(known, ConsumerGroup) or not joins:
-        return shard.consumer_group(group_id)
-    if isinstance(known, ClassicGroup):
-        if not known.is_unused:
-            return shard.consumer_group(group_id)
-        if known.generation:
+    if known is None and joins:
+        return ConsumerGroup(group_id, shard.settings)
+    if isinstance(known, ClassicGroup) and joins:
+        if known.is_unused:
             turn.out.records += known.tombstones()
-    return ConsumerGroup(group_id, shard.settings)
+            return ConsumerGroup(group_id, shard.settings)
+        if migration.can_upgrade(known):
+            return migration.upgrade(known, turn)
+    return shard.consumer_group(group_id)
+
+
+def member_overdue(shard: GroupShard, group: ConsumerGroup, timer: str, member_id: str, turn: Turn) -> None:
+    """Nothing was heard of a member in time, or it has not done its part."""
+    member = membership.overdue(group, timer, member_id)
+    if member is not None:
+        _remove(shard, group, member, turn)
+
+
+def _remove(shard: GroupShard, group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+    if migration.can_downgrade(group, member.id, is_replaced=False):
+        shard.groups[group.id] = migration.downgrade(group, member.id, turn)
+    else:
+        membership.remove(group, [member], turn)
+
+
+# --- the classic protocol -----------------------------------------------------------------------------------
 
 
 def join_group(shard: GroupShard, joining: Joining, turn: Turn) -> None:
@@ -68,7 +94,14 @@ def join_group(shard: GroupShard, joining: Joining, turn: Turn) -> None:
             f"{settings.session_timeout_ms_min} to {settings.session_timeout_ms_max}",
         )
     known = shard.groups.get(request.group_id)
-    if isinstance(known, ConsumerGroup) and known.is_unused and not request.member_id:
+    if isinstance(known, ConsumerGroup) and not known.is_unused:
+        try:
+            _join_consumer_group(shard, known, joining, turn)
+        except RequestError:
+            turn.out.clear()
+            raise
+        return
+    if isinstance(known, ConsumerGroup) and not request.member_id:
         turn.out.records += known.tombstones()
         known = None
     if known is None and not request.member_id:
@@ -78,8 +111,60 @@ def join_group(shard: GroupShard, joining: Joining, turn: Turn) -> None:
     shard.groups[request.group_id] = group
 
 
-def member_overdue(group: ConsumerGroup, timer: str, member_id: str, turn: Turn) -> None:
-    """Nothing was heard of a member in time, or it has not done its part."""
-    member = membership.overdue(group, timer, member_id)
-    if member is not None:
-        membership.remove(group, [member], turn)
+def _join_consumer_group(shard: GroupShard, group: ConsumerGroup, joining: Joining, turn: Turn) -> None:
+    member = classic_members.join(group, joining, turn)
+    if member is None:
+        return
+    former = group.static_ids.get(member.instance_id or "", "")
+    if migration.can_downgrade(group, former, is_replaced=True):
+        shard.groups[group.id] = migration.downgrade_for(group, former, member, joining, turn)
+    else:
+        classic_members.answer_join(group, member, joining, turn)
+
+
+def sync_group(shard: GroupShard, request: SyncGroupRequest, waiter: int, turn: Turn) -> None:
+    """A SyncGroup request. Raises RequestError."""
+    group = shard.groups.get(request.group_id)
+    if isinstance(group, ConsumerGroup):
+        classic_members.sync(group, request, waiter, turn)
+    else:
+        shard.group(request.group_id).sync(request, waiter, turn.now_ms, turn.out)
+
+
+def classic_heartbeat(shard: GroupShard, request: HeartbeatRequest, turn: Turn) -> bool:
+    """A Heartbeat request; whether the member must join again. Raises RequestError."""
+    known = shard.groups.get(request.group_id)
+    if isinstance(known, ConsumerGroup):
+        return classic_members.must_join_again(
+            known, request.member_id, request.group_instance_id, request.generation_id, turn
+        )
+    group = shard.group(request.group_id)
+    group.heartbeat(
+        request.member_id, request.group_instance_id, request.generation_id, turn.now_ms, turn.out
+    )
+    return group.is_joining
+
+
+def leave_group(
+    shard: GroupShard, group_id: str, members: Iterable[LeaveGroupRequest.MemberIdentity], turn: Turn
+) -> list[int]:
+    """A LeaveGroup request: the error code of each member that it names."""
+    codes: list[int] = []
+    gone: list[ConsumerMember] = []
+    for member in members:
+        known = shard.groups.get(group_id)
+        try:
+            if isinstance(known, ConsumerGroup):
+                gone.append(classic_members.leaver(known, member.member_id, member.group_instance_id))
+            else:
+                group = shard.group(group_id)
+                group.leave(member.member_id, member.group_instance_id, turn.now_ms, turn.out)
+        except RequestError as error:
+            codes.append(error.code)
+        else:
+            codes.append(ErrorCode.NONE)
+    if gone:
+        known = shard.groups[group_id]
+        assert isinstance(known, ConsumerGroup), "nothing but the members' own leaving happens meanwhile"
+        membership.remove(known, gone, turn)
+    return codes

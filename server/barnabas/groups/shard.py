@@ -27,8 +27,11 @@ from barnabas.records.batch import NO_PRODUCER_ID
 from barnabas.wire.codec import record_type_id
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.heartbeat import HeartbeatRequest
+from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.records import group_metadata, legacy_offset_commit, offset_commit
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
+from barnabas.wire.generated.sync_group import SyncGroupRequest
 
 Group = ClassicGroup | ConsumerGroup
 
@@ -77,6 +80,24 @@ class GroupShard:
     ) -> ConsumerGroupHeartbeatResponse:
         """A ConsumerGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
         return protocols.consumer_heartbeat(self, beat, Turn(self.image(), now_ms, out))
+
+    def sync(self, request: SyncGroupRequest, waiter: int, now_ms: int, out: Decision) -> None:
+        """A SyncGroup request. Raises RequestError."""
+        protocols.sync_group(self, request, waiter, Turn(self.image(), now_ms, out))
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int, out: Decision) -> bool:
+        """A Heartbeat request; whether the member must join again. Raises RequestError."""
+        return protocols.classic_heartbeat(self, request, Turn(self.image(), now_ms, out))
+
+    def leave(
+        self,
+        group_id: str,
+        members: Iterable[LeaveGroupRequest.MemberIdentity],
+        now_ms: int,
+        out: Decision,
+    ) -> list[int]:
+        """A LeaveGroup request: the error code of each member that it names."""
+        return protocols.leave_group(self, group_id, members, Turn(self.image(), now_ms, out))
 
     # --- offsets --------------------------------------------------------------------------------------------
 
@@ -176,7 +197,7 @@ class GroupShard:
         assert isinstance(timer, tuple)
         group = self.groups.get(timer[1])
         if isinstance(group, ConsumerGroup):
-            protocols.member_overdue(group, timer[0], timer[2], Turn(self.image(), now_ms, out))
+            protocols.member_overdue(self, group, timer[0], timer[2], Turn(self.image(), now_ms, out))
         if not isinstance(group, ClassicGroup):
             return
         match timer[0]:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from barnabas.errors import PeerError
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.consumer.group import ConsumerGroup
-from barnabas.wire.codec import decode_versioned
-from barnabas.wire.generated.data import consumer_protocol_subscription as subscription
-
-CONSUMER = "consumer"
+from barnabas.groups.embedded import CONSUMER, read_subscription
 
 
 def subscribed_topics(group: ClassicGroup | ConsumerGroup) -> set[str] | None:
@@ -26,7 +23,7 @@ def subscribed_topics(group: ClassicGroup | ConsumerGroup) -> set[str] | None:
     topics: set[str] = set()
     for member in group.members.values():
         try:
-            topics.update(decode_versioned(subscription.CODEC, member.metadata_for(group.protocol)).topics)
+            topics.update(read_subscription(member.metadata_for(group.protocol)).topics)
         except PeerError:
             return None
     return topics

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
-from barnabas.groups.shard import GroupShard
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -19,12 +17,7 @@ async def handle(context: RequestContext, request: HeartbeatRequest) -> Heartbea
     if not request.group_id:
         raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
 
-    def beat(shard: GroupShard, out: Decision) -> bool:
-        group = shard.group(request.group_id)
-        group.heartbeat(
-            request.member_id, request.group_instance_id, request.generation_id, context.now_ms, out
-        )
-        return group.is_joining
-
-    must_join = await context.broker.groups.perform(request.group_id, beat)
+    must_join = await context.broker.groups.perform(
+        request.group_id, lambda shard, out: shard.heartbeat(request, context.now_ms, out)
+    )
     return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if must_join else ErrorCode.NONE)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
-from barnabas.groups.shard import GroupShard
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
@@ -24,19 +22,9 @@ async def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGr
     if context.api_version < MANY_SINCE:
         members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
 
-    def leave(shard: GroupShard, out: Decision) -> list[int]:
-        codes = []
-        for member in members:
-            try:
-                group = shard.group(request.group_id)
-                group.leave(member.member_id, member.group_instance_id, context.now_ms, out)
-            except RequestError as error:
-                codes.append(error.code)
-            else:
-                codes.append(ErrorCode.NONE)
-        return codes
-
-    codes = await context.broker.groups.perform(request.group_id, leave)
+    codes = await context.broker.groups.perform(
+        request.group_id, lambda shard, out: shard.leave(request.group_id, members, context.now_ms, out)
+    )
     if context.api_version < MANY_SINCE:
         return LeaveGroupResponse(error_code=codes[0])
     return LeaveGroupResponse(

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
+from barnabas.groups.embedded import CONSUMER
 from barnabas.groups.shard import GroupShard
-from barnabas.groups.subscription import CONSUMER, subscribed_topics
+from barnabas.groups.subscription import subscribed_topics
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 

@@ -28,6 +28,6 @@ async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGrou
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "v5 needs the protocol's type and name")
     response: SyncGroupResponse = await context.broker.groups.perform_and_wait(
         request.group_id,
-        lambda shard, out, waiter: shard.group(request.group_id).sync(request, waiter, now_ms, out),
+        lambda shard, out, waiter: shard.sync(request, waiter, now_ms, out),
     )
     return response

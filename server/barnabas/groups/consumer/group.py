@@ -45,8 +45,10 @@ class ConsumerGroup:
     regexes: dict[str, Resolved] = field(default_factory=dict)
     has_partition_metadata: bool = False
     """Whether Kafka before 4.1 has written what the topics were like."""
-    topics_seen: Mapping[str, TopicInfo] | None = None
+    topics_seen: Mapping[str, TopicInfo] | None = field(default=None, compare=False)
     """The topics for which the hash was last compared: only another mapping needs another look."""
+    rejoins_due_ms: dict[str, int] = field(default_factory=dict, compare=False)
+    """By when members of the classic protocol that were told to must have joined again."""
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -164,6 +166,7 @@ class ConsumerGroup:
         """A member is gone, if it was there."""
         self._release(member_id)
         self.members.pop(member_id, None)
+        self.rejoins_due_ms.pop(member_id, None)
 
     def _release(self, member_id: str) -> None:
         """Take away what a member has: its slots and its instance id."""

@@ -1,0 +1,59 @@
+"""What consumers of the classic protocol say inside of it: their subscriptions and assignments. Pure.
+
+It names topics by name, the groups here by id: what does not exist (any more) is left out on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from barnabas.cluster.image import ClusterImage
+from barnabas.groups.topics import Slot, Slots, by_topic
+from barnabas.wire.codec import decode_versioned, encode_versioned
+from barnabas.wire.generated.data import consumer_protocol_assignment as assignment
+from barnabas.wire.generated.data import consumer_protocol_subscription as subscription
+from barnabas.wire.generated.data.consumer_protocol_assignment import ConsumerProtocolAssignment
+from barnabas.wire.generated.data.consumer_protocol_subscription import ConsumerProtocolSubscription
+
+CONSUMER = "consumer"
+"""The protocol type of groups that speak so."""
+
+
+def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    """What a member says of itself. Raises DecodeError."""
+    return decode_versioned(subscription.CODEC, metadata, newer_as_latest=True)
+
+
+def owned_slots(said: ConsumerProtocolSubscription, image: ClusterImage) -> Slots:
+    """What a member says it has."""
+    return _slots(said.owned_partitions, image)
+
+
+def read_assignment(data: bytes, image: ClusterImage) -> Slots:
+    """What a member was given; nothing when it has not been told yet. Raises DecodeError."""
+    if not data:
+        return frozenset()
+    return _slots(decode_versioned(assignment.CODEC, data, newer_as_latest=True).assigned_partitions, image)
+
+
+def _slots(topics: Iterable[Any], image: ClusterImage) -> Slots:
+    return frozenset(
+        (image.topics[topic.topic].id, partition)
+        for topic in topics
+        if topic.topic in image.topics
+        for partition in topic.partitions
+    )
+
+
+def write_assignment(slots: Iterable[Slot], said: bytes, image: ClusterImage) -> bytes:
+    """An assignment for the member that has said this, in the version that it understands."""
+    value = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=partitions)
+            for topic_id, partitions in by_topic(slots)
+            if (name := image.topic_name(topic_id)) is not None
+        ]
+    )
+    version = int.from_bytes(said[:2], "big")
+    return encode_versioned(assignment.CODEC, value, min(version, assignment.CODEC.max_version))

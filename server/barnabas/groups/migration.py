@@ -1,0 +1,191 @@
+"""Groups that change their protocol while they have members (KIP-848). Pure.
+
+A classic group of consumers becomes a consumer group when the first member of that protocol joins; it becomes a classic
+one again when the last such member is gone. The rule: members keep what they have, and are told to join again.
+"""
+
+from __future__ import annotations
+
+from barnabas.errors import PeerError, RequestError
+from barnabas.groups.classic import ClassicGroup
+from barnabas.groups.consumer import records
+from barnabas.groups.consumer.classic_members import joined
+from barnabas.groups.consumer.group import ConsumerGroup
+from barnabas.groups.consumer.member import ClassicProtocols, ConsumerMember
+from barnabas.groups.consumer.membership import forget_timers, watch_session
+from barnabas.groups.embedded import (
+    CONSUMER,
+    owned_slots,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
+from barnabas.groups.member import Joining, Member, State, chosen_protocol
+from barnabas.groups.records import group_record
+from barnabas.groups.topics import NO_SLOTS, Slots
+from barnabas.groups.turn import Turn
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.join_group import JoinGroupResponse
+from barnabas.wire.generated.sync_group import SyncGroupResponse
+
+
+def can_upgrade(group: ClassicGroup) -> bool:
+    """Whether a member of the consumer protocol may join this group of others."""
+    return (
+        group.settings.migration_policy.allows_upgrade
+        and group.protocol_type == CONSUMER
+        and len(group.members) <= group.settings.consumer_size_max
+    )
+
+
+def upgrade(group: ClassicGroup, turn: Turn) -> ConsumerGroup:
+    """The consumer group that a classic group becomes when the records that this decides are taken up.
+
+    Raises GROUP_ID_NOT_FOUND if a member's subscription or assignment is none of a consumer.
+    """
+    upgraded = ConsumerGroup(
+        group.id, group.settings, epoch=group.generation, assignment_epoch=group.generation
+    )
+    for member in group.members.values():
+        try:
+            upgraded.put_member(_upgraded(member, group, upgraded, turn))
+        except PeerError as error:
+            raise RequestError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"group {group.id!r} cannot become a consumer group: {error}"
+            ) from error
+        upgraded.target[member.id] = frozenset(upgraded.members[member.id].assigned)
+    out = turn.out
+    out.records += group.tombstones()
+    out.records += [records.member_record(group.id, member) for member in upgraded.members.values()]
+    out.records.append(records.epoch_record(group.id, upgraded.epoch, 0))
+    out.records += [records.target_record(group.id, *target) for target in upgraded.target.items()]
+    out.records.append(records.target_epoch_record(group.id, upgraded.epoch, turn.now_ms))
+    out.records += [records.current_record(group.id, member) for member in upgraded.members.values()]
+    _send_back(group, turn)
+    for upgraded_member in upgraded.members.values():
+        watch_session(upgraded, upgraded_member, turn)
+    return upgraded
+
+
+def _upgraded(member: Member, group: ClassicGroup, upgraded: ConsumerGroup, turn: Turn) -> ConsumerMember:
+    said = read_subscription(member.metadata_for(group.protocol or member.protocols[0][0]))
+    given = read_assignment(member.assignment, turn.image)
+    if not member.assignment:  # a rebalance that has come to nothing: some members have kept what they had
+        given = owned_slots(said, turn.image)
+    # Assignors of clients may have given a slot to two members: the first keeps it.
+    slots = {slot: group.generation for slot in given if slot not in upgraded.owners}
+    return ConsumerMember(
+        member.id,
+        instance_id=member.instance_id,
+        rack_id=said.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topics=frozenset(said.topics),
+        classic=ClassicProtocols(member.session_timeout_ms, tuple(member.protocols)),
+        epoch=group.generation,
+        previous_epoch=group.generation,
+        assigned=slots,
+    )
+
+
+def _send_back(group: ClassicGroup, turn: Turn) -> None:
+    """End what the classic group was doing: who waits for it is to join again."""
+    code = ErrorCode.REBALANCE_IN_PROGRESS
+    for member in group.members.values():
+        if member.join_waiter is not None:
+            response = JoinGroupResponse(error_code=code, member_id=member.id)
+            turn.out.replies.append((member.join_waiter, response))
+        if member.sync_waiter is not None:
+            turn.out.replies.append((member.sync_waiter, SyncGroupResponse(error_code=code)))
+    for timer in ("join", "sync"):
+        turn.out.timers[timer, group.id] = None
+    for member_id in group.pending:
+        turn.out.timers["session", group.id, member_id] = None
+
+
+def can_downgrade(group: ConsumerGroup, leaving_id: str, *, is_replaced: bool) -> bool:
+    """Whether only members of the classic protocol are left without this one, and may be so."""
+    leaving = group.members.get(leaving_id)
+    rest = [member for member in group.members.values() if member.id != leaving_id]
+    return (
+        leaving is not None
+        and leaving.classic is None
+        and (bool(rest) or is_replaced)
+        and all(member.classic is not None for member in rest)
+        and group.settings.migration_policy.allows_downgrade
+        and len(rest) + is_replaced <= group.settings.size_max
+    )
+
+
+def downgrade(group: ConsumerGroup, leaving_id: str, turn: Turn) -> ClassicGroup:
+    """The classic group that a consumer group becomes without this member; the others must join again."""
+    rest = [(member, member) for member in group.members.values() if member.id != leaving_id]
+    classic = _downgraded(group, rest, turn)
+    classic.begin_rebalance(turn.now_ms, turn.out)
+    return classic
+
+
+def downgrade_for(
+    group: ConsumerGroup, leaving_id: str, joiner: ConsumerMember, joining: Joining, turn: Turn
+) -> ClassicGroup:
+    """The same when a static member of the classic protocol replaces it: it takes over what the other has.
+
+    What was decided to take it into the consumer group is taken back. The others need not join again, unless they were
+    still on their way to their targets.
+    """
+    turn.out.clear()
+    rest = [(member, member) for member in group.members.values() if member.id != leaving_id]
+    classic = _downgraded(group, [*rest, (joiner, group.members[leaving_id])], turn)
+    turn.out.replies.append((joining.waiter, joined(joiner, classic.generation)))
+    if not _is_settled(group, leaving_id):
+        classic.begin_rebalance(turn.now_ms, turn.out)
+    return classic
+
+
+def _is_settled(group: ConsumerGroup, leaving_id: str) -> bool:
+    """Whether all have what they shall have, and know it by the group's epoch."""
+    return group.epoch == group.assignment_epoch and all(
+        _has(member) == group.target.get(member.id, NO_SLOTS)
+        and (member.epoch == group.epoch or member.id == leaving_id)
+        for member in group.members.values()
+    )
+
+
+def _has(member: ConsumerMember) -> Slots:
+    """What a member may believe to have: also what it has been told to give up."""
+    return frozenset((*member.assigned, *member.revoking))
+
+
+def _downgraded(
+    group: ConsumerGroup, members: list[tuple[ConsumerMember, ConsumerMember]], turn: Turn
+) -> ClassicGroup:
+    """A stable classic group of these members; each comes with the one that it was."""
+    classic = ClassicGroup(
+        group.id,
+        group.settings,
+        state=State.STABLE,
+        state_since_ms=turn.now_ms,
+        generation=group.epoch,
+        protocol_type=CONSUMER,
+    )
+    for member, _ in members:
+        assert member.classic is not None
+        classic.members[member.id] = Member(
+            member.id, member.instance_id, member.client_id, member.client_host,
+            member.classic.session_timeout_ms, member.rebalance_timeout_ms, list(member.classic.protocols), synced=True,
+        )  # fmt: skip
+        if member.instance_id is not None:
+            classic.static_ids[member.instance_id] = member.id
+    classic.protocol = chosen_protocol(classic.members.values())
+    classic.leader = next(iter(classic.members))
+    for member, former in members:
+        said = classic.members[member.id].metadata_for(classic.protocol)
+        # Not what it shall have, as that may still be another's: a group that moves on again starts from here.
+        classic.members[member.id].assignment = write_assignment(_has(former), said, turn.image)
+    for member_id in group.members:
+        forget_timers(group, member_id, turn)
+    turn.out.records += group.tombstones()
+    turn.out.records.append(group_record(group.id, classic.metadata()))
+    classic.watch_sessions(turn.now_ms, turn.out)
+    return classic

@@ -1,0 +1,177 @@
+"""Consumers of the classic protocol that behave like stock clients: they give up all, join, sync, and take up anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.errors import RequestError
+from barnabas.groups.assignors import ASSIGNORS
+from barnabas.groups.assignors.subscriber import Subscriber
+from barnabas.groups.embedded import read_assignment, read_subscription, write_assignment
+from barnabas.groups.member import Joining
+from barnabas.groups.topics import Slot, by_topic, partition_counts, topic_ids
+from barnabas.wire.codec import encode_versioned
+from barnabas.wire.generated.data import consumer_protocol_subscription as subscription
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.heartbeat import HeartbeatRequest
+from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.wire.generated.leave_group import LeaveGroupRequest
+from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.support.consumers import Coordinator
+
+SUBSCRIPTION_VERSION = 1
+
+
+@dataclass
+class ClassicClient:
+    """An eager consumer; `step` does the next thing that it can do, and `waiter` is the request it waits for."""
+
+    coordinator: Coordinator
+    id: str
+    topics: Sequence[str] = ("t",)
+    instance_id: str | None = None
+    session_timeout_ms: int = 10_000
+    rebalance_timeout_ms: int = 10_000
+    cooperative: bool = False
+    protocol: str = "range"
+    dawdles: bool = False
+    """It is alive, but does not come to join again when it is told to."""
+    member_id: str = ""
+    generation: int = -1
+    owned: set[Slot] = field(default_factory=set)
+    waiter: int | None = None
+    joined: bool = False
+    error: int = 0
+
+    def metadata(self) -> bytes:
+        value = subscription.ConsumerProtocolSubscription(
+            topics=list(self.topics),
+            owned_partitions=[
+                subscription.ConsumerProtocolSubscription.TopicPartition(topic=name, partitions=partitions)
+                for topic_id, partitions in by_topic(self.owned)
+                if (name := self.coordinator.image.topic_name(topic_id)) is not None
+            ],
+        )
+        return encode_versioned(subscription.CODEC, value, SUBSCRIPTION_VERSION)
+
+    def join(self) -> None:
+        """Give up all, unless cooperative, and ask to be in."""
+        if not self.cooperative:
+            self.owned = set()
+        self.joined = False
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type="consumer",
+            protocols=[
+                JoinGroupRequest.JoinGroupRequestProtocol(name=self.protocol, metadata=self.metadata())
+            ],
+        )
+        now_ms = self.coordinator.now_ms
+        self._wait(
+            lambda shard, out, waiter: shard.join(
+                Joining(
+                    request, "client", "/host", waiter, self.id,
+                    known_id_required=False, can_skip_assignment=True,
+                ),
+                now_ms,
+                out,
+            )
+        )  # fmt: skip
+
+    def _wait(self, event: Any) -> None:
+        try:
+            self.waiter = self.coordinator.perform_and_wait(event)
+        except RequestError as error:
+            self._failed(error.code)
+
+    def _failed(self, code: int) -> None:
+        self.waiter, self.joined, self.error = None, False, code
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+            self.member_id, self.owned = "", set()
+
+    def step(self) -> None:
+        """Take an answer that has come, or do what is next."""
+        if self.waiter is not None:
+            answer = self.coordinator.answers.pop(self.waiter, None)
+            if answer is not None:
+                self.waiter = None
+                self._take(answer)
+        elif not self.joined:
+            self.join()
+        else:
+            self._heartbeat()
+
+    def _take(self, answer: JoinGroupResponse | SyncGroupResponse) -> None:
+        if answer.error_code:
+            self._failed(answer.error_code)
+        elif isinstance(answer, JoinGroupResponse):
+            self.member_id, self.generation = answer.member_id, answer.generation_id
+            self._sync(answer)
+        else:
+            self.joined = True
+            given = set(read_assignment(answer.assignment, self.coordinator.image))
+            gives_up = self.owned - given
+            self.owned = given
+            if self.cooperative and gives_up:
+                self.join()
+
+    def _sync(self, answer: JoinGroupResponse) -> None:
+        assignments = []
+        if answer.leader == self.member_id and answer.members:
+            assignments = self._assign(answer)
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type=answer.protocol_type,
+            protocol_name=answer.protocol_name,
+            assignments=assignments,
+        )
+        now_ms = self.coordinator.now_ms
+        self._wait(lambda shard, out, waiter: shard.sync(request, waiter, now_ms, out))
+
+    def _assign(self, answer: JoinGroupResponse) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
+        image = self.coordinator.image
+        members = [
+            Subscriber(member.member_id, topic_ids(read_subscription(member.metadata).topics, image))
+            for member in answer.members
+        ]
+        wanted = frozenset().union(*(member.topic_ids for member in members))
+        target = ASSIGNORS["range"](members, partition_counts(wanted, image))
+        return [
+            SyncGroupRequest.SyncGroupRequestAssignment(
+                member_id=member.member_id,
+                assignment=write_assignment(target[member.member_id], member.metadata, image),
+            )
+            for member in answer.members
+        ]
+
+    def _heartbeat(self) -> None:
+        request = HeartbeatRequest(
+            group_id="g",
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+        )
+        now_ms = self.coordinator.now_ms
+        try:
+            must_join = self.coordinator.perform(lambda shard, out: shard.heartbeat(request, now_ms, out))
+            if must_join and not self.dawdles:
+                self.join()
+        except RequestError as error:
+            self._failed(error.code)
+            self.join()
+
+    def leave(self) -> None:
+        members = [LeaveGroupRequest.MemberIdentity(member_id=self.member_id)]
+        now_ms = self.coordinator.now_ms
+        (code,) = self.coordinator.perform(lambda shard, out: shard.leave("g", members, now_ms, out))
+        assert code == 0
+        self.owned, self.joined, self.member_id = set(), False, ""
