@@ -7,6 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+EFFORT ?= 100
 
 .PHONY: run test test-pipeline pipeline-demo check bench compat soak gen docs lock clean nightly help
 
@@ -24,6 +25,9 @@ test-pipeline: $(VENV)/.ready-spark  ## run the pipeline's tests, which start Sp
 
 pipeline-demo: $(VENV)/.ready-spark  ## broker, simulated stream and all jobs; ends with an HTML report (ARGS="--out DIR")
 	$(BIN)/barnabas-pipeline demo $(ARGS)
+
+nightly: $(VENV)/.ready-test  ## the random tests, each with a hundred times the examples (EFFORT=100)
+	BARNABAS_TEST_EFFORT=$(EFFORT) HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/property $(ARGS)
 
 check: $(VENV)/.ready-check  ## lint, types, layering, generated code and docs up to date
 	$(BIN)/ruff check .

@@ -25,6 +25,7 @@ class FlushTask:
     end_offset: int
     generation: int
     message_count: int
+    leader_epoch: int
     disk: Disk
     files: list[File]
     paths: list[str]
@@ -69,14 +70,18 @@ def plan_flush(partition_log: PartitionLog, generation: int) -> FlushTask:
     files.append(active.file)
     if active.has_txn_index:
         paths.append(active.path(names.TXN_INDEX))
+    if not partition_log.are_epochs_synced:
+        paths.append(f"{partition_log.dir}/{names.LEADER_EPOCH_CHECKPOINT}")
     directories = [partition_log.dir]
     if not partition_log.is_dir_synced:
+        paths.append(f"{partition_log.dir}/{names.PARTITION_METADATA}")
         directories.append(partition_log.log_dir)
     return FlushTask(
         partition_log,
         partition_log.log_end_offset,
         generation,
         partition_log.unflushed_messages,
+        partition_log.epochs.latest,
         partition_log.disk,
         files,
         paths,

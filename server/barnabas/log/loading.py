@@ -2,8 +2,8 @@
 missing.
 
 The rule: after a crash nothing behind the recovery point is believed. Each batch there is checked, the log
-ends before the first one that is not sound, and every cut is told in one WARNING line with file, position and
-reason.
+ends before the first one that is not sound or missing, and every cut is told in one WARNING line with file,
+position and reason.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class LoadedLog:
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
+    is_clean: bool
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ class Loader:
     is_clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
+    clean_offset: int = 0  # up to where the log was once compacted
 
     def load(self) -> LoadedLog:
         """Do it. Raises OSError if the disk fails."""
@@ -71,18 +73,21 @@ class Loader:
             log.warning("removing %s/%s: there is no segment to it", self.directory, name)
             self.disk.remove(f"{self.directory}/{name}")
         segments = [self._open_segment(files) for files in inventory.segments]
-        epochs = load_epochs(self.disk, self.directory)
-        epochs_before = epochs.entries
+        known_epochs = load_epochs(self.disk, self.directory)
+        epochs = known_epochs or self._rebuild_epochs(segments)
+        epochs_before = epochs.entries if known_epochs else None
         producers = ProducerState(
             self.directory.rpartition("/")[2], expiration_ms=self.producer_expiration_ms
         )
         snapshots = ProducerSnapshots(self.disk, self.directory, inventory.snapshots)
-        try:
-            end_offset = self._check_end(segments) if self.is_clean else None
-        except RecordsError as error:
-            log.warning("%s was closed cleanly, but its end is damaged: %s", segments[-1], error)
-            end_offset = None
-        if end_offset is None:
+        is_clean = self.is_clean
+        if is_clean:
+            try:
+                end_offset = self._check_end(segments)
+            except RecordsError as error:
+                log.warning("%s was closed cleanly, but its end is damaged: %s", segments[-1], error)
+                is_clean = False
+        if not is_clean:
             end_offset = self._recover(segments, epochs, producers, snapshots)
         if end_offset < self.log_start_offset:
             log.warning(
@@ -104,8 +109,10 @@ class Loader:
         epochs.truncate_from_start(log_start_offset)
         if epochs.entries != epochs_before:
             save_epochs(self.disk, self.directory, epochs, sync=True)
-        recovery_point = end_offset if self.is_clean else min(self.recovery_point, end_offset)
-        return LoadedLog(segments, epochs, producers, snapshots, log_start_offset, end_offset, recovery_point)
+        recovery_point = end_offset if is_clean else min(self.recovery_point, end_offset)
+        return LoadedLog(
+            segments, epochs, producers, snapshots, log_start_offset, end_offset, recovery_point, is_clean
+        )
 
     # --- files ----------------------------------------------------------------------------------------------
 
@@ -183,19 +190,28 @@ class Loader:
         snapshots.remove([offset for offset in snapshots.offsets if offset > start])
         self._load_producers(segments[:first], producers, snapshots, self.log_start_offset, start)
         end_offset = start
-        for n in range(first, len(segments)):
-            segment = segments[n]
-            end_offset = max(end_offset, segment.base_offset)
-            if n > first:
+        kept = first
+        for segment in segments[first:]:
+            if segment.base_offset > end_offset:
+                if not self.config.is_compacted and end_offset >= self.clean_offset:
+                    # Nobody but a cleaner takes the end of a segment away: it was not written when the power
+                    # went, and without it what follows must not be seen.
+                    log.warning("offsets %d on are missing before %s", end_offset, segment)
+                    break
+                end_offset = segment.base_offset
+            if kept > first:
                 producers.end_offset = segment.base_offset
                 snapshots.save(producers)
+            kept += 1
             end_offset, is_cut = self._recover_segment(segment, epochs, producers, end_offset)
             if is_cut:
-                for later in segments[n + 1 :]:
-                    log.warning("removing %s: it follows what was cut off", later)
-                    self._remove_segment(later, snapshots)
-                del segments[n + 1 :]
                 break
+        for later in segments[kept:]:
+            log.warning("removing %s: it follows what was lost", later)
+            self._remove_segment(later, snapshots)
+        if segments[kept:]:
+            self.disk.sync_dir(self.directory)
+        del segments[kept:]
         producers.end_offset = end_offset
         return end_offset
 
@@ -233,10 +249,23 @@ class Loader:
             )  # fmt: skip
         if valid_bytes < size:
             segment.file.truncate(valid_bytes)
+            segment.file.sync()
             segment.size = valid_bytes
         segment.set_aborted(aborted)
         segment.seal()
         return end_offset, bool(problems)
+
+    def _rebuild_epochs(self, segments: list[Segment]) -> LeaderEpochs:
+        """Read the leader epochs from all batches."""
+        epochs = LeaderEpochs()
+        for segment in segments:
+            try:
+                for _, header in segment.headers():
+                    if header.magic == 2 and header.leader_epoch > epochs.latest:
+                        epochs.assign(header.leader_epoch, header.base_offset)
+            except RecordsError as error:
+                log.warning("the epochs of %s are known up to a damaged batch only: %s", segment, error)
+        return epochs
 
     # --- producers ------------------------------------------------------------------------------------------
 
@@ -259,16 +288,19 @@ class Loader:
             producers.end_offset = end_offset
 
 
-def load_epochs(disk: Disk, directory: str) -> LeaderEpochs:
-    """Read the leader epochs; without a good file there are none. Raises OSError."""
+def load_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:
+    """Read the leader epochs; None if the file is damaged. Raises OSError."""
     path = f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}"
     try:
-        return LeaderEpochs(checkpoints.decode_epochs(disk.read(path)))
+        data = disk.read(path)
+        if not data:
+            raise CorruptFileError("it is empty")
+        return LeaderEpochs(checkpoints.decode_epochs(data))
     except FileNotFoundError:
         return LeaderEpochs()
     except CorruptFileError as error:
-        log.warning("%s is damaged, the leader epochs are not known: %s", path, error)
-        return LeaderEpochs()
+        log.warning("%s is damaged, the leader epochs are read from the log: %s", path, error)
+        return None
 
 
 def save_epochs(disk: Disk, directory: str, epochs: LeaderEpochs, *, sync: bool) -> None:

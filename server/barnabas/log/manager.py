@@ -136,6 +136,7 @@ class LogManager:
             loader.is_clean = is_clean
             loader.recovery_point = recovery_points.get(key, 0)
             loader.log_start_offset = log_starts.get(key, 0)
+            loader.clean_offset = clean_offsets.get(key, 0)
             loaded = loader.load()
             topic_id = self._read_topic_id(f"{path}/{entry.name}")
             added = self._add(path, key, loader.config, loaded, topic_id, high_watermarks.get(key, 0), now_ms)

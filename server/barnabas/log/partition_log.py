@@ -44,6 +44,7 @@ class PartitionLog:
 
     __slots__ = (
         "_generation",
+        "are_epochs_synced",
         "clean_offset",
         "config",
         "dir",
@@ -58,6 +59,7 @@ class PartitionLog:
         "log_end_offset",
         "log_start_offset",
         "name",
+        "needs_sync",
         "partition",
         "producers",
         "recovery_point",
@@ -105,6 +107,8 @@ class PartitionLog:
         self.unflushed_messages = 0
         self.is_closed = False  # for good: closed, deleted, or its disk has failed
         self.is_dir_synced = False  # whether the directory's own name is known to last
+        self.needs_sync = not loaded.is_clean  # whether a clean end must sync even if nothing was appended
+        self.are_epochs_synced = True  # whether the file of the leader epochs is known to last
         self._generation = 0  # counts truncations
         self.producers.on_high_watermark(self.high_watermark)
         self._update_last_stable()
@@ -244,7 +248,11 @@ class PartitionLog:
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         if self.epochs.assign(epoch, start_offset):
-            save_epochs(self.disk, self.dir, self.epochs, sync=False)
+            self._save_epochs(sync=False)
+
+    def _save_epochs(self, *, sync: bool) -> None:
+        save_epochs(self.disk, self.dir, self.epochs, sync=sync)
+        self.are_epochs_synced = sync
 
     @guarded
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
@@ -424,7 +432,7 @@ class PartitionLog:
         if self.high_watermark < offset:
             self.high_watermark = offset
         if self.epochs.truncate_from_start(offset):
-            save_epochs(self.disk, self.dir, self.epochs, sync=False)
+            self._save_epochs(sync=False)
         self._update_last_stable()
 
     # --- retention ------------------------------------------------------------------------------------------
@@ -487,7 +495,7 @@ class PartitionLog:
         self.producers.on_high_watermark(self.high_watermark)
         self._update_last_stable()
         if self.epochs.truncate_from_end(offset):
-            save_epochs(self.disk, self.dir, self.epochs, sync=True)
+            self._save_epochs(sync=True)
 
     def _start_anew(self, offset: int) -> None:
         self.store.start_anew(offset, config=self.config)
@@ -497,10 +505,11 @@ class PartitionLog:
         self.producers.clear(offset)
         self._update_last_stable()
         if self.epochs.clear():
-            save_epochs(self.disk, self.dir, self.epochs, sync=True)
+            self._save_epochs(sync=True)
 
     def _truncated(self, offset: int) -> None:
         self._generation += 1
+        self.needs_sync = True
         self.unflushed_messages = 0
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -531,6 +540,7 @@ class PartitionLog:
         self.last_flush_ms = now_ms
         self.is_dir_synced = True
         if task.generation == self._generation:
+            self.are_epochs_synced = self.are_epochs_synced or task.leader_epoch == self.epochs.latest
             self.recovery_point = max(self.recovery_point, task.end_offset)
             self.unflushed_messages -= task.message_count
 
@@ -546,8 +556,8 @@ class PartitionLog:
         """Flush, write what belongs to a clean end, and let all files go. Raises StorageError."""
         self.active.seal()
         self.take_snapshot()
-        task = self.begin_flush()
-        if task is not None:
+        if self.needs_sync or self.log_end_offset > self.recovery_point:
+            task = plan_flush(self, self._generation)
             task.paths.extend(self.active.index_paths())
             task.run()
             task.finish(self.last_flush_ms)

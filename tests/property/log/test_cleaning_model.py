@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
-from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -14,7 +12,8 @@ from barnabas.log.cleaner.cleaner import LogCleaner
 from barnabas.records.batch import encode_batch, read_records
 from barnabas.records.record import Record
 from barnabas.records.validate import Origin
-from tests.support.logs import NOW_MS, Broker, append, marker
+from tests.support.effort import examples
+from tests.support.logs import NOW_MS, Broker, append, marker, quick_directory
 
 KEYS = st.integers(0, 8).map(lambda n: b"key%d" % n)
 VALUES = st.one_of(st.none(), st.binary(max_size=60))
@@ -26,7 +25,7 @@ class CleaningMachine(RuleBasedStateMachine):
 
     @initialize(segment_bytes=st.integers(400, 1_500), retention=st.sampled_from([0, 1_000]))
     def begin(self, segment_bytes: int, retention: int) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="cleaning-model-"))
+        self.directory = quick_directory()
         self.broker = Broker(
             self.directory,
             segment_bytes=segment_bytes,
@@ -90,6 +89,7 @@ class CleaningMachine(RuleBasedStateMachine):
 
     @rule(slots=st.integers(2, 20))
     def clean(self, slots: int) -> None:
+        self.log.flush(self.now_ms)
         cleaner = LogCleaner(lambda: self.broker.manager, dedupe_bytes=24 * slots)
         cleaner.clean(self.now_ms)
         assert not cleaner.uncleanable
@@ -141,5 +141,5 @@ class CleaningMachine(RuleBasedStateMachine):
         assert log.log_start_offset == 0
 
 
-CleaningMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+CleaningMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestCleaningModel = CleaningMachine.TestCase

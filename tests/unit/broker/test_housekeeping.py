@@ -15,6 +15,7 @@ def dirty_logs(tmp_path):
         for value in (b"old", b"new"):
             append(logs.log("t", n), batch(value))
         logs.log("t", n).roll()
+        logs.log("t", n).flush(NOW_MS)
     return logs, SimpleNamespace(logs=logs.manager, now_ms=lambda: NOW_MS)
 
 

@@ -315,3 +315,37 @@ def test_batches_with_gaps_between_them_are_no_damage(broker):
     assert [record.offset for record in read_all(log)] == [0, 1, 5, 6, 7, 100, 101]
     assert [record.offset for record in read_all(log, 3)] == [5, 6, 7, 100, 101]
     assert [record.offset for record in read_all(log, 50)] == [100, 101]
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_what_follows_a_lost_end_of_a_segment_is_not_seen(tmp_path, caplog, compacted):
+    policy = frozenset({"compact" if compacted else "delete"})
+    broker = Broker(tmp_path, segment_bytes=2_000, cleanup_policy=policy)
+    before = fill(broker)
+    first = broker.log().segments[0]
+    *_, (position, header) = first.headers()
+    broker.crash()
+    with path(broker, 0, ".log").open("r+b") as file:
+        file.truncate(position)
+    log = reopened(broker)
+    if compacted:
+        lost = range(header.base_offset, header.next_offset)
+        assert read_all(log) == [record for record in before if record.offset not in lost]
+    else:
+        assert read_all(log) == before[: header.base_offset]
+        assert f"offsets {header.base_offset} on are missing" in caplog.text
+
+
+def test_a_log_that_was_once_compacted_may_have_gaps(tmp_path):
+    broker = Broker(tmp_path, segment_bytes=2_000)
+    before = fill(broker)
+    log = broker.log()
+    *_, (position, header) = log.segments[0].headers()
+    log.clean_offset = log.segments[1].base_offset
+    broker.manager.write_checkpoints()
+    (tmp_path / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+    broker.crash()
+    with path(broker, 0, ".log").open("r+b") as file:
+        file.truncate(position)
+    lost = range(header.base_offset, header.next_offset)
+    assert read_all(reopened(broker)) == [record for record in before if record.offset not in lost]

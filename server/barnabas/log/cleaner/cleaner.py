@@ -110,6 +110,7 @@ class LogCleaner:
             facts,
             dirty_offset=dirty_offset,
             last_stable_offset=partition_log.last_stable_offset,
+            recovery_point=partition_log.recovery_point,
             now_ms=now_ms,
             min_lag_ms=config.min_compaction_lag_ms,
             max_lag_ms=config.max_compaction_lag_ms,

@@ -1,7 +1,8 @@
 """Which log is to be cleaned next, how far, and which of its segments become one.
 
 The rule: numbers in, decisions out. Never cleaned are the active segment, what a transaction may still abort,
-and what is younger than min.compaction.lag.ms.
+what is younger than min.compaction.lag.ms, and what was not flushed yet: a record must not go for the sake of a
+later one that a power cut could still take.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def cleanable_range(
     *,
     dirty_offset: int,
     last_stable_offset: int,
+    recovery_point: int,
     now_ms: int,
     min_lag_ms: int,
     max_lag_ms: int,
@@ -62,7 +64,7 @@ def cleanable_range(
     closed = segments[:-1]
     next_bases = [segment.base_offset for segment in segments[1:]]
     dirty = [segment for segment, end in zip(closed, next_bases, strict=True) if end > dirty_offset]
-    limit = min(last_stable_offset, active.base_offset)
+    limit = min(last_stable_offset, recovery_point, active.base_offset)
     if min_lag_ms > 0:
         too_young = (s.base_offset for s in dirty if s.largest_timestamp > now_ms - min_lag_ms)
         limit = min(limit, next(too_young, limit))

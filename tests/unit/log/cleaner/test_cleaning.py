@@ -27,6 +27,9 @@ def broker(tmp_path):
 
 
 def cleaner(broker, **options):
+    """A cleaner of logs that were all flushed: it leaves alone what was not."""
+    for log in broker.manager:
+        log.flush(NOW_MS)
     return LogCleaner(lambda: broker.manager, **options)
 
 
@@ -468,6 +471,18 @@ def test_a_log_deleted_before_the_cleaning_begins(broker):
         task.run()
     work.failed(task, error.value)
     assert work.next_task(NOW_MS) is None
+
+
+def test_what_a_power_cut_could_take_is_left_alone(broker):
+    log = dirty_log(broker)
+    work = LogCleaner(lambda: broker.manager)
+    assert work.next_task(NOW_MS) is None
+    flushes = broker.manager.flush_due(NOW_MS)
+    write(log, (b"k", b"v"))
+    for task in flushes:
+        task.run()
+        task.finish(NOW_MS)
+    assert work.next_task(NOW_MS).range.end_offset == log.recovery_point
 
 
 def test_a_cancelled_cleaning_stops(broker):

@@ -20,11 +20,12 @@ SEGMENTS = [
 ]
 
 
-def measure(*, dirty=0, stable=1_000, min_lag_ms=0, max_lag_ms=1 << 62, segments=SEGMENTS):
+def measure(*, dirty=0, stable=1_000, flushed=1_000, min_lag_ms=0, max_lag_ms=1 << 62, segments=SEGMENTS):
     return cleanable_range(
         segments,
         dirty_offset=dirty,
         last_stable_offset=stable,
+        recovery_point=flushed,
         now_ms=NOW_MS,
         min_lag_ms=min_lag_ms,
         max_lag_ms=max_lag_ms,
@@ -59,6 +60,11 @@ def test_open_transactions_are_not_cleaned(stable, end):
 @pytest.mark.parametrize(("lag", "end"), [(0, 30), (200, 30), (201, 20), (300, 20), (301, 10), (401, 0)])
 def test_young_segments_are_not_cleaned(lag, end):
     assert measure(min_lag_ms=lag).end_offset == end
+
+
+@pytest.mark.parametrize(("flushed", "end"), [(1_000, 30), (30, 30), (29, 20), (20, 20), (10, 10), (0, 0)])
+def test_segments_that_were_not_flushed_are_not_cleaned(flushed, end):
+    assert measure(flushed=flushed).end_offset == end
 
 
 @pytest.mark.parametrize(("lag", "overdue"), [(449, True), (450, False), (0, True)])
