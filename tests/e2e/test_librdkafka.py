@@ -110,6 +110,9 @@ def test_settings_are_described_and_altered(broker: BrokerProcess) -> None:
     assert settings["retention.ms"].value == "1000000"
     assert settings["cleanup.policy"].value == "delete,compact"
     assert settings["segment.bytes"].is_default
+    assert list(settings["segment.bytes"].synonyms) == ["log.segment.bytes"]
+    # log.retention.ms has no default of its own: log.retention.hours has.
+    assert list(settings["retention.ms"].synonyms) == ["retention.ms"]
 
 
 def test_records_are_deleted_up_to_an_offset_and_partitions_are_added(broker: BrokerProcess) -> None:

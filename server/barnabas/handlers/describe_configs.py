@@ -93,7 +93,8 @@ def _topic_setting(
             if config.is_set(other):
                 text = broker_settings.SETTINGS[other].format(config.value_of(other))
                 entry.synonyms.append(Synonym(name=other, value=text, source=config.sources[other]))
-        if row.broker_names:
+        # Where several broker settings mean the same in different units, Kafka shows no default: the first has none.
+        if len(row.broker_names) == 1:
             entry.synonyms.append(
                 Synonym(name=row.broker_names[0], value=row.format(row.default), source=DEFAULT_CONFIG)
             )
