@@ -333,7 +333,49 @@ def transactions() -> str:
     committed = read(topic, 1000)  # librdkafka reads committed unless told otherwise
     committed.finish([*range(500), *range(1000, 1500)])
     read(topic, 1500, isolation_level="read_uncommitted").finish(range(1500))
-    return "two committed, one aborted, of 500 records each"
+    return f"two committed, one aborted, of 500 records each; 1000 copied exactly once, {_copy()} aborts"
+
+
+def _copy() -> int:
+    """Copy a topic, offsets and records in one transaction, every third one aborted and done again."""
+    source, target = create(cases.topic("copy-source")), create(cases.topic("copy-target"))
+    group = cases.topic("copy-group")
+    produce(source, 0, 1000)
+    producer = Producer({"bootstrap.servers": cases.bootstrap, "transactional.id": cases.topic("copy")})
+    producer.init_transactions(TIMEOUT_S)
+    consumer = group_consumer(group, enable_auto_commit=False)
+    consumer.subscribe([source])
+    copied = batches = aborts = 0
+
+    def step() -> None:
+        nonlocal copied, batches, aborts
+        batch = consume(consumer, 100)
+        if not batch:
+            return
+        producer.begin_transaction()
+        for message in batch:
+            producer.produce(target, key=message.key(), value=message.value(), headers=message.headers())
+        ends = {message.partition(): message.offset() + 1 for message in batch}
+        offsets = [TopicPartition(source, number, offset) for number, offset in ends.items()]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S)
+        batches += 1
+        if batches % 3 == 2:
+            aborts += 1
+            producer.abort_transaction(TIMEOUT_S)
+            for message in reversed(batch):
+                consumer.seek(TopicPartition(source, message.partition(), message.offset()))
+        else:
+            producer.commit_transaction(TIMEOUT_S)
+            copied += len(batch)
+
+    until(lambda: copied == 1000, step, "1000 records copied")
+    committed = consumer.committed(
+        [TopicPartition(source, number) for number in range(PARTITIONS)], TIMEOUT_S
+    )
+    assert sum(max(place.offset, 0) for place in committed) == 1000, committed
+    consumer.close()
+    read(target, 1000).finish(range(1000))
+    return aborts
 
 
 @cases.case("admin")

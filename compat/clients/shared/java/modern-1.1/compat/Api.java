@@ -7,10 +7,11 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 
-/** What is different in 1.1: poll with milliseconds, committed offsets of one partition at a time. */
+/** What is different in 1.1: poll with milliseconds, committed offsets of one partition, groups by name in transactions. */
 final class Api {
     static final boolean HEADERS = true;
 
@@ -22,6 +23,11 @@ final class Api {
 
     static OffsetAndMetadata committed(KafkaConsumer<byte[], byte[]> consumer, TopicPartition partition) {
         return consumer.committed(partition);
+    }
+
+    static void sendOffsets(KafkaProducer<byte[], byte[]> producer, Map<TopicPartition, OffsetAndMetadata> offsets,
+            KafkaConsumer<byte[], byte[]> consumer, String group) {
+        producer.sendOffsetsToTransaction(offsets, group);
     }
 
     static void addHeaders(ProducerRecord<byte[], byte[]> record, List<Map.Entry<String, byte[]>> headers) {

@@ -9,10 +9,11 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 
-/** What is different since 2.8: poll with a Duration, committed offsets of many partitions. */
+/** What is different since 2.8: poll with a Duration, committed offsets of many partitions, groups with their generation in transactions. */
 final class Api {
     static final boolean HEADERS = true;
 
@@ -24,6 +25,11 @@ final class Api {
 
     static OffsetAndMetadata committed(KafkaConsumer<byte[], byte[]> consumer, TopicPartition partition) {
         return consumer.committed(Set.of(partition)).get(partition);
+    }
+
+    static void sendOffsets(KafkaProducer<byte[], byte[]> producer, Map<TopicPartition, OffsetAndMetadata> offsets,
+            KafkaConsumer<byte[], byte[]> consumer, String group) {
+        producer.sendOffsetsToTransaction(offsets, consumer.groupMetadata());
     }
 
     static void addHeaders(ProducerRecord<byte[], byte[]> record, List<Map.Entry<String, byte[]>> headers) {
