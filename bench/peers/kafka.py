@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 from bench.peers.base import Peer, Running, free_port, spawn
-from bench.tools import ROOT, BenchError
+from bench.tools import BenchError
+from compat.kafka.releases import KafkaError, fetch, release
 
-VERSION = "4.1.1"
+NEWEST = "4.x"
 # What bin/kafka-server-start.sh and kafka-run-class.sh give a JVM.
 JVM_OPTIONS = [
     "-Xmx1G",
@@ -22,15 +22,6 @@ JVM_OPTIONS = [
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 ]
-POM = """\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>bench</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
-  </dependencies>
-</project>
-"""
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -55,12 +46,12 @@ class Kafka(Peer):
     def __init__(self, label: str, settings: dict[str, str], version: str | None) -> None:
         super().__init__(label)
         self.settings = settings
-        self.version = version or VERSION
+        self._release = release(version or NEWEST)
         self._ports: dict[Path, tuple[int, int]] = {}
 
     def describe(self) -> str:
         settings = " ".join(f"{name}={value}" for name, value in self.settings.items())
-        return f"Apache Kafka {self.version}, one KRaft node, {JVM_OPTIONS[0]} {settings}".strip()
+        return f"Apache Kafka {self._release.version}, one KRaft node, {JVM_OPTIONS[0]} {settings}".strip()
 
     def format(self, data: Path) -> None:
         super().format(data)
@@ -95,22 +86,7 @@ class Kafka(Peer):
             raise BenchError(f"{' '.join(arguments)} for {data} failed:\n{done.stdout}{done.stderr}")
 
     def _classpath(self) -> str:
-        jars = ROOT / ".tools" / f"kafka-{self.version}"
-        if not (jars / "done").exists():
-            self._download(jars)
-        return f"{jars}/lib/*"
-
-    def _download(self, jars: Path) -> None:
-        for tool in ("java", "mvn"):
-            if not shutil.which(tool):
-                raise BenchError(
-                    f"{tool} is missing; Apache Kafka needs Java 17 and Maven, or use --peers barnabas,mock"
-                )
-        print(f"fetching Apache Kafka {self.version} with Maven")
-        jars.mkdir(parents=True, exist_ok=True)
-        (jars / "pom.xml").write_text(POM.format(version=self.version))
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}/lib"]
-        done = subprocess.run(command, cwd=jars, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise BenchError(f"Apache Kafka cannot be fetched:\n{done.stdout[-2000:]}")
-        (jars / "done").touch()
+        try:
+            return f"{fetch(self._release)}/*"
+        except KafkaError as error:
+            raise BenchError(f"{error} (or use --peers barnabas,mock)") from error
