@@ -85,7 +85,7 @@ class Matrix:
         for client, case, verdict in self.unexpected():
             yield f"FAIL   {client} {case}: {verdict.detail}"
         for client, case in self.recovered():
-            yield f"NOTE   {client} {case} passes: take it off the list in compat/matrix/known.py"
+            yield f"PASSES {client} {case}: take it off the list in compat/matrix/known.py"
 
     # --- Markdown -----------------------------------------------------------------------------------------------
 

@@ -157,7 +157,7 @@ def test_a_static_member_comes_back_to_what_it_had(started: BrokerProcess) -> No
     fill(started.bootstrap, topic, 0, COUNT)
     options = {"group.instance.id": "one"}
     first, other = member(started.bootstrap, group, topic, **options), member(started.bootstrap, group, topic)
-    poll_until(lambda: len(held(first)) + len(held(other)) == 3 and held(other), first, other)
+    poll_until(lambda: held(first) and held(other) and len(held(first) | held(other)) == 3, first, other)
     before = held(first)
     first.close()
     again = member(started.bootstrap, group, topic, **options)

@@ -54,7 +54,7 @@ def test_only_failures_that_are_not_known_count(monkeypatch: pytest.MonkeyPatch)
     assert len(Matrix(False, rows).unexpected()) == 2
     recovered = Matrix(True, {"old-a": {"transactions": passed}})
     assert recovered.recovered() == [("old-a", "transactions")]
-    assert "NOTE" in recovered.text()
+    assert "PASSES old-a transactions" in recovered.text()
 
 
 def test_reasons_are_in_both_tables() -> None:
