@@ -107,14 +107,44 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
     broker.stop()
 
 
+TOKEN_PROVIDER_FALLBACK = "4.0.0"
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def connector_jars() -> list[str]:
+    """Spark's Kafka connector, fetched once by Maven into .tools; without it the tests fail, they are not skipped."""
+    import pyspark
+
+    cache = ROOT / ".tools" / f"spark-connector-{pyspark.__version__}"
+    if not (cache / ".whole").exists():
+        # Some mirrors lack the token provider (Kerberos and the like, not used here) in this version.
+        for version in (pyspark.__version__, TOKEN_PROVIDER_FALLBACK):
+            command = ["mvn", "-q", "-B", "-C", "dependency:copy-dependencies", "-DincludeScope=runtime"]
+            command += [f"-DoutputDirectory={cache}", f"-Dspark.version={pyspark.__version__}"]
+            command += [f"-Dtoken.provider.version={version}"]
+            done = subprocess.run(
+                command, cwd=Path(__file__).parent / "connector", capture_output=True, text=True, timeout=300
+            )
+            if done.returncode == 0:
+                (cache / ".whole").touch()
+                break
+        else:
+            pytest.fail(f"cannot get Spark's Kafka connector from Maven Central:\n{done.stdout[-2000:]}")
+    return sorted(str(path) for path in cache.glob("*.jar"))
+
+
+@pytest.fixture(scope="session")
+def spark(connector_jars: list[str]) -> Iterator[Any]:
     from barnabas_pipeline.spark import session
 
     spark = session.create(
         "tests",
         master="local[2]",
-        conf={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"},
+        conf={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.memory": "1g",
+            "spark.jars": ",".join(connector_jars),
+        },
     )
     yield spark
     spark.stop()
