@@ -15,7 +15,17 @@ from barnabas_pipeline.errors import EXIT_INCOMPLETE, EXIT_USAGE, DataLossError,
 JOBS = {
     "simulate": ("simulate", "send the events of a simulated site to a broker"),
     "load": ("lake", "from a topic into the lake, exactly once, in batches or as a stream"),
+    "backfill": ("lake", "replace the rows of some hours by what the log says of them, decoded anew"),
+    "compact": ("lake", "many small files of an hour become few large ones"),
     "audit": ("lake", "compare the lake with the log, record by record; seal complete hours"),
+    "redrive": ("lake", "decode dead letters again, and load those that are good now"),
+    "mirror": ("mirror", "from a topic of one cluster to a topic of another, each record once"),
+    "feed": ("derived", "for each member the newest items that those they follow voted for"),
+    "rank": ("derived", "items by clicks per view and votes"),
+    "security": ("derived", "verdicts on crawlers, spammers, and those who guess passwords"),
+    "monitor": ("derived", "roll-ups of service metrics, and alerts"),
+    "report": ("derived", "the tables of a day, from sealed hours only"),
+    "demo": ("demo", "a broker, a simulated stream, and all jobs; ends with an HTML report"),
 }
 """Each job: the module of `commands` that has its `add_<job>` and `run_<job>`, and what it does."""
 

@@ -223,7 +223,8 @@ def test_a_schema_may_grow_and_old_files_are_read_with_nulls(
 
 def small_topic(broker: Broker, count: int, topic: str = "logins") -> LogOptions:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(10)
+    config = {"retention.ms": "-1"}  # the simulated time is long ago
+    admin.create_topics([NewTopic(topic, 1, config=config)])[topic].result(10)
     send_small(broker, topic, 0, count)
     return LogOptions(topic, "wire", broker.bootstrap)
 

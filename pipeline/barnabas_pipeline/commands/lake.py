@@ -1,4 +1,4 @@
-"""The jobs on a lake: load and audit.
+"""The jobs on a lake: load, audit, compact, redrive, backfill.
 
 The rule: see `commands`.
 """
@@ -119,3 +119,85 @@ def run_audit(args: Any) -> int:
     summarize("audit", asdict(report), as_json=args.json)
     job.raise_if_lossy(report)
     return EXIT_INCOMPLETE if args.strict and report.lag else EXIT_DONE
+
+
+# --- compact --------------------------------------------------------------------------------------------------------
+
+
+def add_compact(parser: argparse.ArgumentParser) -> None:
+    """Options of compact."""
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--lake", required=True, metavar="DIR")
+    parser.add_argument("--target-file-bytes", type=int, metavar="N")
+    parser.add_argument(
+        "--files-min", type=int, default=2, metavar="N", help="fewer small files of an hour stay"
+    )
+    parser.add_argument(
+        "--vacuum-hours", type=float, metavar="H", help="also remove files that count no more, so old"
+    )
+    common.add_spark(parser)
+
+
+def run_compact(args: Any) -> int:
+    """Compact one table, and vacuum it if asked to."""
+    from barnabas_pipeline.jobs import compact as job
+    from barnabas_pipeline.lake.files import TARGET_FILE_BYTES
+
+    root = f"{args.lake}/{args.topic}"
+    spark = common.spark_session(args, f"compact {args.topic}")
+    summary = job.compact(
+        spark, root, target_bytes=args.target_file_bytes or TARGET_FILE_BYTES, files_min=args.files_min
+    )
+    if args.vacuum_hours is not None:
+        summary.removed_orphans = job.vacuum(root, age_seconds=args.vacuum_hours * 3600)
+    summarize("compact", asdict(summary), as_json=args.json)
+    return EXIT_DONE
+
+
+# --- redrive and backfill -------------------------------------------------------------------------------------------
+
+
+def add_redrive(parser: argparse.ArgumentParser) -> None:
+    """Options of redrive."""
+    parser.add_argument("--topic", required=True)
+    add_lake(parser)
+    parser.add_argument("--reason", action="append", metavar="CODE", help="only these; default: all")
+    parser.add_argument("--since", type=common.parse_time, metavar="TIME", help="only records from then on")
+    parser.add_argument("--past-max-days", type=float, metavar="N")
+    parser.add_argument("--json", action="store_true")
+
+
+def run_redrive(args: Any) -> int:
+    """Try dead letters again. Exit 2 if some of those chosen stay dead."""
+    from barnabas_pipeline.jobs.load import LoadOptions
+    from barnabas_pipeline.jobs.redrive import redrive
+    from barnabas_pipeline.log.model import LogOptions
+
+    options = LoadOptions(
+        LogOptions(args.topic), f"{args.lake}/{args.topic}", schema.load(args.schema or args.topic)
+    )
+    if args.past_max_days is not None:
+        options.past_max_ms = int(args.past_max_days * 24 * 3_600_000)
+    summary = redrive(options, reasons=set(args.reason) if args.reason else None, since_ms=args.since)
+    summarize("redrive", asdict(summary), as_json=args.json)
+    return EXIT_INCOMPLETE if summary.still_dead else EXIT_DONE
+
+
+def add_backfill(parser: argparse.ArgumentParser) -> None:
+    """Options of backfill."""
+    common.add_log(parser)
+    add_lake(parser)
+    parser.add_argument("--from", dest="from_ms", type=common.parse_time, required=True, metavar="TIME")
+    parser.add_argument("--to", dest="to_ms", type=common.parse_time, required=True, metavar="TIME")
+    parser.add_argument("--reason", default="", help="kept in the manifest")
+    common.add_spark(parser)
+
+
+def run_backfill(args: Any) -> int:
+    """Replace hours by what the log says of them now."""
+    from barnabas_pipeline.jobs.backfill import backfill
+
+    spark = common.spark_session(args, f"backfill {args.topic}")
+    summary = backfill(spark, load_options(args), from_ms=args.from_ms, to_ms=args.to_ms, reason=args.reason)
+    summarize("backfill", asdict(summary), as_json=args.json)
+    return EXIT_DONE

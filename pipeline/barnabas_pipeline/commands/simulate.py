@@ -45,11 +45,13 @@ def add_simulate(parser: argparse.ArgumentParser) -> None:
 def run_simulate(args: Any) -> int:
     """Create the topics, send everything, write the truth."""
     from barnabas_pipeline.simulate import produce
-    from barnabas_pipeline.simulate.model import HOUR_MS, KINDS, Simulation, Site
+    from barnabas_pipeline.simulate.model import HOUR_MS, KINDS, LATE_HOURS_MAX, Simulation, Site
 
     start = args.start
     if start is None:
-        start = (int(time.time() * 1000) - int(args.hours * HOUR_MS)) // HOUR_MS * HOUR_MS
+        # The last late events are delivered about now.
+        span = int((args.hours + LATE_HOURS_MAX) * HOUR_MS)
+        start = (int(time.time() * 1000) - span) // HOUR_MS * HOUR_MS
     site = Site(seed=args.seed, events=args.events, start_ms=start, hours=args.hours, late_fraction=args.late)
     simulation = Simulation(site)
     events = simulation.events()

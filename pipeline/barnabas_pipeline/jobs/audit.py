@@ -12,24 +12,19 @@ Rows whose offsets the log no longer has (retention, compaction) can only be che
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from barnabas_pipeline.decode import Decoder
 from barnabas_pipeline.errors import DataLossError, MissingOffsets
 from barnabas_pipeline.jobs.load import LoadOptions, find_loss, new_manifest
+from barnabas_pipeline.jobs.reread import plan_rereading, reread_frame
 from barnabas_pipeline.jobs.seal import sealable_hours
 from barnabas_pipeline.lake import frames
-from barnabas_pipeline.lake.files import lake_schema, sha256_of
-from barnabas_pipeline.lake.manifest import Manifest, TableState
+from barnabas_pipeline.lake.files import sha256_of
+from barnabas_pipeline.lake.manifest import TableState
 from barnabas_pipeline.lake.table import Table
-from barnabas_pipeline.lake.task import to_table
-from barnabas_pipeline.log.columns import Columns, select
-from barnabas_pipeline.log.model import Log, LogOptions, OffsetRange, open_log
-from barnabas_pipeline.log.planning import split
-from barnabas_pipeline.log.reader import RangeReader
+from barnabas_pipeline.log.model import Log, LogOptions, open_log
 from barnabas_pipeline.schema import EventSchema
 
 EXAMPLES_MAX = 20
@@ -141,16 +136,6 @@ def _check_files(table: Table, state: TableState, report: AuditReport) -> None:
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Rereading:
-    """How one range was decoded: by the schema of its load, single offsets by that of their redrive."""
-
-    wanted: OffsetRange
-    decoder: Decoder
-    redriven: tuple[int, ...]
-    redrive_decoder: Decoder | None
-
-
 def _check_rows(
     spark: Any, table: Table, state: TableState, log: Log, log_options: LogOptions, report: AuditReport
 ) -> None:
@@ -160,8 +145,8 @@ def _check_rows(
         return  # said already; Spark could not read them
     bounds = log.bounds()
     starts = {partition: bound.start for partition, bound in bounds.items()}
-    readings = list(_readings(table, state, log, starts))
-    from_log = _from_log(spark, readings, state, log_options)
+    readings = list(plan_rereading(table, state, log, starts))
+    from_log = reread_frame(spark, readings, state, log_options)
     columns = [sf.col(f"`{name}`") for name in from_log.columns if name != "_bad"]
     lake = frames.events(spark, table).where(sf.col("_topic_id") == state.topic_id)
     in_lake = lake.select("_partition", "_offset", sf.xxhash64(*columns).alias("hash"))
@@ -213,107 +198,3 @@ def _name_differences(log_rows: Any, lake_rows: Any, report: AuditReport) -> Non
             examples = wrong.orderBy("_partition", "_offset").limit(EXAMPLES_MAX).collect()
             report.missing += [[row["_partition"], row["_offset"], row["_offset"] + 1] for row in examples]
             report.problems.append(f"{count} rows of the log are {what}")
-
-
-def _readings(table: Table, state: TableState, log: Log, starts: dict[int, int]) -> Iterator[Rereading]:
-    manifests = [manifest for manifest, _ in table.manifests()]
-    manifests = [
-        one for one in manifests if (one.cluster_id, one.topic_id) == (state.cluster_id, state.topic_id)
-    ]
-    redriven: dict[int, list[int]] = {}
-    redrive_decoder = None
-    for manifest in manifests:
-        if manifest.kind == "redrive":
-            redrive_decoder = _decoder(manifest)
-            for key, offsets in manifest.redriven.items():
-                redriven.setdefault(int(key), []).extend(offsets)
-    for manifest in manifests:
-        for key, commit in manifest.partitions.items():
-            partition = int(key)
-            start = max(commit.start, starts.get(partition, commit.end))
-            if start >= commit.end:
-                continue
-            for piece in split(log, [OffsetRange(partition, start, commit.end)]):
-                mine = tuple(one for one in redriven.get(partition, ()) if piece.start <= one < piece.end)
-                yield Rereading(piece, _decoder(manifest), mine, redrive_decoder)
-
-
-def _decoder(manifest: Manifest) -> Decoder:
-    return Decoder(EventSchema.from_dict(manifest.schema), **manifest.job.get("decoder", {}))
-
-
-def _from_log(spark: Any, readings: list[Rereading], state: TableState, log_options: LogOptions) -> Any:
-    """All rows that the log has of the loaded ranges; `_bad` is set for those that must be dead letters."""
-    import pyarrow as pa
-
-    schema = EventSchema.from_dict(state.schema)
-    bad_type = pa.struct([("end_offset", pa.int64()), ("reason", pa.string()), ("value", pa.binary())])
-    arrow = lake_schema(schema).append(pa.field("_bad", bad_type))
-    topic_id = state.topic_id
-
-    def read(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                for table in reread(readings[index], log_options, topic_id, arrow):
-                    yield from table.to_batches(max_chunksize=10_000)
-
-    indexes = spark.range(0, len(readings), 1, max(1, len(readings)))
-    return indexes.mapInArrow(read, frames.spark_schema(arrow))
-
-
-def reread(reading: Rereading, log_options: LogOptions, topic_id: str, arrow: Any) -> Iterator[Any]:
-    """Read and decode a range as its load did, widened to the columns `arrow`."""
-    import numpy as np
-    import pyarrow as pa
-
-    partition = reading.wanted.partition
-    log = open_log(log_options)
-    try:
-        for item in RangeReader(log, reading.wanted):
-            if not isinstance(item, Columns):
-                bad = {"end_offset": item.end, "reason": item.reason, "value": item.data}
-                yield _bad_rows(arrow, partition, [item.start], [bad])
-                continue
-            again = np.isin(item.offset, reading.redriven)
-            for columns, decoder in (
-                (select(item, ~again), reading.decoder),
-                (select(item, again), reading.redrive_decoder),
-            ):
-                if not len(columns) or decoder is None:
-                    continue
-                table, refused = to_table(columns, decoder, topic_id, partition)
-                arrays = [
-                    table[name]
-                    if name in table.column_names
-                    else pa.nulls(len(table), arrow.field(name).type)
-                    for name in arrow.names
-                ]
-                yield pa.Table.from_arrays(arrays, schema=arrow)
-                if refused:
-                    offsets = [int(columns.offset[one.row]) for one in refused]
-                    yield _bad_rows(
-                        arrow,
-                        partition,
-                        offsets,
-                        [
-                            {
-                                "end_offset": at + 1,
-                                "reason": one.reason,
-                                "value": columns.value[one.row].as_py(),
-                            }
-                            for at, one in zip(offsets, refused, strict=True)
-                        ],
-                    )
-    finally:
-        log.close()
-
-
-def _bad_rows(arrow: Any, partition: int, offsets: list[int], bad: list[dict[str, Any]]) -> Any:
-    import pyarrow as pa
-
-    given = {"_partition": [partition] * len(offsets), "_offset": offsets, "_bad": bad}
-    arrays = [
-        pa.array(given[one.name], one.type) if one.name in given else pa.nulls(len(offsets), one.type)
-        for one in arrow
-    ]
-    return pa.Table.from_arrays(arrays, schema=arrow)

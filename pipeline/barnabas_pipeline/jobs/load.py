@@ -7,6 +7,7 @@ the stream's checkpoint only drives the triggers. Bad records go to the dead let
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -269,15 +270,27 @@ def _run(task: LoadTask) -> TaskResult:
 
 
 def unwrap(error: Exception) -> Exception:
-    """Make of a task's failure, which Spark hands over as text, what the task raised."""
-    text = str(error)
-    for line in text.splitlines():
+    """Make of a task's failure, which Spark hands over as text, what the task raised; defects stay as they are."""
+    cause = ""
+    for line in str(error).splitlines():
         name, separator, detail = line.strip().partition(": ")
         if separator and name == "barnabas_pipeline.errors.DataLossError":
-            return DataLossError(detail, [])
+            return DataLossError(detail.partition("; missing: ")[0], _parse_missing(detail))
         if separator and name.startswith("barnabas_pipeline."):
             return IncompleteError(detail)
-    return error
+        if name == "AssertionError":
+            return error
+        if "Python worker exited unexpectedly" in line or "Job aborted" in line:
+            cause = cause or line.strip()
+    return IncompleteError(f"Spark could not do it: {cause}") if cause else error
+
+
+_MISSING = re.compile(r"partition (\d+): \[(\d+), (\d+|\?)\)")
+
+
+def _parse_missing(text: str) -> list[MissingOffsets]:
+    found = _MISSING.findall(text.partition("; missing: ")[2])
+    return [MissingOffsets(int(p), int(start), None if end == "?" else int(end)) for p, start, end in found]
 
 
 def fill(
@@ -305,11 +318,26 @@ def fill(
 # --- streaming ------------------------------------------------------------------------------------------------------
 
 
-def stream(spark: Any, options: LoadOptions, *, checkpoint: str, trigger: str, offsets_max: int = 0) -> Any:
+def stream(
+    spark: Any,
+    options: LoadOptions,
+    *,
+    checkpoint: str,
+    trigger: str,
+    offsets_max: int = 0,
+    after: Callable[[], None] = lambda: None,
+) -> Any:
     """Start a streaming query that loads; `trigger` is `available` or an interval such as `5 seconds`.
 
-    Returns (query, summary); the summary grows while the query runs.
+    `after` is called when a micro-batch was committed. Returns (query, summary); the summary grows meanwhile. Each
+    incarnation of a topic has a checkpoint of its own; that they follow each other is for the lake to see.
     """
+    log = open_log(options.log)
+    try:
+        adopt(Table(options.root), log.identity(), log.bounds(), options)
+        checkpoint = f"{checkpoint}/{log.identity().topic_id or 'topic'}"
+    finally:
+        log.close()
     reader = (
         spark.readStream.format("barnabas").options(**source_options(options.log)).option("content", "ranges")
     )
@@ -322,6 +350,7 @@ def stream(spark: Any, options: LoadOptions, *, checkpoint: str, trigger: str, o
         for attempt in range(CONFLICTS_MAX):
             try:
                 load_until(spark, options, ends, summary)
+                after()
                 return
             except ConflictError:
                 if attempt == CONFLICTS_MAX - 1:
@@ -339,19 +368,8 @@ def stream(spark: Any, options: LoadOptions, *, checkpoint: str, trigger: str, o
 def run_stream(
     spark: Any, options: LoadOptions, *, checkpoint: str, trigger: str, offsets_max: int = 0
 ) -> LoadSummary:
-    """Stream until the query ends or the caller is interrupted.
-
-    Each incarnation of a topic has a checkpoint of its own; that they follow each other is for the lake to see.
-    """
-    log = open_log(options.log)
-    try:
-        adopt(Table(options.root), log.identity(), log.bounds(), options)
-        incarnation = log.identity().topic_id or "topic"
-    finally:
-        log.close()
-    query, summary = stream(
-        spark, options, checkpoint=f"{checkpoint}/{incarnation}", trigger=trigger, offsets_max=offsets_max
-    )
+    """Stream until the query ends or the caller is interrupted."""
+    query, summary = stream(spark, options, checkpoint=checkpoint, trigger=trigger, offsets_max=offsets_max)
     try:
         query.awaitTermination()
     except KeyboardInterrupt:

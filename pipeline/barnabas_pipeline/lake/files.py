@@ -72,7 +72,7 @@ def hour_number(name: str) -> int:
     return int(datetime.strptime(name, "%Y-%m-%dT%H").replace(tzinfo=UTC).timestamp()) // 3600
 
 
-class _OpenFile:
+class OpenFile:
     """A Parquet file that is being written under a hidden name."""
 
     def __init__(self, root: Path, relative_dir: str, schema: Any) -> None:
@@ -87,6 +87,7 @@ class _OpenFile:
         self.bytes = 0
 
     def write(self, table: Any) -> None:
+        """Append rows."""
         self.writer.write_table(table)
         self.rows += table.num_rows
         self.bytes += table.nbytes
@@ -124,7 +125,7 @@ class HourWriter:
         self._topic_id = topic_id
         self._partition = partition
         self._target_bytes = target_bytes
-        self._open: dict[int, tuple[_OpenFile, DataFile]] = {}
+        self._open: dict[int, tuple[OpenFile, DataFile]] = {}
 
     def write(self, table: Any) -> None:
         """Write rows of the lake's schema, in the order they have."""
@@ -132,7 +133,7 @@ class HourWriter:
             if hour not in self._open:
                 name = hour_name(hour)
                 entry = DataFile("", 0, 0, "", self._topic_id, self._partition, name)
-                self._open[hour] = (_OpenFile(self._root, f"{DATA}/event_hour={name}", self._schema), entry)
+                self._open[hour] = (OpenFile(self._root, f"{DATA}/event_hour={name}", self._schema), entry)
             file, entry = self._open[hour]
             file.write(part)
             note_bounds(entry, part, self._event_time)
@@ -172,15 +173,14 @@ def note_bounds(entry: DataFile, part: Any, event_time: str) -> None:
         setattr(entry, high, max(known_high, found["max"]))
 
 
-def write_dead(root: Path, rows: list[dict[str, Any]], topic_id: str, partition: int) -> DataFile:
-    """Write dead letters into one file."""
-    file = _OpenFile(root, DEAD, DEAD_SCHEMA)
-    file.write(pa.Table.from_pylist(rows, schema=DEAD_SCHEMA))
-    entry = DataFile(file.relative, len(rows), 0, "", topic_id, partition)
+def write_dead(root: Path, letters: Any, topic_id: str, partition: int) -> DataFile:
+    """Write dead letters, rows of DEAD_SCHEMA, into one file."""
+    file = OpenFile(root, DEAD, DEAD_SCHEMA)
+    file.write(letters)
+    entry = DataFile(file.relative, letters.num_rows, 0, "", topic_id, partition)
     entry.size, entry.sha256 = file.finish()
-    for row in rows:
-        entry.reasons[row["reason"]] = entry.reasons.get(row["reason"], 0) + 1
-        entry.offsets += row["end_offset"] - row["offset"]
+    entry.offsets = pc.sum(pc.subtract(letters["end_offset"], letters["offset"])).as_py()
+    entry.reasons = {one["values"]: one["counts"] for one in pc.value_counts(letters["reason"]).to_pylist()}
     return entry
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.decode import DECODER_VERSION, BadRecord, Decoder
-from barnabas_pipeline.lake.files import HourWriter, lake_schema, write_dead
+from barnabas_pipeline.lake.files import DEAD_SCHEMA, HourWriter, lake_schema, write_dead
 from barnabas_pipeline.lake.manifest import DataFile
 from barnabas_pipeline.log.columns import TIMESTAMP_TYPE, Columns
 from barnabas_pipeline.log.model import CorruptSpan, LogOptions, OffsetRange, open_log
@@ -75,7 +75,8 @@ def run(task: LoadTask) -> TaskResult:
     faults.point("task.before_close")
     result.files = writer.close()
     if dead_rows:
-        result.dead_files = [write_dead(root, dead_rows, task.topic_id, task.wanted.partition)]
+        letters = pa.Table.from_pylist(dead_rows, schema=DEAD_SCHEMA)
+        result.dead_files = [write_dead(root, letters, task.topic_id, task.wanted.partition)]
     faults.point("task.after_rename")
     counts = reader.counts
     result.dead = sum(row["end_offset"] - row["offset"] for row in dead_rows)

@@ -18,6 +18,7 @@ import numpy as np
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+LATE_HOURS_MAX = 3.0
 KINDS = ("views", "clicks", "votes", "logins", "metrics")
 SERVICES = ("frontend", "search", "feed", "votes", "login")
 AGENTS = (
@@ -56,7 +57,7 @@ class Site:
     crawlers: int = 5
     spammers: int = 4
     late_fraction: float = 0.02
-    late_hours_max: float = 3.0
+    late_hours_max: float = LATE_HOURS_MAX
     follows_mean: int = 12
 
 

@@ -18,6 +18,8 @@ from barnabas_pipeline.errors import UsageError
 JAVA_MIN = 17
 SCALA = "2.13"
 
+DEFAULT_MASTER = "local[*, 4]"  # all cores, and up to four tries for a task, as on a cluster
+
 DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
@@ -49,11 +51,14 @@ def create(app_name: str, *, master: str | None = None, conf: Mapping[str, str] 
     """Create or get the session, with the data source `barnabas` registered. Raises UsageError without Java."""
     _check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take `python3` from the PATH
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()  # only then does SparkConf know what spark-submit was told
+
     given = dict(conf or {})
-    outside = SparkConf()  # has what spark-submit set
+    outside = SparkConf()
     settings = {key: value for key, value in DEFAULTS.items() if not outside.contains(key)}
     roots = os.pathsep.join(source_roots())
     if not outside.contains("spark.executorEnv.PYTHONPATH"):
@@ -63,7 +68,7 @@ def create(app_name: str, *, master: str | None = None, conf: Mapping[str, str] 
     if master:
         builder = builder.master(master)
     elif not outside.contains("spark.master"):
-        builder = builder.master("local[*]")
+        builder = builder.master(DEFAULT_MASTER)
     for key, value in (settings | given).items():
         builder = builder.config(key, value)
     os.environ["PYTHONPATH"] = os.pathsep.join(

@@ -1,0 +1,263 @@
+"""demo: everything once, from a broker to an HTML page with what came out of it.
+
+The rule: the demo does nothing that a user could not do with the other commands; it only saves the typing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from barnabas_pipeline import charts, schema
+from barnabas_pipeline.commands import common
+from barnabas_pipeline.errors import EXIT_DONE, IncompleteError
+from barnabas_pipeline.progress import Bar
+from barnabas_pipeline.simulate.model import HOUR_MS, KINDS, LATE_HOURS_MAX, Simulation, Site
+
+READY = "bootstrap.servers="
+STOP_SECONDS_MAX = 20
+
+
+def add_demo(parser: argparse.ArgumentParser) -> None:
+    """Options of demo."""
+    parser.add_argument(
+        "--out", default="pipeline-demo", metavar="DIR", help="the page, the lake and the results"
+    )
+    parser.add_argument("--events", type=int, default=30_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--bad", type=float, default=0.01, metavar="FRACTION")
+    common.add_spark(parser)
+
+
+def run_demo(args: Any) -> int:
+    """Run it all; prints where the page is."""
+    out = Path(args.out).absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="run-", dir=out))
+    broker, bootstrap = start_broker(work / "broker")
+    try:
+        page = Demo(args, work, bootstrap).run()
+    finally:
+        broker.terminate()
+        broker.wait(STOP_SECONDS_MAX)
+    target = out / "report.html"
+    target.write_text(page, encoding="utf-8")
+    print(f"report: {target}")
+    return EXIT_DONE
+
+
+def start_broker(data: Path) -> tuple[subprocess.Popen[str], str]:
+    """Start Barnabas on a free port of this machine. Raises IncompleteError."""
+    command = [sys.executable, "-m", "barnabas", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if READY not in line:
+        raise IncompleteError("the broker did not start")
+    return process, line.split(READY)[1].split()[0]
+
+
+class Demo:
+    """One run: each step adds a section to the page."""
+
+    def __init__(self, args: Any, work: Path, bootstrap: str) -> None:
+        self.args = args
+        self.bootstrap = bootstrap
+        self.lake, self.results = str(work / "lake"), str(work / "results")
+        now = int(time.time() * 1000)
+        site = Site(seed=args.seed, events=args.events)
+        span = int((site.hours + LATE_HOURS_MAX) * HOUR_MS)
+        start = (now - span) // HOUR_MS * HOUR_MS - HOUR_MS
+        self.simulation = Simulation(Site(seed=args.seed, events=args.events, start_ms=start))
+        self.sections: list[tuple[str, str]] = []
+        self.spark: Any = None
+
+    def run(self) -> str:
+        """All steps, in order; returns the page."""
+        began = time.monotonic()
+        self.simulate()
+        self.spark = common.spark_session(self.args, "demo")
+        for step in (self.load, self.audit, self.rank, self.security, self.monitor, self.feed, self.report):
+            print(f"{step.__name__} ...", file=sys.stderr)
+            step()
+        lead = (
+            f"{self.args.events:,} simulated events, seed {self.args.seed}, from broker to report in "
+            f"{time.monotonic() - began:.0f} s"
+        )
+        return charts.page("Barnabas pipeline", lead, self.sections)
+
+    def simulate(self) -> None:
+        """Send everything, some of it bad."""
+        from barnabas_pipeline.simulate import produce
+
+        events = self.simulation.events()
+        produce.create_topics(self.bootstrap, KINDS, 3, {})
+        bar = Bar("simulate")
+        self.spoilt = produce.send(
+            self.bootstrap,
+            events,
+            bad_fraction=self.args.bad,
+            seed=self.args.seed,
+            config={"compression.type": "lz4"},
+            progress=lambda done: bar(done, len(events)),
+        )
+        first = self.simulation.site.start_ms
+        minutes: dict[str, Counter[int]] = {kind: Counter() for kind in KINDS}
+        for event in events:
+            minutes[event.kind][(event.ts - first) // 600_000 * 10] += 1
+        series = {
+            kind: [(float(x), float(y)) for x, y in sorted(one.items())] for kind, one in minutes.items()
+        }
+        labels = {float(n * 60): f"+{n} h" for n in range(int(self.simulation.site.hours) + 1)}
+        self.sections.append(
+            ("The stream", charts.lines(series, "Events in ten minutes, by kind", x_label=labels))
+        )
+
+    def load_options(self, kind: str) -> Any:
+        """The load of one topic."""
+        from barnabas_pipeline.jobs.load import LoadOptions
+        from barnabas_pipeline.log.model import LogOptions
+
+        return LoadOptions(
+            LogOptions(kind, bootstrap=self.bootstrap), f"{self.lake}/{kind}", schema.load(kind)
+        )
+
+    def load(self) -> None:
+        """Load all topics: half of them as streams."""
+        from barnabas_pipeline.jobs import load
+
+        rows = []
+        reasons: Counter[str] = Counter()
+        for n, kind in enumerate(KINDS):
+            options = self.load_options(kind)
+            if n % 2:
+                checkpoint = f"{options.root}/_checkpoint"
+                summary = load.run_stream(
+                    self.spark,
+                    options,
+                    checkpoint=checkpoint,
+                    trigger="available",
+                    offsets_max=self.args.events // 10,
+                )
+            else:
+                summary = load.load(self.spark, options, Bar(f"load {kind}"))
+            reasons.update(summary.reasons)
+            facts = {name: value for name, value in asdict(summary).items() if name != "reasons"}
+            rows.append({"topic": kind, "how": "stream" if n % 2 else "batch", **facts})
+        caption = "Dead letters by reason; each was put in on purpose"
+        verdict = "every one of them" if reasons == self.spoilt else f"not as sent: {dict(self.spoilt)}"
+        html = charts.table(rows) + charts.bars({k: float(v) for k, v in sorted(reasons.items())}, caption)
+        self.sections.append(("Load", f"{html}<p>Bad records found: {verdict}.</p>"))
+
+    def audit(self) -> None:
+        """Compare lake and log, and seal."""
+        from barnabas_pipeline.jobs.audit import audit, raise_if_lossy
+
+        rows = []
+        for kind in KINDS:
+            now = int(time.time() * 1000)
+            report = audit(self.spark, self.load_options(kind), now_ms=now, lateness_ms=0)
+            raise_if_lossy(report)
+            rows.append(
+                {
+                    "topic": kind, "offsets": report.offsets, "loaded": report.loaded, "dead": report.dead,
+                    "rows_compared": report.rows_compared, "problems": len(report.problems),
+                    "hours_sealed": len(report.sealed),
+                }
+            )  # fmt: skip
+        self.sections.append(("Audit", charts.table(rows)))
+
+    def derive(self, job: Any) -> Any:
+        """Update one result."""
+        from barnabas_pipeline.jobs.derived import Derived
+
+        derived = Derived(job, lake=self.lake, root=self.results)
+        derived.update(self.spark)
+        return derived
+
+    def rank(self) -> None:
+        """Rank, and compare with the true quality."""
+        from barnabas_pipeline.jobs import rank
+
+        rows = sorted(self.derive(rank.Rank()).result("rank").to_pylist(), key=lambda row: row["position"])
+        quality = self.simulation.truth.quality
+        points = [(quality[row["item"]], row["score"], row["item"]) for row in rows if row["views"] >= 20]
+        plot = charts.scatter(
+            points, "Score and true quality of each item", x_name="true quality", y_name="score"
+        )
+        scored = charts.table([rank.score(rows, quality)])
+        top = charts.table(
+            rows[:10], ["position", "item", "views", "clicks", "votes_up", "votes_down", "score"]
+        )
+        self.sections.append(("Rank", scored + plot + top))
+
+    def security(self) -> None:
+        """Judge, and compare with who is guilty."""
+        from barnabas_pipeline.jobs import security
+
+        verdicts = self.derive(security.Security()).result("verdicts").to_pylist()
+        truth = self.simulation.truth
+        scores = [
+            {"kind": kind, **security.score(verdicts, kind, guilty)}
+            for kind, guilty in (("crawler", truth.crawlers), ("spam", truth.spammers))
+        ]
+        rows = charts.table(verdicts, ["kind", "subject", "minutes", "worst"])
+        self.sections.append(("Security", charts.table(scores) + rows))
+
+    def monitor(self) -> None:
+        """Roll up, and mark the alerts."""
+        from barnabas_pipeline.jobs import monitor
+
+        derived = self.derive(monitor.Monitor(window_ms=60_000))
+        alerts = derived.result("alerts").to_pylist()
+        first = self.simulation.site.start_ms
+        series: dict[str, list[tuple[float, float]]] = {}
+        for row in derived.result("rollups").sort_by("window_start").to_pylist():
+            if row["metric"] == "latency_ms":
+                point = ((row["window_start"] - first) / 60_000, row["mean"])
+                series.setdefault(row["service"], []).append(point)
+        bands = [((row["start"] - first) / 60_000, (row["end"] - first) / 60_000) for row in alerts]
+        plot = charts.lines(
+            series, "Mean latency in ms by minute since the start; alerts are shaded", bands=bands
+        )
+        scored = charts.table([monitor.score(alerts, self.simulation.truth.incidents)])
+        self.sections.append(("Monitor", plot + scored + charts.table(alerts)))
+
+    def feed(self) -> None:
+        """Make the feeds, and show one."""
+        from barnabas_pipeline.jobs.feed import Feed
+
+        rows = self.derive(Feed(self.simulation.truth.follows)).result("feed").to_pylist()
+        members = Counter(row["member"] for row in rows)
+        shown = [row for row in rows if rows and row["member"] == rows[0]["member"]]
+        text = f"<p>{len(members):,} feeds with {len(rows):,} entries; that of {rows[0]['member'] if rows else ''}:</p>"
+        shown.sort(key=lambda row: row["place"])
+        self.sections.append(("Feed", text + charts.table(shown[:8], ["place", "item", "voter"])))
+
+    def report(self) -> None:
+        """Write the tables of each day, from sealed hours."""
+        import pyarrow.parquet as pq
+
+        from barnabas_pipeline.jobs.report import report
+        from barnabas_pipeline.lake.files import hour_name
+
+        site = self.simulation.site
+        hours = range(site.start_ms // HOUR_MS, (site.start_ms + int(site.hours * HOUR_MS)) // HOUR_MS)
+        traffic: dict[str, float] = {}
+        parts = []
+        for day in sorted({hour_name(hour)[:10] for hour in hours}):
+            summary = report(self.spark, lake=self.lake, out=f"{self.results}/report", day=day)
+            rows = pq.read_table(f"{self.results}/report/{day}/traffic_by_hour.parquet").to_pylist()
+            traffic |= {row["hour"][11:] + "h": float(row["views"]) for row in rows}
+            top = pq.read_table(f"{self.results}/report/{day}/top_items.parquet").to_pylist()
+            parts.append(
+                f"<p>{day}: {summary.hours} hours, all sealed</p>{charts.table(rows)}{charts.table(top[:5])}"
+            )
+        self.sections.append(("Report", charts.bars(traffic, "Page views by hour") + "".join(parts)))

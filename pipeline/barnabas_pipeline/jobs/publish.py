@@ -1,0 +1,55 @@
+"""Sending results to a topic, for those who would rather subscribe than read files.
+
+The rule: a message's key is what it is about, its value is all there is to say, so that the last one counts and a
+repeated one does no harm. Only what has changed since the last time is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from barnabas_pipeline.errors import IncompleteError
+
+FLUSH_SECONDS_MAX = 120.0
+
+
+def publish(bootstrap: str, topic: str, messages: Mapping[str, Any], *, memory: Path) -> int:
+    """Send those messages (by key, as JSON; None deletes) that differ from what `memory` says was sent last.
+
+    Returns how many were sent. `memory` is replaced when all are acknowledged. Raises IncompleteError.
+    """
+    from confluent_kafka import Producer
+
+    known: dict[str, str] = json.loads(memory.read_text()) if memory.exists() else {}
+    texts = {key: json.dumps(value, sort_keys=True, separators=(",", ":")) for key, value in messages.items()}
+    digests = {key: hashlib.sha256(text.encode()).hexdigest() for key, text in texts.items()}
+    changed = sorted(key for key in digests if known.get(key) != digests[key])
+    gone = sorted(set(known) - set(digests))
+    failures: list[str] = []
+
+    def delivered(error: Any, _: Any) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
+    for key in [*changed, *gone]:
+        value = texts[key].encode() if key in texts else None
+        while True:
+            try:
+                producer.produce(topic, value, key.encode(), on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    left = producer.flush(FLUSH_SECONDS_MAX)
+    if failures or left:
+        raise IncompleteError(
+            f"{len(failures)} messages failed ({failures[:1]}), {left} were not acknowledged"
+        )
+    temporary = memory.with_name(f".{memory.name}")
+    temporary.write_text(json.dumps(digests, sort_keys=True))
+    temporary.replace(memory)
+    return len(changed) + len(gone)

@@ -1,0 +1,131 @@
+"""rank: which items deserve to be seen, by clicks per view and by votes, recent ones weighing more.
+
+The rule: every fraction is taken with the lower end of its confidence interval (Wilson's score), so that few events
+promise little; a member has one vote per item, so that shouting does not help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+WINDOW_MS = 600_000
+HALF_LIFE_MS = 6 * 3_600_000
+Z = 1.96  # 95 %
+WEIGHT_BITS = 20  # weights are whole numbers, so that their sums do not depend on the order
+
+
+class Rank:
+    """Partials: views and clicks by item and window; the last vote of each member for each item."""
+
+    name = "rank"
+    kinds = ("views", "clicks", "votes")
+
+    def __init__(self, *, window_ms: int = WINDOW_MS, half_life_ms: int = HALF_LIFE_MS) -> None:
+        self.window_ms = window_ms
+        self.half_life_ms = half_life_ms
+
+    def partial(self, tables: Mapping[str, Any]) -> Any:
+        """See `derived.DerivedJob`."""
+        from pyspark.sql import functions as sf
+
+        parts = []
+        for kind in ("views", "clicks"):
+            if kind in tables:
+                events = tables[kind].where("item is not null")
+                if kind == "views":
+                    events = events.where("status = 200 and js")
+                parts.append(
+                    events.groupBy(
+                        "item", (sf.col("ts") - sf.col("ts") % self.window_ms).alias("window_start")
+                    ).agg(
+                        (sf.count("*") if kind == "views" else sf.lit(0).cast("bigint")).alias("views"),
+                        (sf.count("*") if kind == "clicks" else sf.lit(0).cast("bigint")).alias("clicks"),
+                        sf.lit(None).cast("string").alias("member"),
+                        _no_vote().alias("vote"),
+                    )
+                )
+        if "votes" in tables:
+            last = sf.max(sf.struct("ts", "_partition", "_offset", "vote"))
+            votes = tables["votes"].groupBy("item", "member").agg(last.alias("vote"))
+            zero = sf.lit(0).cast("bigint")
+            parts.append(votes.select("item", zero.alias("window_start"), zero.alias("views"), zero.alias("clicks"),
+                                      "member", "vote"))  # fmt: skip
+        union = parts[0]
+        for part in parts[1:]:
+            union = union.unionByName(part)
+        return union
+
+    def merge(self, partials: Any) -> Any:
+        """See `derived.DerivedJob`."""
+        from pyspark.sql import functions as sf
+
+        return partials.groupBy("item", "window_start", "member").agg(
+            sf.sum("views").alias("views"), sf.sum("clicks").alias("clicks"), sf.max("vote").alias("vote")
+        )
+
+    def finish(self, partials: Any) -> Mapping[str, Any]:
+        """`rank`: one row per item, best first."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as sf
+
+        counts = partials.where("member is null")
+        newest = counts.agg(sf.max("window_start").alias("newest"))
+        age = (sf.col("newest") - sf.col("window_start")) / self.half_life_ms
+        weight = sf.round(sf.pow(sf.lit(2.0), sf.lit(float(WEIGHT_BITS)) - age)).cast("bigint")
+        weighed = counts.crossJoin(newest).withColumn("weight", weight)
+        items = weighed.groupBy("item").agg(
+            sf.sum("views").alias("views"),
+            sf.sum("clicks").alias("clicks"),
+            sf.sum(sf.col("views") * sf.col("weight")).alias("views_weighed"),
+            sf.sum(sf.col("clicks") * sf.col("weight")).alias("clicks_weighed"),
+        )
+        votes = partials.where("member is not null").groupBy("item").agg(
+            sf.sum(sf.when(sf.col("vote.vote") > 0, 1).otherwise(0)).alias("votes_up"),
+            sf.sum(sf.when(sf.col("vote.vote") < 0, 1).otherwise(0)).alias("votes_down"),
+        )  # fmt: skip
+        joined = items.join(votes, "item", "full_outer").na.fill(0)
+        scale = float(1 << WEIGHT_BITS)
+        views, clicks = sf.col("views_weighed") / scale, sf.col("clicks_weighed") / scale
+        scored = joined.select(
+            "item", "views", "clicks", "votes_up", "votes_down",
+            wilson(sf.least(clicks, views), views).alias("ctr_low"),
+            wilson(sf.col("votes_up"), sf.col("votes_up") + sf.col("votes_down")).alias("votes_low"),
+        ).withColumn("score", sf.round(sf.col("ctr_low") * 0.7 + sf.col("votes_low") * 0.3, 12))  # fmt: skip
+        position = sf.row_number().over(Window.orderBy(sf.desc("score"), "item")).alias("position")
+        return {"rank": scored.select(position, *scored.columns)}
+
+
+def _no_vote() -> Any:
+    from pyspark.sql import functions as sf
+
+    return sf.lit(None).cast("struct<ts: bigint, _partition: int, _offset: bigint, vote: bigint>")
+
+
+def wilson(successes: Any, trials: Any) -> Any:
+    """The lower end of Wilson's score interval, 0 without trials."""
+    from pyspark.sql import functions as sf
+
+    n = sf.when(trials > 0, trials.cast("double"))
+    p = successes / n
+    spread = Z * sf.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
+    return sf.coalesce(
+        sf.round(sf.greatest((p + Z * Z / (2 * n) - spread) / (1 + Z * Z / n), sf.lit(0.0)), 12), sf.lit(0.0)
+    )
+
+
+def score(ranked: list[dict[str, Any]], quality: Mapping[str, float], *, top: int = 20) -> dict[str, float]:
+    """How good a ranking is: Spearman's correlation with the true quality, and NDCG of the first `top`.
+
+    Items that hardly anybody saw say nothing: those with fewer than 20 views are left out of the correlation.
+    """
+    from math import log2
+
+    seen = [row for row in ranked if row["views"] >= 20]
+    by_truth = {row["item"]: n for n, row in enumerate(sorted(seen, key=lambda row: -quality[row["item"]]))}
+    count = len(seen)
+    squares = sum((n - by_truth[row["item"]]) ** 2 for n, row in enumerate(seen))
+    spearman = 1 - 6 * squares / (count * (count * count - 1)) if count > 2 else 0.0
+    gained = sum(quality[row["item"]] / log2(n + 2) for n, row in enumerate(ranked[:top]))
+    best = sum(one / log2(n + 2) for n, one in enumerate(sorted(quality.values(), reverse=True)[:top]))
+    return {"spearman": round(spearman, 4), "ndcg": round(gained / best, 4), "items": count}

@@ -1,0 +1,171 @@
+"""Reading the log again exactly as it was loaded: by the schema of each load, redrive and backfill.
+
+The rule: which decoder a record was judged by follows from the manifests alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from barnabas_pipeline.decode import BadRecord, Decoder
+from barnabas_pipeline.lake import frames
+from barnabas_pipeline.lake.files import HOUR_MS, hour_number, lake_schema
+from barnabas_pipeline.lake.manifest import Manifest, TableState
+from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.lake.task import to_table
+from barnabas_pipeline.log.columns import Columns, select
+from barnabas_pipeline.log.model import Log, LogOptions, OffsetRange, open_log
+from barnabas_pipeline.log.planning import split
+from barnabas_pipeline.log.reader import RangeReader
+from barnabas_pipeline.schema import EventSchema
+
+BAD_TYPE = pa.struct([("end_offset", pa.int64()), ("reason", pa.string()), ("value", pa.binary())])
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """Another decoder, for single offsets (a redrive) or for the rows of hours (a backfill)."""
+
+    decoder: Decoder
+    offsets: tuple[int, ...] = ()
+    hours: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rereading:
+    """A range, the decoder of its load, and what was done to it later, in order."""
+
+    wanted: OffsetRange
+    decoder: Decoder
+    overrides: tuple[Override, ...]
+
+
+def plan_rereading(table: Table, state: TableState, log: Log, starts: dict[int, int]) -> Iterator[Rereading]:
+    """All that was loaded of the present incarnation and is still in the log (from `starts` on), in pieces."""
+    manifests = [manifest for manifest, _ in table.manifests()]
+    manifests = [
+        one for one in manifests if (one.cluster_id, one.topic_id) == (state.cluster_id, state.topic_id)
+    ]
+    changes = [one for one in manifests if one.kind in ("redrive", "backfill")]
+    for manifest in manifests:
+        for key, commit in manifest.partitions.items():
+            partition = int(key)
+            start = max(commit.start, starts.get(partition, commit.end))
+            if start >= commit.end:
+                continue
+            for piece in split(log, [OffsetRange(partition, start, commit.end)]):
+                overrides = [_override(one, piece) for one in changes if one.version > manifest.version]
+                yield Rereading(piece, decoder_of(manifest), tuple(one for one in overrides if one))
+
+
+def decoder_of(manifest: Manifest) -> Decoder:
+    """The decoder that a load, redrive or backfill used."""
+    return Decoder(EventSchema.from_dict(manifest.schema), **manifest.job.get("decoder", {}))
+
+
+def _override(manifest: Manifest, piece: OffsetRange) -> Override | None:
+    if manifest.kind == "backfill":
+        hours = tuple(hour_number(name) for name in manifest.job["hours"])
+        return Override(decoder_of(manifest), hours=hours)
+    offsets = manifest.redriven.get(str(piece.partition), ())
+    mine = tuple(offset for offset in offsets if piece.start <= offset < piece.end)
+    return Override(decoder_of(manifest), offsets=mine) if mine else None
+
+
+def reread_frame(spark: Any, readings: list[Rereading], state: TableState, log_options: LogOptions) -> Any:
+    """All rows that the log has of the readings, one task each; `_bad` is set for those that must be dead letters."""
+    schema = EventSchema.from_dict(state.schema)
+    arrow = lake_schema(schema).append(pa.field("_bad", BAD_TYPE))
+    topic_id = state.topic_id
+
+    def read(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                for table in reread(readings[index], log_options, topic_id, arrow):
+                    yield from table.to_batches(max_chunksize=10_000)
+
+    indexes = spark.range(0, len(readings), 1, max(1, len(readings)))
+    return indexes.mapInArrow(read, frames.spark_schema(arrow))
+
+
+def reread(reading: Rereading, log_options: LogOptions, topic_id: str, arrow: Any) -> Iterator[Any]:
+    """Read and decode a range, widened to the columns `arrow`."""
+    partition = reading.wanted.partition
+    log = open_log(log_options)
+    try:
+        for item in RangeReader(log, reading.wanted):
+            if not isinstance(item, Columns):
+                bad = {"end_offset": item.end, "reason": item.reason, "value": item.data}
+                yield _bad_rows(arrow, partition, [item.start], [bad])
+                continue
+            for table, columns, refused in judge(item, reading, topic_id):
+                yield _widen(table, arrow)
+                if refused:
+                    yield _refused_rows(arrow, partition, columns, refused)
+    finally:
+        log.close()
+
+
+def judge(item: Columns, reading: Rereading, topic_id: str) -> Iterator[tuple[Any, Columns, list[BadRecord]]]:
+    """Decode a block by the decoder that last had a say about each record."""
+    partition = reading.wanted.partition
+    decided = np.zeros(len(item), np.int64)  # 0: the load's; n: the n-th override's
+    event_hours = None
+    for n, override in enumerate(reading.overrides, 1):
+        if override.offsets:
+            decided[np.isin(item.offset, override.offsets)] = n
+            continue
+        if event_hours is None:
+            event_hours = _event_hours(item, reading.decoder, topic_id, partition)
+        hours = event_hours
+        for m, earlier in enumerate(reading.overrides[: n - 1], 1):
+            if earlier.offsets and (decided == m).any():
+                hours = hours.copy()
+                again = select(item, decided == m)
+                hours[decided == m] = _event_hours(again, earlier.decoder, topic_id, partition)
+        decided[np.isin(hours, override.hours)] = n
+    decoders = [reading.decoder, *(one.decoder for one in reading.overrides)]
+    for n in np.unique(decided).tolist():
+        columns = select(item, decided == n)
+        table, refused = to_table(columns, decoders[n], topic_id, partition)
+        yield table, columns, refused
+
+
+def _event_hours(columns: Columns, decoder: Decoder, topic_id: str, partition: int) -> Any:
+    """The event hour of each record, -1 for those that are refused."""
+    table, _ = to_table(columns, decoder, topic_id, partition)
+    hours = np.full(len(columns), -1, np.int64)
+    at = np.searchsorted(columns.offset, table["_offset"].to_numpy())
+    hours[at] = table[decoder.schema.event_time].to_numpy() // HOUR_MS
+    return hours
+
+
+def _widen(table: Any, arrow: Any) -> Any:
+    arrays = [
+        table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        for field in arrow
+    ]
+    return pa.Table.from_arrays(arrays, schema=arrow)
+
+
+def _refused_rows(arrow: Any, partition: int, columns: Columns, refused: list[BadRecord]) -> Any:
+    offsets = [int(columns.offset[one.row]) for one in refused]
+    bad = [
+        {"end_offset": offset + 1, "reason": one.reason, "value": columns.value[one.row].as_py()}
+        for offset, one in zip(offsets, refused, strict=True)
+    ]
+    return _bad_rows(arrow, partition, offsets, bad)
+
+
+def _bad_rows(arrow: Any, partition: int, offsets: list[int], bad: list[dict[str, Any]]) -> Any:
+    given = {"_partition": [partition] * len(offsets), "_offset": offsets, "_bad": bad}
+    arrays = [
+        pa.array(given[one.name], one.type) if one.name in given else pa.nulls(len(offsets), one.type)
+        for one in arrow
+    ]
+    return pa.Table.from_arrays(arrays, schema=arrow)

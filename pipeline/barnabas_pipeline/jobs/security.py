@@ -1,0 +1,138 @@
+"""security: who crawls, who hammers, who spams, who guesses passwords.
+
+The rule: a verdict names the rule, the subject and the first minute that broke it; its id follows from these, so that it
+may be published twice and count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+MINUTE_MS = 60_000
+URL_BUCKETS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Thresholds, all per minute."""
+
+    crawler_requests: int = 30
+    crawler_urls: int = 20
+    crawler_no_script_percent: int = 90
+    rate_requests: int = 300
+    spam_votes: int = 15
+    login_failures: int = 5
+
+
+class Security:
+    """Partials: what each address and each member did in each minute, in whole numbers, and which URLs (hashed)."""
+
+    name = "security"
+    kinds = ("views", "votes", "logins")
+
+    def __init__(self, rules: Rules = Rules(), *, allowed: tuple[str, ...] = ()) -> None:  # immutable
+        self.rules = rules
+        self.allowed = allowed
+
+    def partial(self, tables: Mapping[str, Any]) -> Any:
+        """See `derived.DerivedJob`."""
+        from pyspark.sql import functions as sf
+
+        minute = (sf.col("ts") - sf.col("ts") % MINUTE_MS).alias("minute")
+        none = sf.array().cast("array<bigint>")
+        zero = sf.lit(0).cast("bigint")
+        parts = []
+        if "views" in tables:
+            urls = sf.array_sort(
+                sf.collect_set(sf.pmod(sf.xxhash64("url"), sf.lit(URL_BUCKETS).cast("bigint")))
+            )
+            parts.append(
+                tables["views"].groupBy(sf.col("ip").alias("subject"), minute).agg(
+                    sf.count("*").alias("requests"), sf.sum(_one("not js")).alias("without_script"), urls.alias("urls"),
+                    zero.alias("votes"), zero.alias("failures"),
+                )
+            )  # fmt: skip
+        for kind, column, condition in (("votes", "votes", "true"), ("logins", "failures", "not ok")):
+            if kind in tables:
+                counted = tables[kind].groupBy(sf.col("member").alias("subject"), minute).agg(
+                    sf.sum(_one(condition)).alias("count")
+                )  # fmt: skip
+                columns = {
+                    "requests": zero,
+                    "without_script": zero,
+                    "votes": zero,
+                    "failures": zero,
+                    "urls": none,
+                }
+                columns[column] = sf.col("count")
+                parts.append(
+                    counted.select(
+                        "subject", "minute", *(value.alias(name) for name, value in columns.items())
+                    )
+                )
+        union = parts[0]
+        for part in parts[1:]:
+            union = union.unionByName(part)
+        return union
+
+    def merge(self, partials: Any) -> Any:
+        """See `derived.DerivedJob`."""
+        from pyspark.sql import functions as sf
+
+        sums = [sf.sum(name).alias(name) for name in ("requests", "without_script", "votes", "failures")]
+        urls = sf.array_sort(sf.array_distinct(sf.flatten(sf.collect_list("urls")))).alias("urls")
+        return partials.groupBy("subject", "minute").agg(*sums, urls)
+
+    def finish(self, partials: Any) -> Mapping[str, Any]:
+        """`verdicts`: id, kind, subject, the first minute, how many minutes, and the worst count."""
+        from pyspark.sql import functions as sf
+
+        rules = self.rules
+        conditions = {
+            "crawler": (
+                f"requests >= {rules.crawler_requests} and size(urls) >= {rules.crawler_urls} "
+                f"and without_script * 100 >= requests * {rules.crawler_no_script_percent}",
+                "requests",
+            ),
+            "rate": (f"requests >= {rules.rate_requests}", "requests"),
+            "spam": (f"votes >= {rules.spam_votes}", "votes"),
+            "guessing": (f"failures >= {rules.login_failures}", "failures"),
+        }
+        found = None
+        for kind, (condition, measure) in conditions.items():
+            rows = partials.where(condition).where(
+                ~sf.col("subject").isin(*self.allowed) if self.allowed else "true"
+            )
+            verdicts = rows.groupBy("subject").agg(
+                sf.min("minute").alias("first_minute"),
+                sf.count("*").alias("minutes"),
+                sf.max(measure).alias("worst"),
+            )
+            verdicts = verdicts.withColumn("kind", sf.lit(kind))
+            found = verdicts if found is None else found.unionByName(verdicts)
+        assert found is not None
+        identity = sf.sha2(sf.concat_ws("|", "kind", "subject", sf.col("first_minute").cast("string")), 256)
+        columns = ["kind", "subject", "first_minute", "minutes", "worst"]
+        return {"verdicts": found.select(sf.substring(identity, 1, 16).alias("verdict_id"), *columns)}
+
+    def params(self) -> dict[str, Any]:
+        """What the partials do not depend on, but the results do."""
+        return asdict(self.rules)
+
+
+def _one(condition: str) -> Any:
+    from pyspark.sql import functions as sf
+
+    return sf.when(sf.expr(condition), 1).otherwise(0).cast("bigint")
+
+
+def score(verdicts: list[dict[str, Any]], kind: str, truth: list[str]) -> dict[str, float]:
+    """Precision and recall of one kind of verdict."""
+    found = {row["subject"] for row in verdicts if row["kind"] == kind}
+    right = len(found & set(truth))
+    return {
+        "precision": round(right / len(found), 4) if found else 1.0,
+        "recall": round(right / len(truth), 4) if truth else 1.0,
+    }

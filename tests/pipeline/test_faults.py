@@ -1,0 +1,116 @@
+"""kill -9 at every step of a load, of the driver or of a worker: the lake is exact, and nobody had to clean up.
+
+Each point is a run of the real command that dies there (or whose worker does), on one lake that goes on growing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas_pipeline import faults
+from barnabas_pipeline.jobs.compact import vacuum
+from barnabas_pipeline.jobs.load import LoadOptions, load
+from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.log.model import LogOptions
+from barnabas_pipeline.schema import BUILT_IN
+
+from .conftest import ROOT, SITE, Broker, Stream
+from .test_lake import check, options, rows_of, send_small, small_topic
+
+LOAD_POINTS = [name for name in faults.POINTS if not name.startswith("compact.")]
+DRIVER_POINTS = [name for name in LOAD_POINTS if not name.startswith("task.")]
+PORTION = 60
+
+
+def run_cli(*arguments: str, fault: str = "", once: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}/server{os.pathsep}{ROOT}/pipeline",
+        "BARNABAS_FAULT": fault,
+    }
+    if once is not None:
+        environment["BARNABAS_FAULT_ONCE"] = str(once)
+    command = [sys.executable, "-m", "barnabas_pipeline.cli", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, cwd=ROOT)
+
+
+def load_arguments(broker: Broker, lake: Path, *more: str) -> list[str]:
+    arguments = ["load", "--topic", "logins", "--bootstrap", broker.bootstrap, "--lake", str(lake), "--json"]
+    return [*arguments, "--master", "local[2, 4]", "--conf", "spark.driver.memory=512m", *more]
+
+
+@pytest.mark.parametrize(("trigger", "points"), [("once", LOAD_POINTS), ("available", DRIVER_POINTS)])
+def test_a_load_that_dies_anywhere_is_exact_after_the_next(
+    spark: Any, tmp_path: Path, new_broker: Callable[..., Broker], trigger: str, points: list[str]
+) -> None:
+    broker = new_broker()
+    log = small_topic(broker, PORTION)
+    lake, once = tmp_path / "lake", tmp_path / "once"
+    once.mkdir()
+    sent = PORTION
+    for name in points:
+        done = run_cli(*load_arguments(broker, lake, "--trigger", trigger), fault=name, once=once)
+        assert (once / name).exists(), f"{name} was not reached:\n{done.stderr[-2000:]}"
+        if name.startswith("task."):
+            assert done.returncode == 0, f"{name}: a worker's death is survived:\n{done.stderr[-2000:]}"
+        else:
+            assert done.returncode == -signal.SIGKILL, name
+        send_small(broker, "logins", sent, PORTION)
+        sent += PORTION
+    done = run_cli(*load_arguments(broker, lake, "--trigger", trigger))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1])["job"] == "load"
+    loading = LoadOptions(log, str(lake / "logins"), BUILT_IN["logins"])
+    rows = rows_of(spark, loading)
+    assert len(rows) == sum(rows.values()) == sent, "each record once"
+    report = check(spark, loading, now_ms=SITE.start_ms)
+    assert report.problems == []
+    assert report.offsets == report.rows_compared == sent
+    orphans = Table(loading.root).orphans(age_seconds=0)
+    assert orphans, "the dead left files, which nobody sees"
+
+
+def test_exit_codes_tell_usage_from_data_loss(tmp_path: Path, new_broker: Callable[..., Broker]) -> None:
+    broker = new_broker()
+    assert run_cli("load", "--topic", "t").returncode == 4
+    assert run_cli("fly").returncode == 4
+    done = run_cli(*load_arguments(broker, tmp_path / "lake"))
+    assert done.returncode == 4, "there is no such topic"
+    assert "there is no topic 'logins'" in done.stderr
+    log = LogOptions("logins", "wire", broker.bootstrap)
+    assert small_topic(broker, 10) == log
+    asked = ["--from-offsets", '{"0": 50}']
+    done = run_cli(*load_arguments(broker, tmp_path / "lake", *asked))
+    assert (done.returncode, "partition 0: [10, 50)" in done.stderr) == (3, True), done.stderr
+
+
+def test_a_compaction_that_dies_anywhere_loses_nothing(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    loading = options(stream, tmp_path, "logins", offsets_per_commit_max=300)
+    load(spark, loading)
+    before = rows_of(spark, loading)
+    for name in ("compact.before_commit", "commit.before_link", "compact.after_commit"):
+        arguments = [
+            "compact",
+            "--topic",
+            "logins",
+            "--lake",
+            str(tmp_path),
+            "--master",
+            "local[2, 4]",
+            "--json",
+        ]
+        done = run_cli(*arguments, fault=name)
+        assert done.returncode == -signal.SIGKILL, f"{name}:\n{done.stderr[-2000:]}"
+        assert rows_of(spark, loading) == before, name
+    assert check(spark, loading).problems == []
+    assert vacuum(loading.root, age_seconds=0) > 0
+    assert rows_of(spark, loading) == before
