@@ -10,11 +10,14 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from barnabas import __version__
 
 USAGE_ERROR = 2
+# Sub-commands that are programs of their own: module with `main(arguments) -> exit code`, and what they do.
+TOOLS = {"log": ("barnabas.logtool.command", "look at log dirs, check them, mend them")}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,6 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"barnabas {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands)
+    _add_tools(commands)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and arguments[0] in TOOLS:
+        tool = import_module(TOOLS[arguments[0]][0])
+        return int(tool.main(arguments[1:]))
     options = parser.parse_args(arguments)
     code: int = options.run(options)
     return code
@@ -52,6 +60,11 @@ def _add_serve(commands: Any) -> None:
         help="how much to log on standard error (default: %(default)s)",
     )  # fmt: skip
     serve.set_defaults(run=_serve)
+
+
+def _add_tools(commands: Any) -> None:
+    for name, (_, text) in TOOLS.items():
+        commands.add_parser(name, help=text, add_help=False)
 
 
 def _serve(options: argparse.Namespace) -> int:

@@ -47,6 +47,7 @@ class FaultyDisk(OsDisk):
     """`room` is how many bytes may still be written to files that end in `suffix`, None for any number."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.room: int | None = None
         self.suffix = ".log"
         self.error = errno.ENOSPC

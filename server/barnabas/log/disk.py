@@ -209,11 +209,14 @@ class OsLock:
 
 
 class OsDisk:
-    """The real file system."""
+    """The real file system; `read_only` for those who only look: then files are opened to be read."""
+
+    def __init__(self, *, read_only: bool = False) -> None:
+        self._flags = os.O_RDONLY if read_only else os.O_RDWR
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """Open a file to read and write."""
-        return OsFile(path, os.O_RDWR | os.O_CREAT if create else os.O_RDWR)
+        return OsFile(path, self._flags | os.O_CREAT if create else self._flags)
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
@@ -289,6 +292,21 @@ class OsDisk:
     def lock(self, path: str) -> OsLock:
         """Lock a file."""
         return OsLock(path)
+
+    def is_locked(self, path: str) -> bool:
+        """Say whether somebody holds the lock on a file; none is made, and none is taken for longer."""
+        try:
+            file = OsFile(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(file.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.lockf(file.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                return True
+            raise
+        return False
 
     def usage(self, path: str) -> Usage:
         """Return how full the volume of `path` is."""

@@ -1,0 +1,355 @@
+"""The `barnabas log` command: options in, rows and an exit code out.
+
+The rule: 0 means that all is well, 1 that something is damaged (or was not repaired), 2 that the command could not do
+its work. Rows go to standard output, all else to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from barnabas.log.disk import OsDisk
+from barnabas.log.format import names
+from barnabas.logtool.places import (
+    PartitionPlace,
+    Place,
+    PlaceError,
+    PlaceKind,
+    find_place,
+    lock_path_for,
+    open_partition,
+    partitions_of,
+)
+from barnabas.logtool.progress import Progress
+from barnabas.logtool.rows import Row, to_json, to_text
+
+if TYPE_CHECKING:
+    from barnabas.logtool.dump import Dumper
+
+DAMAGED = 1
+FAILED = 2
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `barnabas log`; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="barnabas log", description="Look at log dirs, check them, and mend them, without a broker."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    common = _common_options()
+    for add in (_add_dump, _add_verify, _add_repair, _add_stats):
+        add(commands, common)
+    options = parser.parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        return run(options)
+    except PlaceError as error:
+        print(f"barnabas log: {error}", file=sys.stderr)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has seen enough
+        return 0
+    except OSError as error:
+        print(f"barnabas log: {error}", file=sys.stderr)
+    return FAILED
+
+
+def _common_options() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "path", metavar="PATH", nargs="+", help="a log dir, a partition's directory, or a file of one"
+    )
+    common.add_argument("--json", action="store_true", help="print one JSON object a line")
+    common.add_argument(
+        "--only",
+        metavar="NAME",
+        default="",
+        help="of a log dir, only this topic, or this partition (orders-0)",
+    )
+    return common
+
+
+def _add_dump(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], common: argparse.ArgumentParser
+) -> None:
+    dump = commands.add_parser(
+        "dump", parents=[common], help="show what is in segments, indexes, checkpoints, ..."
+    )
+    dump.add_argument("--deep", action="store_true", help="show each record, not the batches alone")
+    dump.add_argument(
+        "--from", dest="first", type=int, default=0, metavar="OFFSET", help="begin at this offset"
+    )
+    dump.add_argument(
+        "--to", dest="last", type=int, default=(1 << 63) - 1, metavar="OFFSET", help="end with this offset"
+    )
+    dump.set_defaults(run=_dump)
+
+
+def _add_verify(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], common: argparse.ArgumentParser
+) -> None:
+    verify = commands.add_parser(
+        "verify", parents=[common], help="check checksums, offsets, indexes, snapshots and checkpoints"
+    )
+    verify.add_argument("--deep", action="store_true", help="decode each record too")
+    verify.add_argument("--quiet", action="store_true", help="leave out what is no error")
+    verify.set_defaults(run=_verify)
+
+
+def _add_repair(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], common: argparse.ArgumentParser
+) -> None:
+    repair = commands.add_parser("repair", parents=[common], help="rebuild indexes, cut a torn end off")
+    repair.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    repair.add_argument(
+        "--give-up-sound-records", action="store_true",
+        help="cut at the first damage even if sound records follow it, as a broker does when it recovers a log",
+    )  # fmt: skip
+    repair.set_defaults(run=_repair)
+
+
+def _add_stats(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], common: argparse.ArgumentParser
+) -> None:
+    stats = commands.add_parser("stats", parents=[common], help="count and measure what is in logs")
+    stats.add_argument(
+        "--deep", action="store_true", help="look into each record too: keys, tombstones, sizes"
+    )
+    stats.set_defaults(run=_stats)
+
+
+# --- what the sub-commands share ------------------------------------------------------------------------------------
+
+
+def _printer(options: argparse.Namespace) -> Callable[[Row], None]:
+    to_line = to_json if options.json else to_text
+
+    def emit(row: Row) -> None:
+        print(to_line(row))
+
+    return emit
+
+
+def _places(disk: OsDisk, options: argparse.Namespace) -> list[Place]:
+    return [find_place(disk, os.path.abspath(path)) for path in options.path]
+
+
+def _partitions(disk: OsDisk, place: Place, only: str) -> list[PartitionPlace]:
+    if place.kind is PlaceKind.PARTITION:
+        return [open_partition(disk, place.path)]
+    if place.kind is PlaceKind.FILE:
+        raise PlaceError(f"{place.path} is a file; name the directory of its partition")
+    return partitions_of(disk, place.path, only)
+
+
+@contextmanager
+def _progress(disk: OsDisk, partitions: Sequence[PartitionPlace]) -> Iterator[Progress]:
+    total = sum(
+        disk.stat(partition.file(files.base_offset, names.LOG)).size
+        for partition in partitions
+        for files in partition.inventory.segments
+    )
+    progress = Progress(total, sys.stderr)
+    try:
+        yield progress
+    finally:
+        progress.clear()
+
+
+# --- dump -----------------------------------------------------------------------------------------------------------
+
+
+def _dump(options: argparse.Namespace) -> int:
+    from barnabas.logtool.dump import Dumper
+
+    disk = OsDisk(read_only=True)
+    dumper = Dumper(disk, options.deep, options.first, options.last)
+    emit = _printer(options)
+    has_problem = False
+    for place in _places(disk, options):
+        for row in _dump_rows(disk, dumper, place, options.only):
+            has_problem = has_problem or row["kind"] == "problem"
+            emit(row)
+    return DAMAGED if has_problem else 0
+
+
+def _dump_rows(disk: OsDisk, dumper: Dumper, place: Place, only: str) -> Iterator[Row]:
+    if place.kind is PlaceKind.FILE:
+        parsed = names.parse_dir_name(place.path.split("/")[-2])
+        yield from dumper.file(place.path, parsed.topic if parsed else "")
+        return
+    if place.kind is PlaceKind.LOG_DIR and not only:
+        yield from dumper.log_dir(
+            place.path, [entry.name for entry in disk.list(place.path) if not entry.is_dir]
+        )
+    for partition in _partitions(disk, place, only):
+        yield from dumper.partition(partition)
+
+
+# --- verify ---------------------------------------------------------------------------------------------------------
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from barnabas.logtool.logdirs import verify_log_dir
+    from barnabas.logtool.verify import Finding, Severity, Verifier
+
+    disk = OsDisk(read_only=True)
+    emit = _printer(options)
+    counts = dict.fromkeys(Severity, 0)
+
+    def report(finding: Finding) -> None:
+        counts[finding.severity] += 1
+        if finding.severity is Severity.ERROR or not options.quiet:
+            progress.clear()
+            position = None if finding.position < 0 else finding.position
+            severity = finding.severity.name.lower()
+            emit({"kind": severity, "path": finding.path, "position": position, "text": finding.text})
+
+    checked = 0
+    for place in _places(disk, options):
+        partitions = _partitions(disk, place, options.only)
+        lock_path = lock_path_for(disk, place)
+        is_live = lock_path is not None and disk.is_locked(lock_path)
+        with _progress(disk, partitions) as progress:
+            if is_live:
+                report(
+                    Finding(Severity.NOTE, place.path, "is in use by a broker: it may be written meanwhile")
+                )
+            verifier = Verifier(disk, report, deep=options.deep, is_live=is_live, on_bytes=progress.add)
+            ends = {}
+            for partition in partitions:
+                ends[partition.topic, partition.partition] = verifier.partition(partition)
+            if place.kind is PlaceKind.LOG_DIR and not options.only:
+                verify_log_dir(disk, place.path, ends, report)
+        checked += len(partitions)
+    emit(
+        {
+            "kind": "verified",
+            "partitions": checked,
+            "errors": counts[Severity.ERROR],
+            "warnings": counts[Severity.WARNING],
+            "notes": counts[Severity.NOTE],
+        }
+    )
+    return DAMAGED if counts[Severity.ERROR] else 0
+
+
+# --- repair ---------------------------------------------------------------------------------------------------------
+
+
+def _repair(options: argparse.Namespace) -> int:
+    from barnabas.logtool.logdirs import plan_log_dir_repair
+    from barnabas.logtool.overlay import apply_changes
+
+    disk = OsDisk(read_only=options.dry_run)
+    emit = _printer(options)
+    code = 0
+    for place in _places(disk, options):
+        with _locked(disk, place, dry_run=options.dry_run):
+            if place.kind is PlaceKind.LOG_DIR and not options.only:
+                changes = plan_log_dir_repair(disk, place.path)
+                for change in changes:
+                    emit(
+                        {
+                            "kind": change.what,
+                            "path": change.path,
+                            "text": "it is damaged, a broker makes it anew",
+                        }
+                    )
+                if not options.dry_run:
+                    apply_changes(disk, changes)
+            if _repair_partitions(disk, place, options, emit):
+                code = DAMAGED
+    return code
+
+
+@contextmanager
+def _locked(disk: OsDisk, place: Place, *, dry_run: bool) -> Iterator[None]:
+    """Hold the lock of the log dir, so that no broker opens it meanwhile. Raises PlaceError."""
+    path = lock_path_for(disk, place)
+    in_use = f"{place.path} is in use by a broker (its .lock file is held); stop the broker first"
+    if path is None:
+        yield
+    elif dry_run:
+        if disk.is_locked(path):
+            raise PlaceError(in_use)
+        yield
+    else:
+        try:
+            lock = disk.lock(path)
+        except BlockingIOError:
+            raise PlaceError(in_use) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def _repair_partitions(
+    disk: OsDisk, place: Place, options: argparse.Namespace, emit: Callable[[Row], None]
+) -> bool:
+    """Repair each partition; says whether one was left damaged."""
+    from barnabas.logtool.logdirs import read_offsets
+    from barnabas.logtool.overlay import apply_changes
+    from barnabas.logtool.repair import plan_repair
+
+    log_dir = place.path if place.kind is PlaceKind.LOG_DIR else place.path.rpartition("/")[0]
+    starts = read_offsets(disk, f"{log_dir}/{names.LOG_START_CHECKPOINT}")
+    partitions = _partitions(disk, place, options.only)
+    is_left = False
+    with _progress(disk, partitions) as progress:
+        for partition in partitions:
+            start = starts.get((partition.topic, partition.partition), 0)
+            plan = plan_repair(disk, partition, log_start_offset=start, on_bytes=progress.add)
+            progress.clear()
+            if plan.survivor is not None and not options.give_up_sound_records:
+                path, position, offset = plan.survivor
+                emit(
+                    {
+                        "kind": "refused",
+                        "path": partition.path,
+                        "text": f"the log would end at {plan.log_end_offset} and lose {plan.lost_bytes} bytes, but a "
+                        f"sound batch with offset {offset} follows at byte {position} of {path.rpartition('/')[2]}; "
+                        "restore the partition from a replica or a copy, or use --give-up-sound-records",
+                    }
+                )
+                is_left = True
+                continue
+            for change in plan.changes:
+                emit({"kind": change.what, "path": change.path, "text": change.describe()})
+            if not options.dry_run:
+                apply_changes(disk, plan.changes)
+            emit(
+                {
+                    "kind": "sound" if not plan.changes else "to_repair" if options.dry_run else "repaired",
+                    "path": partition.path,
+                    "log_start_offset": plan.log_start_offset,
+                    "log_end_offset": plan.log_end_offset,
+                    "lost_bytes": plan.lost_bytes,
+                }
+            )
+    return is_left
+
+
+# --- stats ----------------------------------------------------------------------------------------------------------
+
+
+def _stats(options: argparse.Namespace) -> int:
+    from barnabas.logtool.stats import collect
+
+    disk = OsDisk(read_only=True)
+    emit = _printer(options)
+    has_problem = False
+    for place in _places(disk, options):
+        partitions = _partitions(disk, place, options.only)
+        with _progress(disk, partitions) as progress:
+            for partition in partitions:
+                stats = collect(disk, partition, deep=options.deep, on_bytes=progress.add)
+                progress.clear()
+                has_problem = has_problem or bool(stats.problems)
+                emit(stats.row(partition.name))
+    return DAMAGED if has_problem else 0

@@ -1,0 +1,78 @@
+"""Rows: what the tool has to say, as flat dictionaries, printed as lines of text or of JSON.
+
+The rule: whoever finds something out yields rows and knows nothing of the format; bytes stay bytes until here.
+
+In JSON, bytes that are text become a string, others `{"base64": "..."}`; each row is one line.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+Row = dict[str, Any]
+KIND = "kind"
+
+
+def plain(value: Any) -> Any:
+    """Turn a value into what JSON knows: messages into dictionaries, bytes into text or base64."""
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if isinstance(value, str):
+        return _plain_bytes(value.encode("utf-8", "surrogateescape"))
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _plain_bytes(bytes(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        pairs = ((one.name, getattr(value, one.name)) for one in fields(value))
+        return {
+            name: plain(inner)
+            for name, inner in pairs
+            if name != "unknown_tagged_fields" or inner  # almost always empty, and then only noise
+        }
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence):
+        return [plain(inner) for inner in value]
+    raise TypeError(f"no row can hold {value!r}")
+
+
+def _plain_bytes(data: bytes) -> str | dict[str, str]:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if all(char.isprintable() or char in "\t\n\r" for char in text):
+        return text
+    return {"base64": b64encode(data).decode()}
+
+
+def to_json(row: Row) -> str:
+    """The row as one line of JSON."""
+    return json.dumps(plain(row), ensure_ascii=False)
+
+
+def to_text(row: Row) -> str:
+    """The row as one line: its kind, then `name=value` for each field; an absent value is left out."""
+    parts = [str(row[KIND])]
+    for name, value in row.items():
+        if name != KIND and value is not None:
+            parts.append(f"{name}={_word(plain(value))}")
+    return " ".join(parts)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, str):
+        return value if value and value.isprintable() and not set(value) & set(' "=') else _quoted(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) if isinstance(value, int | float) else _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
