@@ -93,6 +93,8 @@ _ROWS: tuple[tuple[int, int, int], ...] = (
     (69, 0, 1),  # ConsumerGroupDescribe
     (74, 0, 1),  # ListConfigResources
     (75, 0, 0),  # DescribeTopicPartitions
+    (88, 0, 1),  # StreamsGroupHeartbeat
+    (89, 0, 1),  # StreamsGroupDescribe
 )
 
 SERVED: dict[int, Api] = {row[0]: Api(*row) for row in _ROWS}

@@ -83,6 +83,10 @@ class Broker:
             consumer_heartbeat_interval_ms=get(settings.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),
             consumer_size_max=get(settings.GROUP_CONSUMER_MAX_SIZE),
             consumer_assignors=get(settings.GROUP_CONSUMER_ASSIGNORS),
+            streams_session_timeout_ms=get(settings.GROUP_STREAMS_SESSION_TIMEOUT_MS),
+            streams_heartbeat_interval_ms=get(settings.GROUP_STREAMS_HEARTBEAT_INTERVAL_MS),
+            streams_size_max=get(settings.GROUP_STREAMS_MAX_SIZE),
+            streams_standby_replicas=get(settings.GROUP_STREAMS_NUM_STANDBY_REPLICAS),
             migration_policy=MigrationPolicy(get(settings.GROUP_CONSUMER_MIGRATION_POLICY)),
         )
         self.groups = GroupCoordinator(

@@ -88,6 +88,37 @@ GROUP_CONSUMER_MIGRATION_POLICY = Setting(
     "Which way a group may change its protocol while it has members.",
     choices=("disabled", "upgrade", "downgrade", "bidirectional"),
 )  # fmt: skip
+GROUP_STREAMS_SESSION_TIMEOUT_MS = Setting(
+    "group.streams.session.timeout.ms", INT, 45_000, "Session timeout of streams groups (KIP-1071).", low=1
+)
+GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS = Setting(
+    "group.streams.min.session.timeout.ms", INT, 45_000, "Least value for one group's own.", low=1
+)
+GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS = Setting(
+    "group.streams.max.session.timeout.ms", INT, 60_000, "Largest value for one group's own.", low=1
+)
+GROUP_STREAMS_HEARTBEAT_INTERVAL_MS = Setting(
+    "group.streams.heartbeat.interval.ms",
+    INT,
+    5000,
+    "How often members of streams groups are heard of.",
+    low=1,
+)
+GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS = Setting(
+    "group.streams.min.heartbeat.interval.ms", INT, 5000, "Least value for one group's own.", low=1
+)
+GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS = Setting(
+    "group.streams.max.heartbeat.interval.ms", INT, 15_000, "Largest value for one group's own.", low=1
+)
+GROUP_STREAMS_MAX_SIZE = Setting(
+    "group.streams.max.size", INT, INT_MAX, "Members of one streams group.", low=1
+)
+GROUP_STREAMS_NUM_STANDBY_REPLICAS = Setting(
+    "group.streams.num.standby.replicas", INT, 0, "Copies of a stateful task in streams groups.", low=0
+)
+GROUP_STREAMS_MAX_STANDBY_REPLICAS = Setting(
+    "group.streams.max.standby.replicas", INT, 2, "Largest value for one group's own.", low=0
+)
 OFFSETS_TOPIC_NUM_PARTITIONS = Setting(
     "offsets.topic.num.partitions", INT, 50, "Partitions of __consumer_offsets.", low=1
 )

@@ -21,6 +21,18 @@ CONSUMER_HEARTBEAT_INTERVAL_MS = Setting(
     "consumer.heartbeat.interval.ms", INT, 5000,
     "How often members of the consumer group are to be heard of.", low=1, dynamic=True,
 )  # fmt: skip
+STREAMS_SESSION_TIMEOUT_MS = Setting(
+    "streams.session.timeout.ms", INT, 45_000,
+    "A member of the streams group that is not heard of for so long is removed.", low=1, dynamic=True,
+)  # fmt: skip
+STREAMS_HEARTBEAT_INTERVAL_MS = Setting(
+    "streams.heartbeat.interval.ms", INT, 5000,
+    "How often members of the streams group are to be heard of.", low=1, dynamic=True,
+)  # fmt: skip
+STREAMS_NUM_STANDBY_REPLICAS = Setting(
+    "streams.num.standby.replicas", INT, 0,
+    "In how many other processes each task's state is kept ready.", low=0, dynamic=True,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +41,7 @@ class GroupSetting:
 
     setting: Setting[int]
     default: Setting[int]
-    least: Setting[int]
+    least: Setting[int] | None
     largest: Setting[int]
 
 
@@ -45,6 +57,24 @@ ROWS: tuple[GroupSetting, ...] = (
         broker.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
         broker.GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
         broker.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
+    ),
+    GroupSetting(
+        STREAMS_SESSION_TIMEOUT_MS,
+        broker.GROUP_STREAMS_SESSION_TIMEOUT_MS,
+        broker.GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS,
+        broker.GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS,
+    ),
+    GroupSetting(
+        STREAMS_HEARTBEAT_INTERVAL_MS,
+        broker.GROUP_STREAMS_HEARTBEAT_INTERVAL_MS,
+        broker.GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS,
+        broker.GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS,
+    ),
+    GroupSetting(
+        STREAMS_NUM_STANDBY_REPLICAS,
+        broker.GROUP_STREAMS_NUM_STANDBY_REPLICAS,
+        None,
+        broker.GROUP_STREAMS_MAX_STANDBY_REPLICAS,
     ),
 )
 SETTINGS: dict[str, Setting[Any]] = {row.setting.name: row.setting for row in ROWS}
@@ -68,11 +98,16 @@ def check(own: Mapping[str, str], config: BrokerConfig) -> None:
     effective = values(own, config)
     for row in ROWS:
         name = row.setting.name
-        if name in own and not config.get(row.least) <= effective[name] <= config.get(row.largest):
-            raise SettingError(
-                f"{name}={own[name]}: a value from {config.get(row.least)} ({row.least.name}) "
-                f"to {config.get(row.largest)} ({row.largest.name}) is expected"
-            )
-    session = effective[CONSUMER_SESSION_TIMEOUT_MS.name]
-    if session <= effective[CONSUMER_HEARTBEAT_INTERVAL_MS.name]:
-        raise SettingError("consumer.session.timeout.ms must be larger than consumer.heartbeat.interval.ms")
+        if name in own:
+            low = 0 if row.least is None else config.get(row.least)
+            high = config.get(row.largest)
+            if not low <= effective[name] <= high:
+                raise SettingError(
+                    f"{name}={own[name]}: a value from {low} to {high} ({row.largest.name}) is expected"
+                )
+    for session, interval in (
+        (CONSUMER_SESSION_TIMEOUT_MS, CONSUMER_HEARTBEAT_INTERVAL_MS),
+        (STREAMS_SESSION_TIMEOUT_MS, STREAMS_HEARTBEAT_INTERVAL_MS),
+    ):
+        if effective[session.name] <= effective[interval.name]:
+            raise SettingError(f"{session.name} must be larger than {interval.name}")

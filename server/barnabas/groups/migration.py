@@ -132,13 +132,14 @@ def downgrade_for(
     """The same when a static member of the classic protocol replaces it: it takes over what the other has.
 
     What was decided to take it into the consumer group is taken back. The others need not join again, unless they were
-    still on their way to their targets.
+    still on their way to their targets, or what is read has changed.
     """
     turn.out.clear()
+    former = group.members[leaving_id]
     rest = [(member, member) for member in group.members.values() if member.id != leaving_id]
-    classic = _downgraded(group, [*rest, (joiner, group.members[leaving_id])], turn)
+    classic = _downgraded(group, [*rest, (joiner, former)], turn)
     turn.out.replies.append((joining.waiter, joined(joiner, classic.generation)))
-    if not _is_settled(group, leaving_id):
+    if joiner.topics != former.topics or not _is_settled(group, leaving_id):
         classic.begin_rebalance(turn.now_ms, turn.out)
     return classic
 

@@ -13,6 +13,7 @@ from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.embedded import CONSUMER
 from barnabas.groups.member import State
+from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.subscription import subscribed_topics
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 
@@ -21,7 +22,7 @@ Place = tuple[str, int]
 
 
 def expired_places(
-    group: ClassicGroup | ConsumerGroup | None,
+    group: ClassicGroup | ConsumerGroup | StreamsGroup | None,
     offsets: Mapping[Place, OffsetCommitValue],
     retention_ms: int,
     now_ms: int,
@@ -30,7 +31,7 @@ def expired_places(
     if not offsets:
         return []
     empty_since_ms, in_use = 0, set[str]()
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, ConsumerGroup | StreamsGroup):
         in_use = group.subscribed_topics()
     elif group is not None and group.state is State.EMPTY:
         empty_since_ms = group.state_since_ms if group.protocol_type else 0

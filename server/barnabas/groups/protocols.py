@@ -17,6 +17,8 @@ from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
 from barnabas.groups.consumer.membership import Heartbeat
 from barnabas.groups.member import Joining
+from barnabas.groups.streams import membership as streams_membership
+from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.turn import Turn
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -80,6 +82,31 @@ def _remove(shard: GroupShard, group: ConsumerGroup, member: ConsumerMember, tur
         membership.remove(group, [member], turn)
 
 
+# --- the streams protocol -----------------------------------------------------------------------------------
+
+
+def streams_heartbeat(
+    shard: GroupShard, beat: streams_membership.Heartbeat, turn: Turn
+) -> streams_membership.Answer:
+    """A StreamsGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and what `streams.membership` raises."""
+    request = beat.request
+    try:
+        if request.member_epoch < 0:
+            return streams_membership.leave(shard.streams_group(request.group_id), request, turn)
+        known = shard.groups.get(request.group_id)
+        if request.member_epoch == 0 and not isinstance(known, StreamsGroup):
+            if known is not None and not (isinstance(known, ClassicGroup) and known.is_unused):
+                shard.streams_group(request.group_id)  # raises
+            turn.out.records += known.tombstones() if known is not None else []
+            group = StreamsGroup(request.group_id, shard.settings)
+        else:
+            group = shard.streams_group(request.group_id)
+        return streams_membership.heartbeat(group, beat, turn)
+    except RequestError:
+        turn.out.clear()
+        raise
+
+
 # --- the classic protocol -----------------------------------------------------------------------------------
 
 
@@ -94,6 +121,8 @@ def join_group(shard: GroupShard, joining: Joining, turn: Turn) -> None:
             f"{settings.session_timeout_ms_min} to {settings.session_timeout_ms_max}",
         )
     known = shard.groups.get(request.group_id)
+    if isinstance(known, StreamsGroup):
+        raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "this is a streams group")
     if isinstance(known, ConsumerGroup) and not known.is_unused:
         try:
             _join_consumer_group(shard, known, joining, turn)

@@ -36,6 +36,15 @@ class ConsumerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamsSettings:
+    """What one streams group obeys."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    standby_replicas: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSettings:
     """Kafka's names with underscores, Kafka's defaults."""
 
@@ -51,6 +60,10 @@ class GroupSettings:
     consumer_size_max: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    streams_session_timeout_ms: int = 45_000
+    streams_heartbeat_interval_ms: int = 5_000
+    streams_size_max: int = 2**31 - 1
+    streams_standby_replicas: int = 0
 
     def of_group(self, image: ClusterImage, group_id: str) -> ConsumerSettings:
         """What a consumer group obeys: its own settings, and the broker's for the rest."""
@@ -60,4 +73,15 @@ class GroupSettings:
             heartbeat_interval_ms=int(
                 own.get("consumer.heartbeat.interval.ms", self.consumer_heartbeat_interval_ms)
             ),
+        )
+
+    def of_streams_group(self, image: ClusterImage, group_id: str) -> StreamsSettings:
+        """What a streams group obeys: its own settings, and the broker's for the rest."""
+        own = image.settings_of(GROUP, group_id)
+        return StreamsSettings(
+            session_timeout_ms=int(own.get("streams.session.timeout.ms", self.streams_session_timeout_ms)),
+            heartbeat_interval_ms=int(
+                own.get("streams.heartbeat.interval.ms", self.streams_heartbeat_interval_ms)
+            ),
+            standby_replicas=int(own.get("streams.num.standby.replicas", self.streams_standby_replicas)),
         )

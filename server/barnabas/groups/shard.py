@@ -22,6 +22,9 @@ from barnabas.groups.offsets import Place, expired_places
 from barnabas.groups.pending import PendingOffsets
 from barnabas.groups.records import group_record, offset_record
 from barnabas.groups.settings import GroupSettings
+from barnabas.groups.streams import membership as streams_membership
+from barnabas.groups.streams.group import StreamsGroup
+from barnabas.groups.streams.replay import replay as replay_streams
 from barnabas.groups.turn import Turn
 from barnabas.records.batch import NO_PRODUCER_ID
 from barnabas.wire.codec import record_type_id
@@ -33,7 +36,9 @@ from barnabas.wire.generated.records import group_metadata, legacy_offset_commit
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 
-Group = ClassicGroup | ConsumerGroup
+EpochGroup = ConsumerGroup | StreamsGroup
+"""Groups whose members have epochs of their own, and that change only by replay."""
+Group = ClassicGroup | EpochGroup
 
 GROUP_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit that tells a member that its group is not there."""
@@ -67,6 +72,14 @@ class GroupShard:
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id!r}, not a consumer group")
         return group
 
+    def streams_group(self, group_id: str) -> StreamsGroup:
+        """A streams group that must exist. Raises GROUP_ID_NOT_FOUND."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, StreamsGroup):
+            what = "there is no group" if group is None else f"a {group.kind} group is"
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id!r}, not a streams group")
+        return group
+
     def exists(self, group_id: str) -> bool:
         """Whether anything is known of a group."""
         return group_id in self.groups or group_id in self.offsets
@@ -80,6 +93,12 @@ class GroupShard:
     ) -> ConsumerGroupHeartbeatResponse:
         """A ConsumerGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
         return protocols.consumer_heartbeat(self, beat, Turn(self.image(), now_ms, out))
+
+    def streams_heartbeat(
+        self, beat: streams_membership.Heartbeat, now_ms: int, out: Decision
+    ) -> streams_membership.Answer:
+        """A StreamsGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
+        return protocols.streams_heartbeat(self, beat, Turn(self.image(), now_ms, out))
 
     def sync(self, request: SyncGroupRequest, waiter: int, now_ms: int, out: Decision) -> None:
         """A SyncGroup request. Raises RequestError."""
@@ -120,6 +139,8 @@ class GroupShard:
             topics = self.image().topics
             slots = [(topics[topic].id, partition) for topic, partition in places if topic in topics]
             group.check_commit(member_id, generation, slots, api_version, transactional=transactional)
+        elif isinstance(group, StreamsGroup):
+            group.check_commit(member_id, generation, places, api_version, transactional=transactional)
         elif group is not None:
             group.check_commit(member_id, instance_id, generation, now_ms, out, transactional=transactional)
         elif generation >= 0:
@@ -128,9 +149,9 @@ class GroupShard:
             raise RequestError(code, f"there is no group {group_id!r}")
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
-        """See that whoever asks for offsets may do so; only members of consumer groups say who they are."""
+        """See that whoever asks for offsets may do so; only members with epochs say who they are."""
         group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, EpochGroup):
             group.check_fetch(member_id, member_epoch)
 
     def commit(
@@ -178,7 +199,7 @@ class GroupShard:
             ]
             self.delete_offsets(group_id, gone, out)
             if group is not None and len(gone) == len(offsets) and group.is_unused and not pending:
-                if isinstance(group, ConsumerGroup) or group.generation:
+                if isinstance(group, EpochGroup) or group.generation:
                     out.records += group.tombstones()
                 else:  # never written
                     self._end(group_id, ClassicGroup)
@@ -198,6 +219,8 @@ class GroupShard:
         group = self.groups.get(timer[1])
         if isinstance(group, ConsumerGroup):
             protocols.member_overdue(self, group, timer[0], timer[2], Turn(self.image(), now_ms, out))
+        elif isinstance(group, StreamsGroup):
+            streams_membership.overdue(group, timer[0], timer[2], Turn(self.image(), now_ms, out))
         if not isinstance(group, ClassicGroup):
             return
         match timer[0]:
@@ -239,8 +262,8 @@ class GroupShard:
             elif loading:
                 metadata = group_metadata.RECORD.decode_value(value)
                 self.groups[group_id] = ClassicGroup.restored(group_id, self.settings, metadata)
-        else:
-            replay_consumer(kind, key, value, self._consumer_group, self._end_consumer)
+        elif not replay_consumer(kind, key, value, self._consumer_group, self._end_consumer):
+            replay_streams(kind, key, value, self._streams_group, self._end_streams)
 
     def _consumer_group(self, group_id: str, make: bool) -> ConsumerGroup | None:
         group = self.groups.get(group_id)
@@ -250,6 +273,18 @@ class GroupShard:
             return None
         made = self.groups[group_id] = ConsumerGroup(group_id, self.settings)
         return made
+
+    def _streams_group(self, group_id: str, make: bool) -> StreamsGroup | None:
+        group = self.groups.get(group_id)
+        if isinstance(group, StreamsGroup):
+            return group
+        if not make:
+            return None
+        made = self.groups[group_id] = StreamsGroup(group_id, self.settings)
+        return made
+
+    def _end_streams(self, group_id: str) -> None:
+        self._end(group_id, StreamsGroup)
 
     def _end_consumer(self, group_id: str) -> None:
         self._end(group_id, ConsumerGroup)
@@ -276,5 +311,7 @@ class GroupShard:
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
                 membership.watch_all(group, turn)
+            elif isinstance(group, StreamsGroup):
+                streams_membership.watch_all(group, turn)
             else:
                 group.watch_sessions(now_ms, out)

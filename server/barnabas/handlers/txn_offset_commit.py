@@ -77,6 +77,7 @@ async def _commit(context: RequestContext, request: TxnOffsetCommitRequest, comm
             context.now_ms,
             out,
             transactional=True,
+            places=[place for place, _ in commits],
         )
         shard.commit(request.group_id, commits, out)
         out.producer = producer

@@ -205,4 +205,4 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
 
 TestConsumerGroups = ConsumerGroupMachine.TestCase
-TestConsumerGroups.settings = settings(max_examples=150, stateful_step_count=40)
+TestConsumerGroups.settings = settings(max_examples=80, stateful_step_count=40)

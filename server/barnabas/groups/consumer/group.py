@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from barnabas.cluster.image import TopicInfo
 from barnabas.errors import RequestError
+from barnabas.groups.commits import check_committer
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.member import ConsumerMember
 from barnabas.groups.consumer.regex import Resolved
@@ -21,9 +22,6 @@ from barnabas.groups.decision import Record
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.topics import NO_SLOTS, Slot, Slots
 from barnabas.wire.generated.errors import ErrorCode
-
-MEMBER_EPOCH_COMMITS_SINCE = 9
-"""The version of OffsetCommit from which on it carries member epochs."""
 
 
 @dataclass(slots=True)
@@ -124,22 +122,18 @@ class ConsumerGroup:
     ) -> None:
         """Whether this committer may commit offsets for these slots; without members, anybody may.
 
-        An epoch that is behind is still good for slots that the member has had since then (KIP-1251). Raises
-        UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH; ILLEGAL_GENERATION to classic members and transactions.
+        Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (classic members), and as `check_committer`.
         """
         if epoch < 0 and not self.members:
             return
         member = self.member(member_id)
-        if member.classic is None and not transactional and api_version < MEMBER_EPOCH_COMMITS_SINCE:
-            raise RequestError(ErrorCode.UNSUPPORTED_VERSION, "this version cannot carry a member epoch")
-        if epoch == member.epoch:
-            return
         if member.classic is not None:
-            raise RequestError(ErrorCode.ILLEGAL_GENERATION)
+            if epoch != member.epoch:
+                raise RequestError(ErrorCode.ILLEGAL_GENERATION)
+            return
         has = {**member.assigned, **member.revoking}
-        if epoch > member.epoch or any(has.get(slot, epoch + 1) > epoch for slot in slots):
-            code = ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH
-            raise RequestError(code, f"the member is in epoch {member.epoch}")
+        sinces = [has.get(slot) for slot in slots]
+        check_committer(member.epoch, epoch, sinces, api_version, transactional=transactional)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Whether this one may ask for committed offsets. Raises as `check_commit`."""

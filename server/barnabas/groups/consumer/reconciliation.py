@@ -2,28 +2,65 @@
 
 The rule: a slot is given to a member only when nobody has it, and counts as given up only when its owner no longer
 reports it. A member moves on alone; nobody waits for it except those who want what it must give up.
+
+It does not matter what a slot is: partitions of consumer groups and tasks of streams groups move alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable, Mapping
+from typing import Any, Protocol, TypeVar
 
 from barnabas.errors import RequestError
-from barnabas.groups.consumer.member import ConsumerMember, MemberState
-from barnabas.groups.topics import Slot, Slots
+from barnabas.groups.consumer.member import MemberState
 from barnabas.wire.generated.errors import ErrorCode
 
 
+class Moving(Protocol):
+    """A member that moves from target to target. `assigned` and `revoking` tell since which epoch it has what."""
+
+    @property
+    def state(self) -> MemberState:
+        """How far it is."""
+
+    @property
+    def epoch(self) -> int:
+        """Its epoch."""
+
+    @property
+    def assigned(self) -> Mapping[Any, int]:
+        """What it has."""
+
+    @property
+    def revoking(self) -> Mapping[Any, int]:
+        """What it must give up."""
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        """Whether it has all that the target of this epoch gives it."""
+
+    def moved_to(
+        self: M,
+        state: MemberState,
+        epoch: int,
+        assigned: Mapping[Any, int],
+        revoking: Mapping[Any, int],
+    ) -> M:
+        """The member after a step."""
+
+
+M = TypeVar("M", bound=Moving)
+
+
 def reconcile(
-    member: ConsumerMember,
+    member: M,
     target_epoch: int,
-    target: Slots,
-    taken: Collection[Slot],
-    reported: Slots | None,
-) -> ConsumerMember:
+    target: frozenset[Any],
+    taken: Collection[Any],
+    reported: frozenset[Any] | None,
+) -> M:
     """The member after as large a step as is possible now; the same one if there is none.
 
-    `taken` are the slots that any member has; `reported` is what this one says it has, None if it says nothing.
+    `taken` has what cannot be given to it now; `reported` is what it says it has, None if it says nothing.
     Raises FENCED_MEMBER_EPOCH for a member in a state that is not known here.
     """
     if member.is_reconciled_to(target_epoch):
@@ -45,13 +82,13 @@ def reconcile(
 
 
 def _step(
-    member: ConsumerMember,
+    member: M,
     epoch: int,
     target_epoch: int,
-    target: Slots,
-    taken: Collection[Slot],
-    reported: Slots | None,
-) -> ConsumerMember:
+    target: frozenset[Any],
+    taken: Collection[Any],
+    reported: frozenset[Any] | None,
+) -> M:
     kept = {slot: since for slot, since in member.assigned.items() if slot in target}
     revoking = {slot: since for slot, since in member.assigned.items() if slot not in target}
     if revoking and (reported is None or not reported.isdisjoint(revoking)):
@@ -64,12 +101,8 @@ def _step(
 
 
 def _moved(
-    member: ConsumerMember,
-    state: MemberState,
-    epoch: int,
-    assigned: dict[Slot, int],
-    revoking: dict[Slot, int],
-) -> ConsumerMember:
+    member: M, state: MemberState, epoch: int, assigned: dict[Hashable, int], revoking: dict[Hashable, int]
+) -> M:
     """The member after the step, or the same one: its previous epoch must not be forgotten without need."""
     unchanged = (member.state, member.epoch, member.assigned, member.revoking)
     if unchanged == (state, epoch, assigned, revoking):

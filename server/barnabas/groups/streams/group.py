@@ -1,0 +1,177 @@
+"""A streams group: what is known of it. Pure.
+
+    Empty -> NotReady (the topology does not fit the topics) -> Assigning -> Reconciling -> Stable
+
+The rule: the state here changes only when a record is replayed, except for what each broker finds out for itself: how
+the topology fits, who has asked for a shutdown, and the count of changes of endpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from barnabas.cluster.image import TopicInfo
+from barnabas.errors import RequestError
+from barnabas.groups.commits import check_committer
+from barnabas.groups.decision import Record
+from barnabas.groups.settings import GroupSettings
+from barnabas.groups.streams import records
+from barnabas.groups.streams.member import StreamsMember
+from barnabas.groups.streams.tasks import ACTIVE, TakenTasks, Task, TaskId, Tasks
+from barnabas.groups.streams.topology import Configured
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
+
+
+@dataclass(slots=True)
+class StreamsGroup:
+    """One group. Lifecycle: made by the first record of it, gone with the tombstone of its epoch."""
+
+    kind: ClassVar[str] = "streams"
+
+    id: str
+    settings: GroupSettings
+    epoch: int = 0
+    topics_hash: int = 0
+    validated_epoch: int = -1
+    """The epoch of the topology that was last found to fit, -1 if it did not."""
+    settings_used: dict[str, str] = field(default_factory=dict)
+    assignment_epoch: int = 0
+    topology: StreamsGroupTopologyValue | None = None
+    members: dict[str, StreamsMember] = field(default_factory=dict)
+    target: dict[str, Tasks] = field(default_factory=dict)
+    active: dict[TaskId, str] = field(default_factory=dict)
+    """Which process runs a task, also while it is giving it up."""
+    copies: dict[tuple[str, TaskId], int] = field(default_factory=dict)
+    """How many copies of a task a process has, in any role."""
+    configured: Configured | None = field(default=None, compare=False)
+    topics_seen: Mapping[str, TopicInfo] | None = field(default=None, compare=False)
+    endpoints_epoch: int = field(default=0, compare=False)
+    shutdown_by: str | None = field(default=None, compare=False)
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    @property
+    def state_name(self) -> str:
+        """The state, as clients are told."""
+        if not self.members:
+            return "Empty"
+        if self.topology is None or self.validated_epoch != self.topology.epoch:
+            return "NotReady"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return "Stable"
+        return "Reconciling"
+
+    @property
+    def protocol_type(self) -> str:
+        """What the members do with the group."""
+        return "streams"
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody is in it."""
+        return not self.members
+
+    def member(self, member_id: str) -> StreamsMember:
+        """A member. Raises UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is no member of {self.id!r}")
+        return member
+
+    def subscribed_topics(self) -> set[str]:
+        """The topics that the application reads, while it has members."""
+        if self.topology is None or not self.members:
+            return set()
+        parts = self.topology.subtopologies
+        read = {name for part in parts for name in part.source_topics}
+        return read | {topic.name for part in parts for topic in part.repartition_source_topics}
+
+    def taken(self, process_id: str) -> TakenTasks:
+        """What no member of this process may be given now."""
+        return TakenTasks(self.active, self.copies, process_id)
+
+    # --- offsets --------------------------------------------------------------------------------------------
+
+    def check_commit(
+        self,
+        member_id: str,
+        epoch: int,
+        places: Iterable[tuple[str, int]],
+        api_version: int,
+        *,
+        transactional: bool = False,
+    ) -> None:
+        """Whether this committer may commit offsets here; without members, anybody may. Raises as `check_committer`."""
+        if epoch < 0 and not self.members:
+            return
+        member = self.member(member_id)
+        has = {
+            (subtopology, partition): since
+            for tasks in (member.assigned, member.revoking)
+            for (role, subtopology, partition), since in tasks.items()
+            if role == ACTIVE
+        }
+        parts = self.topology.subtopologies if self.topology is not None else []
+        readers = {
+            name: part.subtopology_id
+            for part in parts
+            for name in (*part.source_topics, *(topic.name for topic in part.repartition_source_topics))
+        }
+        sinces = [has.get((readers.get(topic, ""), partition)) for topic, partition in places]
+        check_committer(member.epoch, epoch, sinces, api_version, transactional=transactional)
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Whether this one may ask for committed offsets. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+        if member_id is None and epoch < 0:
+            return
+        if epoch != self.member(member_id or "").epoch:
+            raise RequestError(ErrorCode.STALE_MEMBER_EPOCH)
+
+    # --- taking up records ----------------------------------------------------------------------------------
+
+    def put_member(self, member: StreamsMember) -> None:
+        """There is a new member, or one has changed."""
+        self._release(member.id)
+        self.members[member.id] = member
+        for task in _all(member):
+            task_id = task[1:]
+            if task[0] == ACTIVE:
+                self.active[task_id] = member.process_id
+            copy = (member.process_id, task_id)
+            self.copies[copy] = self.copies.get(copy, 0) + 1
+
+    def drop_member(self, member_id: str) -> None:
+        """A member is gone, if it was there."""
+        self._release(member_id)
+        self.members.pop(member_id, None)
+
+    def _release(self, member_id: str) -> None:
+        member = self.members.get(member_id)
+        if member is None:
+            return
+        for task in _all(member):
+            task_id = task[1:]
+            if task[0] == ACTIVE and self.active.get(task_id) == member.process_id:
+                del self.active[task_id]
+            copy = (member.process_id, task_id)
+            self.copies[copy] -= 1
+            if not self.copies[copy]:
+                del self.copies[copy]
+
+    # --- ending ---------------------------------------------------------------------------------------------
+
+    def tombstones(self) -> list[Record]:
+        """What ends the group, with its members."""
+        out: list[Record] = []
+        for member_id in self.members.keys() | self.target.keys():
+            out += records.member_tombstones(self.id, member_id)
+        return out + records.group_tombstones(self.id)
+
+
+def _all(member: StreamsMember) -> list[Task]:
+    return [*member.assigned, *member.revoking]

@@ -1,0 +1,114 @@
+"""A member of a streams group. Pure.
+
+The rule: a member never changes; a new one takes its place, when the record that says so is replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from barnabas.groups.consumer.member import MemberState
+from barnabas.groups.streams.tasks import Task
+from barnabas.wire.generated.records.streams_group_member_metadata import StreamsGroupMemberMetadataValue
+from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMember:
+    """One member: what it says of itself, and what it runs.
+
+    `assigned` and `revoking` give for each task the member epoch in which it was assigned. Tasks in `revoking` are still
+    the member's, but it has been told to give them up.
+    """
+
+    id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topology_epoch: int = -1
+    process_id: str = ""
+    endpoint: tuple[str, int] | None = None
+    client_tags: tuple[tuple[str, str], ...] = ()
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Mapping[Task, int] = field(default_factory=dict)
+    revoking: Mapping[Task, int] = field(default_factory=dict)
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        """Whether it has all that the target of this epoch gives it."""
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def moved_to(
+        self, state: MemberState, epoch: int, assigned: Mapping[Task, int], revoking: Mapping[Task, int]
+    ) -> StreamsMember:
+        """The member after a step; the epoch before the current one is remembered."""
+        return replace(
+            self,
+            state=state,
+            epoch=epoch,
+            previous_epoch=self.epoch,
+            assigned=assigned,
+            revoking=revoking,
+        )
+
+    def after_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, client_id: str, client_host: str
+    ) -> StreamsMember:
+        """The member with what a heartbeat says; fields that are null or -1 say nothing."""
+        timeout_ms, endpoint, tags = (
+            request.rebalance_timeout_ms,
+            request.user_endpoint,
+            request.client_tags,
+        )
+        return replace(
+            self,
+            rack_id=request.rack_id if request.rack_id is not None else self.rack_id,
+            rebalance_timeout_ms=timeout_ms if timeout_ms != -1 else self.rebalance_timeout_ms,
+            topology_epoch=request.topology.epoch if request.topology is not None else self.topology_epoch,
+            process_id=request.process_id if request.process_id is not None else self.process_id,
+            endpoint=self.endpoint if endpoint is None else (endpoint.host, endpoint.port),
+            client_tags=self.client_tags
+            if tags is None
+            else tuple(sorted((tag.key, tag.value) for tag in tags)),
+            client_id=client_id,
+            client_host=client_host,
+        )
+
+    # --- as a record ----------------------------------------------------------------------------------------
+
+    def metadata(self) -> StreamsGroupMemberMetadataValue:
+        """What it says of itself."""
+        value = StreamsGroupMemberMetadataValue
+        return value(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            topology_epoch=self.topology_epoch,
+            process_id=self.process_id,
+            user_endpoint=None
+            if self.endpoint is None
+            else value.Endpoint(host=self.endpoint[0], port=self.endpoint[1]),
+            client_tags=[value.KeyValue(key=key, value=text) for key, text in self.client_tags],
+        )
+
+    def with_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
+        """The member with what was written of it."""
+        endpoint = value.user_endpoint
+        return replace(
+            self,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            topology_epoch=value.topology_epoch,
+            process_id=value.process_id,
+            endpoint=None if endpoint is None else (endpoint.host, endpoint.port),
+            client_tags=tuple((tag.key, tag.value) for tag in value.client_tags),
+        )

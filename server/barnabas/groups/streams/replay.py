@@ -1,0 +1,130 @@
+"""Taking up the records of streams groups. Pure.
+
+The rule: a value makes its group if there is none of this kind; a tombstone for what is not there means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from barnabas.groups.consumer.member import MemberState
+from barnabas.groups.streams.group import StreamsGroup
+from barnabas.groups.streams.member import StreamsMember
+from barnabas.groups.streams.records import STATES, Current
+from barnabas.groups.streams.tasks import ROLES, Task, read_tasks
+from barnabas.wire.generated.records import streams_group_current_member_assignment as current
+from barnabas.wire.generated.records import streams_group_member_metadata as member_metadata
+from barnabas.wire.generated.records import streams_group_metadata as metadata
+from barnabas.wire.generated.records import streams_group_target_assignment_member as target_member
+from barnabas.wire.generated.records import streams_group_target_assignment_metadata as target_metadata
+from barnabas.wire.generated.records import streams_group_topology as topology
+
+_STATES_BY_NUMBER = {number: state for state, number in STATES.items()}
+
+Find = Callable[[str, bool], StreamsGroup | None]
+"""The group of an id; made if the flag says so, otherwise None where there is none of this kind."""
+End = Callable[[str], None]
+
+
+def replay(kind: int, key: bytes, value: bytes | None, find: Find, end: End) -> bool:
+    """Take up a record, if it is one of a streams group; whether it was. Raises DecodeError."""
+    record_type = _TYPES.get(kind)
+    if record_type is None:
+        return False
+    where = record_type.decode_key(key)
+    group = find(where.group_id, value is not None)
+    if group is not None:
+        if kind == metadata.RECORD.type_id and value is None:
+            end(where.group_id)
+        else:
+            written = None if value is None else record_type.decode_value(value)
+            _TAKE_UP[kind](group, where, written)
+    return True
+
+
+def _epoch(group: StreamsGroup, _: Any, written: Any) -> None:
+    group.epoch, group.topics_hash = written.epoch, written.metadata_hash
+    group.validated_epoch = written.validated_topology_epoch
+    group.settings_used = {entry.key: entry.value for entry in written.last_assignment_configs or ()}
+
+
+def _topology(group: StreamsGroup, _: Any, written: Any) -> None:
+    group.topology = written
+    group.configured = group.topics_seen = None
+
+
+def _target_epoch(group: StreamsGroup, _: Any, written: Any) -> None:
+    group.assignment_epoch = written.assignment_epoch if written is not None else 0
+
+
+def _target(group: StreamsGroup, where: Any, written: Any) -> None:
+    if written is None:
+        group.target.pop(where.member_id, None)
+    else:
+        tasks = read_tasks(written.active_tasks, written.standby_tasks, written.warmup_tasks)
+        group.target[where.member_id] = tasks
+
+
+def _member(group: StreamsGroup, where: Any, written: Any) -> None:
+    if written is None:
+        group.drop_member(where.member_id)
+    else:
+        member = group.members.get(where.member_id) or StreamsMember(where.member_id)
+        group.put_member(member.with_metadata(written))
+
+
+def _current(group: StreamsGroup, where: Any, written: Any) -> None:
+    member = group.members.get(where.member_id)
+    if written is None:
+        if member is not None:
+            group.put_member(replace(member, assigned={}, revoking={}, epoch=-1, previous_epoch=-1))
+        return
+    epoch = written.member_epoch
+    group.put_member(
+        replace(
+            member or StreamsMember(where.member_id),
+            epoch=epoch,
+            previous_epoch=written.previous_member_epoch,
+            state=_STATES_BY_NUMBER.get(written.state, MemberState.UNKNOWN),
+            assigned=_tasks_with_epochs(
+                (written.active_tasks, written.standby_tasks, written.warmup_tasks), epoch
+            ),
+            revoking=_tasks_with_epochs(
+                (
+                    written.active_tasks_pending_revocation,
+                    written.standby_tasks_pending_revocation,
+                    written.warmup_tasks_pending_revocation,
+                ),
+                epoch,
+            ),
+        )
+    )
+
+
+def _tasks_with_epochs(lists: Iterable[Iterable[Current.TaskIds]], unknown_epoch: int) -> dict[Task, int]:
+    """Tasks as they were written; those without an epoch of their own count as assigned in `unknown_epoch`."""
+    tasks: dict[Task, int] = {}
+    for role, entries in zip(ROLES, lists, strict=True):
+        for entry in entries:
+            epochs = entry.assignment_epochs or []
+            if len(epochs) != len(entry.partitions):
+                epochs = [unknown_epoch] * len(entry.partitions)
+            for partition, epoch in zip(entry.partitions, epochs, strict=True):
+                tasks[role, entry.subtopology_id, partition] = epoch
+    return tasks
+
+
+_TYPES: dict[int, Any] = {
+    module.RECORD.type_id: module.RECORD
+    for module in (metadata, topology, target_metadata, target_member, member_metadata, current)
+}
+_TAKE_UP: dict[int, Callable[[StreamsGroup, Any, Any], None]] = {
+    metadata.RECORD.type_id: _epoch,
+    topology.RECORD.type_id: _topology,
+    target_metadata.RECORD.type_id: _target_epoch,
+    target_member.RECORD.type_id: _target,
+    member_metadata.RECORD.type_id: _member,
+    current.RECORD.type_id: _current,
+}

@@ -1,0 +1,129 @@
+"""StreamsGroupDescribe v0-v1. State, topology, members and tasks of streams groups (KIP-1071).
+
+v1 can ask for the description of the topology (KIP-1331); none is stored here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.groups.decision import Decision
+from barnabas.groups.shard import GroupShard
+from barnabas.groups.streams.group import StreamsGroup
+from barnabas.groups.streams.member import StreamsMember
+from barnabas.groups.streams.tasks import NO_TASKS, ROLES, Task, of_role
+from barnabas.handlers.describe_groups import GROUP_OPERATIONS
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
+from barnabas.wire.generated.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+Response = StreamsGroupDescribeResponse
+Described = StreamsGroupDescribeResponse.DescribedGroup
+
+DESCRIPTION_NOT_STORED = 1
+ASSIGNOR = "sticky"
+
+
+async def handle(
+    context: RequestContext, request: StreamsGroupDescribeRequest
+) -> StreamsGroupDescribeResponse:
+    """Describe each group on its own."""
+    response = Response()
+    for group_id in request.group_ids:
+        try:
+            if not group_id:
+                raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+            described = await context.broker.groups.perform(group_id, partial(_describe, group_id))
+        except RequestError as error:
+            described = Described(
+                group_id=group_id, error_code=error.code, error_message=error.message or None
+            )
+        else:
+            if request.include_authorized_operations:
+                described.authorized_operations = GROUP_OPERATIONS
+            if request.include_topology_description:
+                described.topology_description_status = DESCRIPTION_NOT_STORED
+        response.groups.append(described)
+    return response
+
+
+def _describe(group_id: str, shard: GroupShard, out: Decision) -> Described:  # noqa: ARG001
+    group = shard.streams_group(group_id)
+    return Described(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=ASSIGNOR,
+        topology=_topology(group),
+        members=[_member(group, member) for member in group.members.values()],
+    )
+
+
+def _topology(group: StreamsGroup) -> Response.Topology | None:
+    """The topology with the sizes that its internal topics have, where they are known."""
+    if group.topology is None:
+        return None
+    return Response.Topology(
+        epoch=group.topology.epoch,
+        subtopologies=[
+            Response.Subtopology(
+                subtopology_id=part.subtopology_id,
+                source_topics=sorted(part.source_topics),
+                repartition_sink_topics=part.repartition_sink_topics,
+                state_changelog_topics=_topics(part.state_changelog_topics),
+                repartition_source_topics=_topics(part.repartition_source_topics),
+            )
+            for part in group.topology.subtopologies
+        ],
+    )
+
+
+def _topics(infos: Iterable[StreamsGroupTopologyValue.TopicInfo]) -> list[Response.TopicInfo]:
+    return [
+        Response.TopicInfo(
+            name=info.name,
+            partitions=info.partitions,
+            replication_factor=info.replication_factor,
+            topic_configs=[
+                Response.KeyValue(key=entry.key, value=entry.value) for entry in info.topic_configs
+            ],
+        )
+        for info in infos
+    ]
+
+
+def _member(group: StreamsGroup, member: StreamsMember) -> Response.Member:
+    endpoint = member.endpoint
+    return Response.Member(
+        member_id=member.id,
+        member_epoch=member.epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if endpoint is None else Response.Endpoint(host=endpoint[0], port=endpoint[1]),
+        client_tags=[Response.KeyValue(key=key, value=value) for key, value in member.client_tags],
+        assignment=_assignment(member.assigned),
+        target_assignment=_assignment(group.target.get(member.id, NO_TASKS)),
+    )
+
+
+def _assignment(tasks: Iterable[Task]) -> Response.Assignment:
+    held = list(tasks)
+    active, standby, warmup = (
+        [Response.TaskIds(subtopology_id=name, partitions=numbers) for name, numbers in of_role(role, held)]
+        for role in ROLES
+    )
+    return Response.Assignment(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)

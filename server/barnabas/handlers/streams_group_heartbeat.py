@@ -1,0 +1,77 @@
+"""StreamsGroupHeartbeat v0-v1. Joins, stays in or leaves a group of a Kafka Streams application (KIP-1071).
+
+The internal topics that the application needs are made here, after the answer has been decided: the member is told that
+they are missing, and gets its tasks with a later heartbeat. v1 can ask for a description of the topology (KIP-1331);
+this broker never does.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.cluster import controller
+from barnabas.cluster.image import Change, ClusterImage
+from barnabas.config import broker as settings
+from barnabas.errors import RequestError
+from barnabas.groups.streams.membership import Heartbeat, check_heartbeat
+from barnabas.groups.streams.topology import InternalTopic
+from barnabas.ids import new_uuid
+from barnabas.wire.generated.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+log = logging.getLogger(__name__)
+
+
+async def handle(
+    context: RequestContext, request: StreamsGroupHeartbeatRequest
+) -> StreamsGroupHeartbeatResponse:
+    """Let the group take note, make the topics that it needs, and tell the member where it stands."""
+    beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
+    try:
+        check_heartbeat(request)
+        answer = await context.broker.groups.perform(
+            request.group_id, lambda shard, out: shard.streams_heartbeat(beat, context.now_ms, out)
+        )
+    except RequestError as error:
+        return StreamsGroupHeartbeatResponse(
+            error_code=error.code, error_message=error.message or None, status=None
+        )
+    for topic in answer.to_create:
+        await _create(context, topic, answer.response)
+    return answer.response
+
+
+async def _create(
+    context: RequestContext, topic: InternalTopic, response: StreamsGroupHeartbeatResponse
+) -> None:
+    """Make a topic, unless it is there; the application is told why it cannot be made."""
+    config = context.broker.config
+    topic_id = new_uuid()
+
+    def decide(image: ClusterImage) -> list[Change]:
+        if topic.name in image.topics:
+            return []
+        asked = topic.replication_factor
+        replicas = asked if asked > 0 else config.get(settings.DEFAULT_REPLICATION_FACTOR)
+        return controller.create_topic(
+            image,
+            config,
+            topic.name,
+            topic_id,
+            topic.partitions,
+            replicas,
+            settings=dict(topic.settings),
+        )
+
+    try:
+        await context.broker.metadata.change(decide)
+    except RequestError as error:
+        log.warning("the internal topic %r of a streams group cannot be made: %s", topic.name, error)
+        for status in response.status or ():
+            status.status_detail += f"; Creation of {topic.name} failed: {error.message or error}"

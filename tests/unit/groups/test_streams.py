@@ -1,0 +1,416 @@
+"""A streams group (KIP-1071), heartbeat by heartbeat, without a broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from barnabas.errors import RequestError
+from barnabas.groups.decision import Decision
+from barnabas.groups.settings import GroupSettings
+from barnabas.groups.streams.assignor import Worker, assign_tasks
+from barnabas.groups.streams.group import StreamsGroup
+from barnabas.groups.streams.membership import Answer, Heartbeat, check_heartbeat
+from barnabas.groups.streams.tasks import ACTIVE, ROLES, STANDBY, Task, of_role, read_tasks
+from barnabas.groups.streams.topology import Shape, Status
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest as Request
+from tests.support.classic_consumers import ClassicClient
+from tests.support.consumers import Client as ConsumerClient
+from tests.support.consumers import Coordinator
+
+
+def topology(epoch: int = 0, **fields: Any) -> Request.Topology:
+    """Words are counted: `in` is read, repartitioned by word, and counted in a store."""
+    first = Request.Subtopology(
+        subtopology_id="0", source_topics=["in"], repartition_sink_topics=["app-words-repartition"]
+    )
+    second = Request.Subtopology(
+        subtopology_id="1",
+        repartition_source_topics=[Request.TopicInfo(name="app-words-repartition")],
+        state_changelog_topics=[
+            Request.TopicInfo(
+                name="app-counts-changelog",
+                topic_configs=[Request.KeyValue(key="cleanup.policy", value="compact")],
+            )
+        ],
+    )
+    for name, value in fields.items():
+        setattr(first, name, value)
+    return Request.Topology(epoch=epoch, subtopologies=[second, first])
+
+
+class Streams(Coordinator):
+    """A coordinator that makes the internal topics that it is told to make, as the broker does."""
+
+    def __init__(self, partitions: int = 4, **settings: Any) -> None:
+        super().__init__(GroupSettings(**settings))
+        if partitions:
+            self.create("in", partitions)
+
+    def streams_heartbeat(self, member_id: str, epoch: int, **fields: Any) -> Answer:
+        request = Request(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
+        check_heartbeat(request)
+        beat = Heartbeat(request, "client", "/host")
+        answer: Answer = self.perform(lambda shard, out: shard.streams_heartbeat(beat, self.now_ms, out))
+        for topic in answer.to_create:
+            self.create(topic.name, topic.partitions)
+        return answer
+
+    def streams(self) -> StreamsGroup:
+        return self.shard.streams_group("g")
+
+
+@dataclass
+class Member:
+    """A member that does as the Java client does."""
+
+    coordinator: Streams
+    id: str
+    process_id: str = "p"
+    endpoint: tuple[str, int] | None = None
+    topology: Request.Topology = field(default_factory=topology)
+    rebalance_timeout_ms: int = 10_000
+    epoch: int = 0
+    endpoints_epoch: int = 0
+    tasks: set[Task] = field(default_factory=set)
+    told: set[Task] = field(default_factory=set)
+    status: list[int] = field(default_factory=list)
+    endpoints: dict[int, dict[str, list[int]]] = field(default_factory=dict)
+
+    def beat(self, **fields: Any) -> None:
+        if self.epoch == 0:
+            self.tasks = set()
+            fields = {
+                "rebalance_timeout_ms": self.rebalance_timeout_ms,
+                "topology": self.topology,
+                "process_id": self.process_id,
+                **fields,
+            }
+            if self.endpoint is not None:
+                fields["user_endpoint"] = Request.Endpoint(host=self.endpoint[0], port=self.endpoint[1])
+        for role in ROLES:
+            fields[f"{role}_tasks"] = [
+                Request.TaskIds(subtopology_id=name, partitions=numbers)
+                for name, numbers in of_role(role, self.tasks)
+            ]
+        answer = self.coordinator.streams_heartbeat(
+            self.id, self.epoch, endpoint_information_epoch=self.endpoints_epoch, **fields
+        )
+        response = answer.response
+        self.epoch, self.endpoints_epoch = response.member_epoch, response.endpoint_information_epoch
+        self.status = [status.status_code for status in response.status or ()]
+        if response.active_tasks is not None:
+            assert response.standby_tasks is not None
+            assert response.warmup_tasks is not None
+            self.told = set(read_tasks(response.active_tasks, response.standby_tasks, response.warmup_tasks))
+        if response.partitions_by_user_endpoint is not None:
+            self.endpoints = {
+                entry.user_endpoint.port: {part.topic: part.partitions for part in entry.active_partitions}
+                for entry in response.partitions_by_user_endpoint
+            }
+
+    def settle(self) -> None:
+        self.tasks = set(self.told)
+
+    def active(self) -> list[tuple[str, int]]:
+        return sorted(task[1:] for task in self.tasks if task[0] == ACTIVE)
+
+
+def converge(*members: Member) -> None:
+    for _ in range(30):
+        before = [(member.epoch, set(member.tasks)) for member in members]
+        for member in members:
+            member.beat()
+            member.settle()
+        if before == [(member.epoch, member.tasks) for member in members]:
+            return
+    raise AssertionError("no agreement")
+
+
+def code_of(action: Any, *arguments: Any, **fields: Any) -> int:
+    with pytest.raises(RequestError) as caught:
+        action(*arguments, **fields)
+    return caught.value.code
+
+
+ALL = [(name, number) for name in ("0", "1") for number in range(4)]
+
+
+def test_internal_topics_are_made_and_then_the_tasks_are_given() -> None:
+    coordinator = Streams()
+    a = Member(coordinator, "a")
+    a.beat()
+    assert a.status == [Status.MISSING_INTERNAL_TOPICS]
+    assert a.told == set()
+    assert coordinator.streams().state_name == "NotReady"
+    assert {"app-words-repartition", "app-counts-changelog"} <= coordinator.image.topics.keys()
+    assert len(coordinator.image.topics["app-counts-changelog"].partitions) == 4
+    a.beat()
+    a.settle()
+    assert a.status == []
+    assert a.active() == ALL
+    assert coordinator.streams().state_name == "Stable"
+
+
+def test_two_members_share_the_tasks_without_running_one_twice() -> None:
+    coordinator = Streams()
+    a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q")
+    converge(a)
+    b.beat()
+    assert b.told == set()
+    a.beat()
+    b.beat()
+    assert b.told == set(), "a has been told, and has not said yet that it has closed them"
+    converge(a, b)
+    assert len(a.active()) == len(b.active()) == 4
+    assert sorted(a.active() + b.active()) == ALL
+    stateful = [sum(name == "1" for name, _ in member.active()) for member in (a, b)]
+    assert stateful == [2, 2]
+    coordinator.streams_heartbeat("b", -1)
+    converge(a)
+    assert a.active() == ALL
+
+
+def test_missing_source_topics_are_told_and_looked_for_again() -> None:
+    coordinator = Streams(partitions=0)
+    a = Member(coordinator, "a")
+    a.beat()
+    assert a.status == [Status.MISSING_SOURCE_TOPICS]
+    coordinator.create("in", 2)
+    converge(a)
+    assert a.status == []
+    assert len(a.active()) == 4
+
+
+def test_topics_that_are_joined_must_have_equally_many_partitions() -> None:
+    coordinator = Streams()
+    coordinator.create("other", 3)
+    joined = topology(
+        source_topics=["in", "other"], copartition_groups=[Request.CopartitionGroup(source_topics=[0, 1])]
+    )
+    a = Member(coordinator, "a", topology=joined)
+    a.beat()
+    assert a.status == [Status.INCORRECTLY_PARTITIONED_TOPICS]
+    coordinator.grow("other", 1)
+    converge(a)
+    assert a.status == []
+
+
+def test_an_internal_topic_of_another_size_is_in_the_way() -> None:
+    coordinator = Streams()
+    coordinator.create("app-counts-changelog", 1)
+    a = Member(coordinator, "a")
+    a.beat()
+    assert a.status == [Status.INCORRECTLY_PARTITIONED_TOPICS]
+
+
+def test_source_topics_that_grow_need_internal_topics_that_do() -> None:
+    coordinator = Streams()
+    a = Member(coordinator, "a")
+    converge(a)
+    coordinator.grow("in", 1)
+    a.beat()
+    assert a.status == [Status.INCORRECTLY_PARTITIONED_TOPICS]
+    assert coordinator.streams().state_name == "NotReady"
+
+
+def test_standby_tasks_keep_the_state_in_other_processes() -> None:
+    coordinator = Streams()
+    coordinator.configure("g", streams_num_standby_replicas="1")
+    a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q")
+    converge(a, b)
+    for one, other in ((a, b), (b, a)):
+        standby = sorted(task[1:] for task in one.tasks if task[0] == STANDBY)
+        assert standby == [task for task in other.active() if task[0] == "1"]
+    coordinator.streams_heartbeat("b", -1)
+    converge(a)
+    assert a.active() == ALL
+    assert len(a.tasks) == 8, "there is no other process for a copy"
+
+
+def test_a_new_setting_is_taken_up_by_the_group() -> None:
+    coordinator = Streams()
+    a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q")
+    converge(a, b)
+    assert all(task[0] == ACTIVE for task in a.tasks | b.tasks)
+    coordinator.configure("g", streams_num_standby_replicas="1")
+    converge(a, b)
+    assert sum(task[0] == STANDBY for task in a.tasks | b.tasks) == 4
+
+
+def test_members_are_told_who_answers_queries() -> None:
+    coordinator = Streams()
+    a = Member(coordinator, "a", endpoint=("h", 1))
+    b = Member(coordinator, "b", process_id="q", endpoint=("h", 2))
+    converge(a, b)
+    converge(a, b)
+    assert a.endpoints.keys() == b.endpoints.keys() == {1, 2}
+    numbers = sorted(a.endpoints[1]["in"] + a.endpoints[2]["in"])
+    assert numbers == [0, 1, 2, 3]
+
+
+def test_one_member_can_stop_the_application() -> None:
+    coordinator = Streams()
+    a, b = Member(coordinator, "a"), Member(coordinator, "b")
+    converge(a, b)
+    a.beat(shutdown_application=True)
+    b.beat()
+    assert b.status == [Status.SHUTDOWN_APPLICATION]
+
+
+def test_a_topology_is_settled_by_its_first_member() -> None:
+    coordinator = Streams()
+    a = Member(coordinator, "a", topology=topology(1))
+    converge(a)
+    old = Member(coordinator, "b", topology=topology(0))
+    old.beat()
+    assert old.status == [Status.STALE_TOPOLOGY]
+    newer = Member(coordinator, "c", topology=topology(2))
+    assert code_of(newer.beat) == ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH
+    other = Member(coordinator, "c", topology=topology(1, source_topics=["elsewhere"]))
+    assert code_of(other.beat) == ErrorCode.INVALID_REQUEST
+
+
+JOINING: dict[str, Any] = {
+    "rebalance_timeout_ms": 1_000,
+    "topology": topology(),
+    "active_tasks": [],
+    "standby_tasks": [],
+    "warmup_tasks": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ({"topology": None}, ErrorCode.INVALID_REQUEST),
+        ({"active_tasks": None}, ErrorCode.INVALID_REQUEST),
+        ({"active_tasks": [Request.TaskIds(subtopology_id="0", partitions=[1])]}, ErrorCode.INVALID_REQUEST),
+        ({"instance_id": "i"}, ErrorCode.INVALID_REQUEST),
+        ({"rack_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"topology": topology(source_topic_regex=["a.*"])}, ErrorCode.INVALID_REQUEST),
+        (
+            {"topology": topology(state_changelog_topics=[Request.TopicInfo(name="x", partitions=3)])},
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+        ),
+        (
+            {"topology": topology(copartition_groups=[Request.CopartitionGroup(source_topics=[7])])},
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+        ),
+    ],
+)
+def test_a_join_that_makes_no_sense_is_refused(fields: dict[str, Any], code: int) -> None:
+    coordinator = Streams()
+    assert code_of(coordinator.streams_heartbeat, "a", 0, **{**JOINING, **fields}) == code
+    assert coordinator.journal == []
+
+
+def test_members_are_checked_by_id_epoch_and_tasks() -> None:
+    coordinator = Streams(streams_size_max=1)
+    assert code_of(coordinator.streams_heartbeat, "a", 1) == ErrorCode.GROUP_ID_NOT_FOUND
+    a = Member(coordinator, "a")
+    converge(a)
+    assert code_of(coordinator.streams_heartbeat, "b", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(coordinator.streams_heartbeat, "b", 0, **JOINING) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert code_of(coordinator.streams_heartbeat, "a", a.epoch + 1) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert code_of(coordinator.streams_heartbeat, "a", -2) == ErrorCode.INVALID_REQUEST
+    a.tasks.add((ACTIVE, "0", 99))
+    assert code_of(a.beat) == ErrorCode.INVALID_REQUEST
+
+
+def test_groups_of_one_kind_are_not_for_members_of_another() -> None:
+    coordinator = Streams()
+    converge(Member(coordinator, "a"))
+    assert code_of(ConsumerClient(coordinator, "c").join) == ErrorCode.GROUP_ID_NOT_FOUND
+    classic = ClassicClient(coordinator, "d")
+    classic.step()
+    assert classic.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    other = Streams()
+    ConsumerClient(other, "c", topics=("in",)).join()
+    assert code_of(Member(other, "a").beat) == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_late_members_are_removed() -> None:
+    coordinator = Streams()
+    a, b = Member(coordinator, "a", rebalance_timeout_ms=3_000), Member(coordinator, "b", process_id="q")
+    converge(a)
+    b.beat()
+    a.beat()
+    coordinator.advance(3_000)
+    assert set(coordinator.streams().members) == {"b"}
+    coordinator.advance(45_000)
+    assert coordinator.streams().state_name == "Empty"
+
+
+def test_the_journal_tells_everything() -> None:
+    coordinator = Streams()
+    coordinator.configure("g", streams_num_standby_replicas="1")
+    a, b = Member(coordinator, "a", endpoint=("h", 1)), Member(coordinator, "b", process_id="q")
+    converge(a)
+    b.beat()
+    a.beat()
+    assert coordinator.reloaded().groups == coordinator.shard.groups
+    coordinator.restart()
+    converge(a, b)
+    assert coordinator.reloaded().groups == coordinator.shard.groups
+    for member in (a, b):
+        coordinator.streams_heartbeat(member.id, -1)
+    coordinator.perform(lambda shard, out: shard.delete_group("g", out))
+    assert coordinator.reloaded().groups == coordinator.shard.groups == {}
+    assert all(value is None for value in dict(coordinator.journal).values())
+
+
+def test_commits_are_checked_against_the_tasks() -> None:
+    coordinator = Streams()
+    a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q")
+    converge(a)
+    converge(a, b)
+
+    def commit(epoch: int, *numbers: int) -> None:
+        coordinator.shard.check_commit(
+            "g", "a", None, epoch, 0, Decision(), places=[("in", number) for number in numbers], api_version=9
+        )
+
+    kept = [number for name, number in a.active() if name == "0"]
+    lost = [number for number in range(4) if number not in kept]
+    commit(a.epoch, *range(4))
+    commit(a.epoch - 1, *kept)
+    assert code_of(commit, a.epoch - 1, *lost) == ErrorCode.STALE_MEMBER_EPOCH
+    assert code_of(commit, a.epoch + 1, *kept) == ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_tasks_go_to_where_a_copy_of_their_state_is() -> None:
+    shapes = {"1": Shape(2, True, frozenset())}
+    workers = [
+        Worker("a", "p", frozenset({(ACTIVE, "1", 0)})),
+        Worker("b", "q"),
+        Worker("c", "r", frozenset({(STANDBY, "1", 1)})),
+    ]
+    target = assign_tasks(workers, shapes, 0)
+    assert target == {"a": {(ACTIVE, "1", 0)}, "b": set(), "c": {(ACTIVE, "1", 1)}}
+
+
+@pytest.mark.parametrize("standby", [0, 1, 2])
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_every_task_is_given_once_and_copies_are_apart(processes: int, standby: int) -> None:
+    shapes = {"0": Shape(5, False, frozenset()), "1": Shape(7, True, frozenset())}
+    workers = [Worker(f"m{n}", f"p{n % processes}") for n in range(4)]
+    for _ in range(2):
+        target = assign_tasks(workers, shapes, standby)
+        active = sorted(task[1:] for tasks in target.values() for task in tasks if task[0] == ACTIVE)
+        assert active == [("0", n) for n in range(5)] + [("1", n) for n in range(7)]
+        loads = [sum(task[0] == ACTIVE for task in tasks) for tasks in target.values()]
+        assert max(loads) - min(loads) <= 1
+        places = [(worker.process_id, task[1:]) for worker in workers for task in target[worker.id]]
+        assert len(places) == len(set(places)), "a process has no task twice"
+        assert len(places) == 12 + 7 * min(standby, processes - 1)
+        again = [Worker(worker.id, worker.process_id, target[worker.id]) for worker in workers]
+        second = assign_tasks(again, shapes, standby)
+        for worker in workers:
+            kept = {task for task in target[worker.id] if task[0] == ACTIVE}
+            assert kept == {task for task in second[worker.id] if task[0] == ACTIVE}
+        workers = workers[1:]
