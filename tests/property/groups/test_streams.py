@@ -1,0 +1,115 @@
+"""Streams groups under members that come, go, dawdle, crash and lose answers, while topics and brokers change.
+
+Whatever happens, no active task runs twice among the members that the group knows, no process has two copies of one
+task, the journal tells the whole state, and once everybody has time the group comes to agree.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from barnabas.errors import RequestError
+from barnabas.groups.streams.tasks import ACTIVE
+from tests.support.streams import Member, Streams, converge
+
+SESSION_MS, REBALANCE_MS = 6_000, 4_000
+
+
+class StreamsGroupMachine(RuleBasedStateMachine):
+    """`members` are clients that are alive and, as far as they know, in the group."""
+
+    @initialize(partitions=st.integers(1, 5), standby=st.integers(0, 2))
+    def begin(self, partitions: int, standby: int) -> None:
+        self.coordinator = Streams(partitions, streams_session_timeout_ms=SESSION_MS)
+        self.coordinator.configure("g", streams_num_standby_replicas=str(standby))
+        self.members: dict[str, Member] = {}
+        self.count = 0
+
+    def beat(self, member: Member) -> None:
+        try:
+            member.beat()
+        except RequestError:
+            member.epoch, member.tasks = 0, set()
+            member.beat()
+
+    @precondition(lambda self: len(self.members) < 5)
+    @rule(process=st.sampled_from("pqr"))
+    def join(self, process: str) -> None:
+        self.count += 1
+        member = Member(
+            self.coordinator, f"m{self.count}", process_id=process, rebalance_timeout_ms=REBALANCE_MS
+        )
+        self.members[member.id] = member
+        self.beat(member)
+
+    @precondition(lambda self: self.members)
+    @rule(data=st.data(), repeated=st.integers(1, 3), settles=st.booleans())
+    def one_beats(self, data: st.DataObject, repeated: int, settles: bool) -> None:
+        member = self.members[data.draw(st.sampled_from(sorted(self.members)))]
+        for _ in range(repeated):
+            self.beat(member)
+        if settles:
+            member.settle()
+
+    @precondition(lambda self: self.members)
+    @rule()
+    def all_beat(self) -> None:
+        for member in self.members.values():
+            self.beat(member)
+            member.settle()
+
+    @precondition(lambda self: self.members)
+    @rule(data=st.data(), crashes=st.booleans())
+    def go(self, data: st.DataObject, crashes: bool) -> None:
+        member = self.members.pop(data.draw(st.sampled_from(sorted(self.members))))
+        if not crashes and member.id in self.known():
+            self.coordinator.streams_heartbeat(member.id, -1)
+
+    @rule(standby=st.integers(0, 2))
+    def configure(self, standby: int) -> None:
+        self.coordinator.configure("g", streams_num_standby_replicas=str(standby))
+
+    @rule(ms=st.sampled_from([10, 500, 3_000, 7_000]))
+    def wait(self, ms: int) -> None:
+        self.coordinator.advance(ms)
+
+    @rule()
+    def restart(self) -> None:
+        self.coordinator.restart()
+
+    @precondition(lambda self: self.members)
+    @rule()
+    def agree(self) -> None:
+        """Who is gone is found out; the others come to agree, and all tasks run."""
+        for _ in range(4):  # longer than a session timeout, in steps that those alive live through
+            self.coordinator.advance(SESSION_MS // 3)
+            self.all_beat()
+        converge(*self.members.values())
+        group = self.coordinator.streams()
+        assert group.state_name == "Stable"
+        assert group.members.keys() == self.members.keys()
+        count = len(self.coordinator.image.topics["in"].partitions)
+        active = sorted(task for member in self.members.values() for task in member.active())
+        assert active == [(name, number) for name in ("0", "1") for number in range(count)]
+
+    def known(self) -> set[str]:
+        group = self.coordinator.shard.groups.get("g")
+        return set(group.members) if group is not None else set()
+
+    @invariant()
+    def nothing_runs_twice(self) -> None:
+        known = [member for member in self.members.values() if member.id in self.known()]
+        active = [task for member in known for task in member.tasks if task[0] == ACTIVE]
+        assert len(active) == len(set(active))
+        copies = [(member.process_id, task[1:]) for member in known for task in member.tasks]
+        assert len(copies) == len(set(copies))
+
+    @invariant()
+    def the_journal_tells_everything(self) -> None:
+        assert self.coordinator.reloaded().groups == self.coordinator.shard.groups
+
+
+TestStreamsGroups = StreamsGroupMachine.TestCase
+TestStreamsGroups.settings = settings(max_examples=60, stateful_step_count=30)

@@ -1,0 +1,121 @@
+"""A coordinator of streams groups with what surrounds it, and members that behave like the Java client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.groups.settings import GroupSettings
+from barnabas.groups.streams.group import StreamsGroup
+from barnabas.groups.streams.membership import Answer, Heartbeat, check_heartbeat
+from barnabas.groups.streams.tasks import ACTIVE, ROLES, Task, of_role, read_tasks
+from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest as Request
+from tests.support.consumers import Coordinator
+
+
+def topology(epoch: int = 0, **fields: Any) -> Request.Topology:
+    """Words are counted: `in` is read, repartitioned by word, and counted in a store."""
+    first = Request.Subtopology(
+        subtopology_id="0", source_topics=["in"], repartition_sink_topics=["app-words-repartition"]
+    )
+    second = Request.Subtopology(
+        subtopology_id="1",
+        repartition_source_topics=[Request.TopicInfo(name="app-words-repartition")],
+        state_changelog_topics=[
+            Request.TopicInfo(
+                name="app-counts-changelog",
+                topic_configs=[Request.KeyValue(key="cleanup.policy", value="compact")],
+            )
+        ],
+    )
+    for name, value in fields.items():
+        setattr(first, name, value)
+    return Request.Topology(epoch=epoch, subtopologies=[second, first])
+
+
+class Streams(Coordinator):
+    """A coordinator that makes the internal topics that it is told to make, as the broker does."""
+
+    def __init__(self, partitions: int = 4, **settings: Any) -> None:
+        super().__init__(GroupSettings(**settings))
+        if partitions:
+            self.create("in", partitions)
+
+    def streams_heartbeat(self, member_id: str, epoch: int, **fields: Any) -> Answer:
+        request = Request(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
+        check_heartbeat(request)
+        beat = Heartbeat(request, "client", "/host")
+        answer: Answer = self.perform(lambda shard, out: shard.streams_heartbeat(beat, self.now_ms, out))
+        for topic in answer.to_create:
+            self.create(topic.name, topic.partitions)
+        return answer
+
+    def streams(self) -> StreamsGroup:
+        return self.shard.streams_group("g")
+
+
+@dataclass
+class Member:
+    """A member that does as the Java client does."""
+
+    coordinator: Streams
+    id: str
+    process_id: str = "p"
+    endpoint: tuple[str, int] | None = None
+    topology: Request.Topology = field(default_factory=topology)
+    rebalance_timeout_ms: int = 10_000
+    epoch: int = 0
+    endpoints_epoch: int = 0
+    tasks: set[Task] = field(default_factory=set)
+    told: set[Task] = field(default_factory=set)
+    status: list[int] = field(default_factory=list)
+    endpoints: dict[int, dict[str, list[int]]] = field(default_factory=dict)
+
+    def beat(self, **fields: Any) -> None:
+        if self.epoch == 0:
+            self.tasks = set()
+            fields = {
+                "rebalance_timeout_ms": self.rebalance_timeout_ms,
+                "topology": self.topology,
+                "process_id": self.process_id,
+                **fields,
+            }
+            if self.endpoint is not None:
+                fields["user_endpoint"] = Request.Endpoint(host=self.endpoint[0], port=self.endpoint[1])
+        for role in ROLES:
+            fields[f"{role}_tasks"] = [
+                Request.TaskIds(subtopology_id=name, partitions=numbers)
+                for name, numbers in of_role(role, self.tasks)
+            ]
+        answer = self.coordinator.streams_heartbeat(
+            self.id, self.epoch, endpoint_information_epoch=self.endpoints_epoch, **fields
+        )
+        response = answer.response
+        self.epoch, self.endpoints_epoch = response.member_epoch, response.endpoint_information_epoch
+        self.status = [status.status_code for status in response.status or ()]
+        if response.active_tasks is not None:
+            assert response.standby_tasks is not None
+            assert response.warmup_tasks is not None
+            self.told = set(read_tasks(response.active_tasks, response.standby_tasks, response.warmup_tasks))
+        if response.partitions_by_user_endpoint is not None:
+            self.endpoints = {
+                entry.user_endpoint.port: {part.topic: part.partitions for part in entry.active_partitions}
+                for entry in response.partitions_by_user_endpoint
+            }
+
+    def settle(self) -> None:
+        self.tasks = set(self.told)
+
+    def active(self) -> list[tuple[str, int]]:
+        return sorted(task[1:] for task in self.tasks if task[0] == ACTIVE)
+
+
+def converge(*members: Member) -> None:
+    for _ in range(30):
+        before = [(member.epoch, set(member.tasks)) for member in members]
+        for member in members:
+            member.beat()
+            member.settle()
+        if before == [(member.epoch, member.tasks) for member in members]:
+            return
+    raise AssertionError("no agreement")
