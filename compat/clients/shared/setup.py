@@ -152,6 +152,15 @@ def java(client: Client, main: str, *source_sets: str) -> tuple[list[str], dict[
     return ["java", *options, "-cp", f"{classes}:{jars}/*", main], {}
 
 
+def go(client: Client) -> tuple[list[str], dict[str, str]]:
+    """The client's own program, built with shared/go. Raises SetupError."""
+    compiler = need("go", "Go 1.25 or newer (https://go.dev/dl)")
+    binary = client.place / "cases"
+    sources = [*client.source.glob("*.go"), *client.source.glob("go.*"), *(SHARED / "go").iterdir()]
+    client.built(sources, lambda: client.call(compiler, "build", "-o", binary, ".") and None)
+    return [str(binary)], {}
+
+
 def system_python(program: str) -> tuple[list[str], dict[str, str]]:
     """A program of shared/python that needs nothing but the standard library."""
     return [sys.executable, str(SHARED / "python" / program)], {"PYTHONDONTWRITEBYTECODE": "1"}

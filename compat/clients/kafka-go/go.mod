@@ -1,0 +1,7 @@
+module compat/kafka-go
+
+go 1.25
+
+require compat/harness v0.0.0
+
+replace compat/harness => ../shared/go

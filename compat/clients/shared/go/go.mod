@@ -1,0 +1,3 @@
+module compat/harness
+
+go 1.25
