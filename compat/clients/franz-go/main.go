@@ -92,7 +92,9 @@ func poll(cl *kgo.Client, most int) []*kgo.Record {
 	defer cancel()
 	fetches := cl.PollRecords(ctx, most)
 	for _, fault := range fetches.Errors() {
-		if !errors.Is(fault.Err, context.DeadlineExceeded) {
+		// That the group's session ended is told, and the client joins again by itself.
+		var ended *kgo.ErrGroupSession
+		if !errors.Is(fault.Err, context.DeadlineExceeded) && !errors.As(fault.Err, &ended) {
 			must(fault.Err)
 		}
 	}
