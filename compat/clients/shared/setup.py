@@ -161,6 +161,25 @@ def go(client: Client) -> tuple[list[str], dict[str, str]]:
     return [str(binary)], {}
 
 
+def node(client: Client) -> tuple[list[str], dict[str, str]]:
+    """The client's main.js with the packages that its package-lock.json names. Raises SetupError."""
+    interpreter = need("node", "Node.js 20 or newer (Debian: apt-get install nodejs npm)")
+    npm = need("npm", "npm (Debian: apt-get install npm)")
+    locked = [client.source / "package.json", client.source / "package-lock.json"]
+
+    def build() -> None:
+        for path in locked:
+            shutil.copy(path, client.place)
+        client.call(npm, "ci", "--no-fund", "--no-audit", cwd=client.place)
+
+    client.built(locked, build)
+    environment = {
+        "NODE_PATH": str(client.place / "node_modules"),
+        "COMPAT_HARNESS": str(SHARED / "node" / "harness.js"),
+    }
+    return [interpreter, str(client.source / "main.js")], environment
+
+
 def system_python(program: str) -> tuple[list[str], dict[str, str]]:
     """A program of shared/python that needs nothing but the standard library."""
     return [sys.executable, str(SHARED / "python" / program)], {"PYTHONDONTWRITEBYTECODE": "1"}
