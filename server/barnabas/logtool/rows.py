@@ -14,6 +14,8 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from barnabas.log.format.properties import UUID_SIZE, encode_uuid
+
 Row = dict[str, Any]
 KIND = "kind"
 
@@ -23,7 +25,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.name.lower()
     if isinstance(value, str):
-        return _plain_bytes(value.encode("utf-8", "surrogateescape"))
+        return value if _is_utf8(value) else _plain_bytes(value.encode("utf-8", "surrogateescape"))
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
@@ -31,7 +33,7 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         pairs = ((one.name, getattr(value, one.name)) for one in fields(value))
         return {
-            name: plain(inner)
+            name: plain(encode_uuid(inner) if _is_uuid(name, inner) else inner)
             for name, inner in pairs
             if name != "unknown_tagged_fields" or inner  # almost always empty, and then only noise
         }
@@ -40,6 +42,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, Sequence):
         return [plain(inner) for inner in value]
     raise TypeError(f"no row can hold {value!r}")
+
+
+def _is_uuid(name: str, value: Any) -> bool:
+    """Whether a field of a message is a topic's or directory's id, which Kafka writes in a form of its own."""
+    return name.endswith("_id") and isinstance(value, bytes) and len(value) == UUID_SIZE
 
 
 def _plain_bytes(data: bytes) -> str | dict[str, str]:
@@ -52,9 +59,13 @@ def _plain_bytes(data: bytes) -> str | dict[str, str]:
     return {"base64": b64encode(data).decode()}
 
 
+def _is_utf8(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def to_json(row: Row) -> str:
     """The row as one line of JSON."""
-    return json.dumps(plain(row), ensure_ascii=False)
+    return _dumps(plain(row))
 
 
 def to_text(row: Row) -> str:
@@ -68,11 +79,13 @@ def to_text(row: Row) -> str:
 
 def _word(value: Any) -> str:
     if isinstance(value, str):
-        return value if value and value.isprintable() and not set(value) & set(' "=') else _quoted(value)
+        return value if value and value.isprintable() and not set(value) & set(' "=') else _dumps(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value) if isinstance(value, int | float) else _quoted(value)
+    return str(value) if isinstance(value, int | float) else _dumps(value)
 
 
-def _quoted(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _dumps(value: Any) -> str:
+    """JSON that can be read, and that no terminal takes for an order."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)

@@ -130,6 +130,7 @@ def test_offsets_and_groups_are_decoded(tool, directory):
     assert commit["type"] == "OffsetCommit"
     assert commit["key"] == {"group": "g", "topic": "orders", "partition": 2}
     assert commit["value"]["offset"] == 17
+    assert commit["value"]["topic_id"] == "A" * 22
     assert tombstone["value"] is None
     assert metadata["value"]["members"][0]["subscription"]["topics"] == ["orders"]
     assert metadata["value"]["members"][0]["assignment"] == {"base64": "/w=="}

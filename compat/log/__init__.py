@@ -1,0 +1,1 @@
+"""Kafka's `DumpLogSegments` and `barnabas log dump`, side by side on the same files."""
