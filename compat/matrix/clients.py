@@ -5,6 +5,7 @@ The rule: a case that was asked for has a verdict, whatever the program does; si
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -66,12 +67,14 @@ def run(
         timer.start()
         output = process.communicate()[0].decode(errors="replace")
         timer.cancel()
+        _end(process)  # a case that failed may have left programs behind
     return _verdicts(wanted, output, process.returncode, errors)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the program and all that it has started: it leads a session of its own."""
-    os.killpg(process.pid, signal.SIGKILL)
+    """End the program and all that it has started: it leads a process group of its own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _verdicts(wanted: list[str], output: str, code: int, errors: Path) -> Verdicts:
