@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from barnabas import apis
+from barnabas.config import client_metrics, group, tables, topic
+from barnabas.config.setting import Setting
 from barnabas.wire import registry
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -36,7 +40,51 @@ def api_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"apis.md": api_page}
+def configuration_page() -> str:
+    """Every setting: of the broker by subject, of topics, groups and client metrics."""
+    count = sum(1 for _ in tables.names())
+    acts = sum(1 for name in tables.names() if not tables.setting(name).effect)
+    lines = [
+        "# Configuration\n",
+        f"The broker knows {count} settings of its own by the names, types, defaults and bounds of Apache Kafka 4.3, and",
+        f"those of Kafka 3 that are gone; {acts} of them change what it does. Any other is accepted, so that a file which",
+        "was written for Kafka works as it is, and *effect* says why it changes nothing. What the columns mean:\n",
+        "- *default*: a dash where there is none. Where it differs from Kafka's, the reason is in",
+        "  [decision 30](../decisions/0030-defaults.md).",
+        "- *changes*: when a new value counts: after a *restart*, or while the broker runs for all of the *cluster* or for",
+        "  one *broker* (IncrementalAlterConfigs).",
+        "- *effect*: *yes*, or *none* and the reason.\n",
+        "A setting of one listener is written `listener.name.NAME.SETTING`, in lower case. A setting that nobody knows",
+        "is reported at the start with the nearest name; a value that cannot be is an error with the file and the line.\n",
+    ]
+    for table in tables.TABLES:
+        module = import_module(f"barnabas.config.tables.{table}")
+        lines += _settings(module.__doc__.partition("\n")[0], [tables.setting(row[0]) for row in module.ROWS])
+    lines += _settings("Topics' own settings.", list(topic.ROWS))
+    lines += _settings("Groups' own settings.", [bounded.setting for bounded in group.rows().values()])
+    lines += _settings("Client metrics (KIP-714).", list(client_metrics.ROWS))
+    return "\n".join(lines)
+
+
+def _settings(title: str, rows: list[Setting[Any]]) -> list[str]:
+    lines = [
+        f"## {title.rstrip('.')}\n",
+        "| setting | type | default | allowed | changes | effect | what it does |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        default = (
+            "-" if row.default is None else f"`{row.format(row.default)}`" if row.default != () else "empty"
+        )
+        allowed = row.expected if row.allowed else ""
+        changes = row.changes if row.dynamic else "restart"
+        effect = f"none: {tables.WITHOUT_EFFECT[row.effect]}" if row.effect else "yes"
+        shown = (f"`{row.name}`", row.kind.name, default, allowed, changes, effect, row.doc)
+        lines.append("| " + " | ".join(text.replace("|", "\\|") for text in shown) + " |")
+    return [*lines, ""]
+
+
+PAGES: dict[str, Callable[[], str]] = {"apis.md": api_page, "configuration.md": configuration_page}
 
 
 def main() -> int:

@@ -18,6 +18,7 @@ from barnabas import __version__
 USAGE_ERROR = 2
 # Sub-commands that are programs of their own: module with `main(arguments) -> exit code`, and what they do.
 TOOLS = {"log": ("barnabas.logtool.command", "look at log dirs, check them, mend them")}
+SET_OPTION = "--set"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,15 +80,16 @@ def _serve(options: argparse.Namespace) -> int:
         stream=sys.stderr,
     )
     try:
-        settings, temporary = _settings(options)
-        config = BrokerConfig(settings)
+        settings, origins, temporary = _settings(options)
+        config = BrokerConfig(settings, origins)
     except (SettingError, OSError, UnicodeDecodeError) as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return USAGE_ERROR
-    if config.unknown:
-        for name in config.unknown:
-            print(f"barnabas: {explain_unknown(name)}", file=sys.stderr)
-        return USAGE_ERROR
+    for name in config.unknown:
+        # In a file it may be a plugin's; on the command line it is a slip.
+        print(f"barnabas: {origins[name]}: {explain_unknown(name)}", file=sys.stderr)
+        if origins[name] == SET_OPTION:
+            return USAGE_ERROR
 
     from barnabas.broker.app import run
 
@@ -100,18 +102,25 @@ def _serve(options: argparse.Namespace) -> int:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _settings(options: argparse.Namespace) -> tuple[dict[str, str], str | None]:
-    """All settings as text, and the temporary data directory if there is one."""
-    from barnabas.config.loading import parse_pairs, parse_properties
+def _settings(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str], str | None]:
+    """All settings as text, where each was set, and the temporary data directory if there is one."""
+    from barnabas.config.loading import parse_pairs
 
     settings: dict[str, str] = {}
+    origins: dict[str, str] = {}
     if options.config:
+        from barnabas.config.properties import parse_lines
+
         with open(options.config, encoding="utf-8") as file:
-            settings.update(parse_properties(file.read()))
+            for number, name, value in parse_lines(file.read()):
+                settings[name] = value
+                origins[name] = f"{options.config}:{number}"
     else:
         # Kafka's own example configuration does the same: nobody wants to wait three seconds for a first member.
         settings["group.initial.rebalance.delay.ms"] = "0"
-    settings.update(parse_pairs(options.set))
+    for name, value in parse_pairs(options.set).items():
+        settings[name] = value
+        origins[name] = SET_OPTION
     if options.listen:
         settings["listeners"] = ",".join(
             listen if "://" in listen else f"PLAINTEXT://{listen}" for listen in options.listen
@@ -129,7 +138,7 @@ def _settings(options: argparse.Namespace) -> tuple[dict[str, str], str | None]:
         settings["log.dirs"] = _state_directory()
     dirs = settings.get("log.dirs") or settings["log.dir"]
     settings["log.dirs"] = ",".join(os.path.abspath(path.strip()) for path in dirs.split(",") if path.strip())
-    return settings, temporary
+    return settings, origins, temporary
 
 
 def _state_directory() -> str:

@@ -87,7 +87,7 @@ class Broker:
             streams_heartbeat_interval_ms=get(settings.GROUP_STREAMS_HEARTBEAT_INTERVAL_MS),
             streams_size_max=get(settings.GROUP_STREAMS_MAX_SIZE),
             streams_standby_replicas=get(settings.GROUP_STREAMS_NUM_STANDBY_REPLICAS),
-            migration_policy=MigrationPolicy(get(settings.GROUP_CONSUMER_MIGRATION_POLICY)),
+            migration_policy=MigrationPolicy(get(settings.GROUP_CONSUMER_MIGRATION_POLICY).lower()),
         )
         self.groups = GroupCoordinator(
             InternalTopic(self, OFFSETS_TOPIC), self.group_settings, self.now_ms, lambda: self.metadata.image

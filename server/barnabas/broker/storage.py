@@ -84,10 +84,10 @@ async def close_storage(broker: Broker) -> None:
 
 def _this_broker(broker: Broker) -> BrokerInfo:
     endpoints = {}
-    for text in broker.config.get(settings.ADVERTISED_LISTENERS):
+    for text in broker.config.get(settings.ADVERTISED_LISTENERS) or ():
         name, host, port = parse_endpoint(text)
         endpoints[name] = (host, port)
-    return BrokerInfo(broker.broker_id, broker.config.get(settings.BROKER_RACK) or None, endpoints)
+    return BrokerInfo(broker.broker_id, broker.config.get(settings.BROKER_RACK), endpoints)
 
 
 def _adopt(broker: Broker, image: ClusterImage) -> list[Change]:

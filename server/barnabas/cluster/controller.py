@@ -56,6 +56,8 @@ def check_settings(settings: Mapping[str, str], config: BrokerConfig) -> None:
         except SettingError as error:
             raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
     values = config.topic_values(settings)
+    if values["remote.storage.enable"]:
+        raise RequestError(ErrorCode.INVALID_CONFIG, "remote.storage.enable=true: there is no tiered storage")
     if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
         raise RequestError(ErrorCode.INVALID_CONFIG, "min.compaction.lag.ms is above max.compaction.lag.ms")
 

@@ -11,10 +11,12 @@ from types import MappingProxyType
 
 Settings = Mapping[str, str]
 ResourceKey = tuple[int, str]
-"""Resource type as in DescribeConfigs (2 topic, 4 broker, 32 group), and its name; broker "" is all brokers."""
+"""Resource type as in DescribeConfigs, and its name; broker "" is all brokers."""
 
 TOPIC = 2
 BROKER = 4
+BROKER_LOGGER = 8
+CLIENT_METRICS = 16
 GROUP = 32
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))

@@ -1,113 +1,158 @@
-"""The settings that single groups can have, with Kafka's names; the defaults and bounds are the broker's. Pure.
+"""The settings that single groups can have, with Kafka's names; defaults and bounds are the broker's. Pure.
 
-A group's settings can be set before there is such a group, and stay when it goes.
+The rule: a group's settings can be set before there is such a group, and stay when it goes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from barnabas.config import broker
+from barnabas.config import tables
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.setting import INT, Setting, SettingError
+from barnabas.config.setting import Setting, SettingError
 
-CONSUMER_SESSION_TIMEOUT_MS = Setting(
-    "consumer.session.timeout.ms", INT, 45_000,
-    "A member of the consumer group that is not heard of for so long is removed.", low=1, dynamic=True,
-)  # fmt: skip
-CONSUMER_HEARTBEAT_INTERVAL_MS = Setting(
-    "consumer.heartbeat.interval.ms", INT, 5000,
-    "How often members of the consumer group are to be heard of.", low=1, dynamic=True,
-)  # fmt: skip
-STREAMS_SESSION_TIMEOUT_MS = Setting(
-    "streams.session.timeout.ms", INT, 45_000,
-    "A member of the streams group that is not heard of for so long is removed.", low=1, dynamic=True,
-)  # fmt: skip
-STREAMS_HEARTBEAT_INTERVAL_MS = Setting(
-    "streams.heartbeat.interval.ms", INT, 5000,
-    "How often members of the streams group are to be heard of.", low=1, dynamic=True,
-)  # fmt: skip
-STREAMS_NUM_STANDBY_REPLICAS = Setting(
-    "streams.num.standby.replicas", INT, 0,
-    "In how many other processes each task's state is kept ready.", low=0, dynamic=True,
-)  # fmt: skip
+# Each row is one as in `config/tables`, and the broker settings with its default, its least and its largest value.
+# fmt: off
+_ROWS: tuple[tuple[tuple[Any, ...], str, str, str], ...] = (
+    (("consumer.session.timeout.ms", "int", "45000", "1..", "medium", "cluster", "",
+      "A member of the consumer group that is not heard of for so long is removed."),
+     "group.consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms",
+     "group.consumer.max.session.timeout.ms"),
+    (("consumer.heartbeat.interval.ms", "int", "5000", "1..", "medium", "cluster", "",
+      "How often members of the consumer group are to be heard of."),
+     "group.consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms",
+     "group.consumer.max.heartbeat.interval.ms"),
+    (("consumer.assignment.interval.ms", "int", "1000", "0..", "medium", "cluster", "fixed",
+      "Shortest time between two assignments of the consumer group."),
+     "group.consumer.assignment.interval.ms", "group.consumer.min.assignment.interval.ms",
+     "group.consumer.max.assignment.interval.ms"),
+    (("share.session.timeout.ms", "int", "45000", "1..", "medium", "cluster", "share",
+      "A member of the share group that is not heard of for so long is removed."),
+     "group.share.session.timeout.ms", "group.share.min.session.timeout.ms",
+     "group.share.max.session.timeout.ms"),
+    (("share.heartbeat.interval.ms", "int", "5000", "1..", "medium", "cluster", "share",
+      "How often members of the share group are to be heard of."),
+     "group.share.heartbeat.interval.ms", "group.share.min.heartbeat.interval.ms",
+     "group.share.max.heartbeat.interval.ms"),
+    (("share.assignment.interval.ms", "int", "1000", "0..", "medium", "cluster", "share",
+      "Shortest time between two assignments of the share group."),
+     "group.share.assignment.interval.ms", "group.share.min.assignment.interval.ms",
+     "group.share.max.assignment.interval.ms"),
+    (("share.record.lock.duration.ms", "int", "30000", "1000..", "medium", "cluster", "share",
+      "How long a delivered record is locked for its consumer."),
+     "group.share.record.lock.duration.ms", "group.share.min.record.lock.duration.ms",
+     "group.share.max.record.lock.duration.ms"),
+    (("share.delivery.count.limit", "int", "5", "2..", "medium", "cluster", "share",
+      "How often a record is delivered before it is given up."),
+     "group.share.delivery.count.limit", "group.share.min.delivery.count.limit",
+     "group.share.max.delivery.count.limit"),
+    (("share.partition.max.record.locks", "int", "2000", "100..", "medium", "cluster", "share",
+      "Records of a partition that may be locked at once."),
+     "group.share.partition.max.record.locks", "group.share.min.partition.max.record.locks",
+     "group.share.max.partition.max.record.locks"),
+    (("share.auto.offset.reset", "string", "latest", "", "medium", "cluster", "share",
+      "Where the share group begins in a partition that is new to it: earliest, latest or by_duration:P1DT2H."),
+     "", "", ""),
+    (("share.isolation.level", "string", "read_uncommitted", "read_committed|read_uncommitted", "medium", "cluster",
+      "share", "Whether records of open and aborted transactions are delivered."),
+     "", "", ""),
+    (("share.renew.acknowledge.enable", "boolean", "true", "", "medium", "cluster", "share",
+      "Whether consumers may renew their locks."),
+     "", "", ""),
+    (("streams.session.timeout.ms", "int", "45000", "1..", "medium", "cluster", "",
+      "A member of the streams group that is not heard of for so long is removed."),
+     "group.streams.session.timeout.ms", "group.streams.min.session.timeout.ms",
+     "group.streams.max.session.timeout.ms"),
+    (("streams.heartbeat.interval.ms", "int", "5000", "1..", "medium", "cluster", "",
+      "How often members of the streams group are to be heard of."),
+     "group.streams.heartbeat.interval.ms", "group.streams.min.heartbeat.interval.ms",
+     "group.streams.max.heartbeat.interval.ms"),
+    (("streams.assignment.interval.ms", "int", "1000", "0..", "medium", "cluster", "fixed",
+      "Shortest time between two assignments of the streams group."),
+     "group.streams.assignment.interval.ms", "group.streams.min.assignment.interval.ms",
+     "group.streams.max.assignment.interval.ms"),
+    (("streams.initial.rebalance.delay.ms", "int", "3000", "0..", "medium", "cluster", "fixed",
+      "How long the streams group waits for more members when it is new."),
+     "group.streams.initial.rebalance.delay.ms", "", ""),
+    (("streams.num.standby.replicas", "int", "0", "0..", "medium", "cluster", "",
+      "Standby copies of each task."),
+     "group.streams.num.standby.replicas", "", "group.streams.max.standby.replicas"),
+)
+# fmt: on
+
+SHARE_AUTO_OFFSET_RESET = "share.auto.offset.reset"
+BY_DURATION = "by_duration:"
+_DURATION = re.compile(r"P(?:\d+D)?(?:T(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d{0,9})?S)?)?", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSetting:
-    """A row: the setting, and the broker's settings that give its default and its bounds."""
+    """A setting, and the broker's settings that bound it; None where nothing but its type does."""
 
-    setting: Setting[int]
-    default: Setting[int]
+    setting: Setting[Any]
     least: Setting[int] | None
-    largest: Setting[int]
+    largest: Setting[int] | None
 
 
-ROWS: tuple[GroupSetting, ...] = (
-    GroupSetting(
-        CONSUMER_SESSION_TIMEOUT_MS,
-        broker.GROUP_CONSUMER_SESSION_TIMEOUT_MS,
-        broker.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
-        broker.GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
-    ),
-    GroupSetting(
-        CONSUMER_HEARTBEAT_INTERVAL_MS,
-        broker.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
-        broker.GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
-        broker.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
-    ),
-    GroupSetting(
-        STREAMS_SESSION_TIMEOUT_MS,
-        broker.GROUP_STREAMS_SESSION_TIMEOUT_MS,
-        broker.GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS,
-        broker.GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS,
-    ),
-    GroupSetting(
-        STREAMS_HEARTBEAT_INTERVAL_MS,
-        broker.GROUP_STREAMS_HEARTBEAT_INTERVAL_MS,
-        broker.GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS,
-        broker.GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS,
-    ),
-    GroupSetting(
-        STREAMS_NUM_STANDBY_REPLICAS,
-        broker.GROUP_STREAMS_NUM_STANDBY_REPLICAS,
-        None,
-        broker.GROUP_STREAMS_MAX_STANDBY_REPLICAS,
-    ),
-)
-SETTINGS: dict[str, Setting[Any]] = {row.setting.name: row.setting for row in ROWS}
+@cache
+def rows() -> dict[str, GroupSetting]:
+    """All settings of groups by name."""
+
+    def row(columns: tuple[Any, ...], default: str, least: str, largest: str) -> GroupSetting:
+        return GroupSetting(
+            Setting.of_row(columns, (default,) if default else ()),
+            tables.setting(least) if least else None,
+            tables.setting(largest) if largest else None,
+        )
+
+    return {columns[0]: row(columns, *names) for columns, *names in _ROWS}
 
 
-def values(own: Mapping[str, str], config: BrokerConfig) -> dict[str, int]:
+def find(name: str) -> Setting[Any] | None:
+    """The group setting called `name`, None if there is none."""
+    row = rows().get(name)
+    return None if row is None else row.setting
+
+
+def values(own: Mapping[str, str], config: BrokerConfig) -> dict[str, Any]:
     """All settings of a group that has these of its own. Raises SettingError for a text that is no value."""
     return {
-        row.setting.name: row.setting.parse(own[row.setting.name])
-        if row.setting.name in own
-        else config.get(row.default)
-        for row in ROWS
+        name: row.setting.parse(own[name]) if name in own else config.topic_default(row.setting)[0]
+        for name, row in rows().items()
     }
 
 
 def check(own: Mapping[str, str], config: BrokerConfig) -> None:
     """Whether a group may have these settings. Raises SettingError."""
     for name in own:
-        if name not in SETTINGS:
+        if name not in rows():
             raise SettingError(f"unknown group setting {name!r}")
     effective = values(own, config)
-    for row in ROWS:
-        name = row.setting.name
-        if name in own:
-            low = 0 if row.least is None else config.get(row.least)
-            high = config.get(row.largest)
-            if not low <= effective[name] <= high:
-                raise SettingError(
-                    f"{name}={own[name]}: a value from {low} to {high} ({row.largest.name}) is expected"
-                )
-    for session, interval in (
-        (CONSUMER_SESSION_TIMEOUT_MS, CONSUMER_HEARTBEAT_INTERVAL_MS),
-        (STREAMS_SESSION_TIMEOUT_MS, STREAMS_HEARTBEAT_INTERVAL_MS),
-    ):
-        if effective[session.name] <= effective[interval.name]:
-            raise SettingError(f"{session.name} must be larger than {interval.name}")
+    for name in own:
+        row = rows()[name]
+        if row.least is not None and effective[name] < config.get(row.least):
+            raise SettingError(
+                f"{name}={own[name]}: at least {config.get(row.least)} ({row.least.name}) expected"
+            )
+        if row.largest is not None and effective[name] > config.get(row.largest):
+            raise SettingError(
+                f"{name}={own[name]}: at most {config.get(row.largest)} ({row.largest.name}) expected"
+            )
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if effective[session] <= effective[heartbeat]:
+            raise SettingError(f"{session} must be larger than {heartbeat}")
+    reset = own.get(SHARE_AUTO_OFFSET_RESET, "latest")
+    if reset not in ("earliest", "latest") and not is_duration(reset.removeprefix(BY_DURATION)):
+        raise SettingError(
+            f"{SHARE_AUTO_OFFSET_RESET}={reset}: earliest, latest or {BY_DURATION} and a duration such as P1DT2H expected"
+        )
+
+
+def is_duration(text: str) -> bool:
+    """Whether a text is an ISO 8601 duration that is not negative."""
+    return bool(_DURATION.fullmatch(text)) and text[-1:].upper() not in ("P", "T")

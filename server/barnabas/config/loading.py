@@ -1,6 +1,6 @@
-"""Reading settings: Java properties text, `key=value` pairs, and the typed result.
+"""The settings of one broker, typed: what its file says, what was set while it runs, and defaults for the rest.
 
-The rule: a wrong setting is explained before anything starts, with the nearest known name where there is one.
+The rule: a wrong setting is explained before anything starts, with the place where it was set.
 """
 
 from __future__ import annotations
@@ -8,17 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from barnabas.config import broker, topic
+from barnabas.config import broker, tables, topic
 from barnabas.config.setting import Setting, SettingError
 
 T = TypeVar("T")
 
 # Where a value comes from, as DescribeConfigs tells it.
+UNKNOWN_SOURCE = 0
 DYNAMIC_TOPIC_CONFIG = 1
 DYNAMIC_BROKER_CONFIG = 2
 DYNAMIC_DEFAULT_BROKER_CONFIG = 3
 STATIC_BROKER_CONFIG = 4
 DEFAULT_CONFIG = 5
+DYNAMIC_BROKER_LOGGER_CONFIG = 6
+CLIENT_METRICS_CONFIG = 7
 GROUP_CONFIG = 8
 
 
@@ -29,20 +32,46 @@ class BrokerConfig:
     set for this broker (KIP-226). `sources` tells for each set name which of them counts.
     """
 
-    __slots__ = ("_static", "_values", "sources", "unknown")
+    __slots__ = ("_static", "_texts", "_values", "sources", "unknown")
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        """Take texts by name. Raises SettingError for a value that cannot be used."""
-        self._values: dict[str, Any] = {}
+    def __init__(
+        self, settings: Mapping[str, str] | None = None, origins: Mapping[str, str] | None = None
+    ) -> None:
+        """Take texts by name; `origins` says for names where they were set, for messages.
+
+        Raises SettingError for a value that cannot be used.
+        """
+        self._static: dict[str, Any] = {}
         self.unknown: list[str] = []
+        texts: dict[str, str] = {}
         for name, text in (settings or {}).items():
-            known = broker.SETTINGS.get(broker.SYNONYMS.get(name, name))
+            known = tables.find(name)
             if known is None:
-                self.unknown.append(name)
-            else:
-                self._values[known.name] = known.parse(text)
-        self._static = dict(self._values)
+                if not tables.belongs_to_plugin(name):
+                    self.unknown.append(name)
+                continue
+            try:
+                self._static[name] = known.parse(text)
+            except SettingError as error:
+                origin = (origins or {}).get(name)
+                raise SettingError(f"{origin}: {error}") from error if origin else None
+            texts[name] = text
+        self._name_the_node(texts)
+        self._texts: list[tuple[int, Mapping[str, str]]] = [(STATIC_BROKER_CONFIG, texts)]
+        self._values = dict(self._static)
         self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
+
+    def _name_the_node(self, texts: dict[str, str]) -> None:
+        """The node's number has two names: each stands for the other."""
+        old, new = broker.BROKER_ID.name, broker.NODE_ID.name
+        if self._static.get(old, -1) < 0:
+            texts.pop(old, None)
+            self._static.pop(old, None)
+        for name, other in ((old, new), (new, old)):
+            if name in self._static and other not in self._static:
+                self._static[other], texts[other] = self._static[name], texts[name]
+        if self._static.get(old) != self._static.get(new):
+            raise SettingError(f"{old}={texts[old]} and {new}={texts[new]} must be the same number")
 
     def set_dynamic(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> None:
         """Take up what was set while brokers run: for all of them, and for this one."""
@@ -50,8 +79,11 @@ class BrokerConfig:
         self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
         for settings, source in ((of_all, DYNAMIC_DEFAULT_BROKER_CONFIG), (of_this, DYNAMIC_BROKER_CONFIG)):
             for name, text in settings.items():
-                self._values[name] = broker.SETTINGS[name].parse(text)
-                self.sources[name] = source
+                known = tables.find(name)
+                if known is not None:
+                    self._values[name] = known.parse(text)
+                    self.sources[name] = source
+        self._texts[:-1] = [(DYNAMIC_BROKER_CONFIG, of_this), (DYNAMIC_DEFAULT_BROKER_CONFIG, of_all)]
 
     def get(self, setting: Setting[T]) -> T:
         """The value of a setting, or its default."""
@@ -59,22 +91,30 @@ class BrokerConfig:
         return value
 
     def is_set(self, name: str) -> bool:
-        """Whether the broker's own configuration names it."""
+        """Whether something other than the default gives its value."""
         return name in self._values
+
+    def names_set(self) -> Iterable[str]:
+        """The names of all settings that have a value of their own."""
+        return self._values.keys()
+
+    def texts_of(self, name: str) -> list[tuple[str, int]]:
+        """(text, source) of every place where a setting is set, the one that counts first."""
+        return [(texts[name], source) for source, texts in self._texts if name in texts]
 
     def value_of(self, name: str) -> Any:
         """The value of a broker setting by name. Raises KeyError for one that does not exist."""
-        return self._values.get(name, broker.SETTINGS[name].default)
+        return self._values[name] if name in self._values else tables.setting(name).default
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
         """The directories for the logs."""
-        return self.get(broker.LOG_DIRS) or (self.get(broker.LOG_DIR),)
+        return self.get(broker.LOG_DIRS) or self.get(broker.LOG_DIR)
 
     def listener_security_protocols(self) -> dict[str, str]:
         """Which protocol the listeners of each name speak. Raises SettingError."""
         protocols = {}
-        for item in self.get(broker.LISTENER_SECURITY_PROTOCOL_MAP):
+        for item in self.get(broker.LISTENER_SECURITY_PROTOCOL_MAP).split(","):
             name, colon, protocol = item.partition(":")
             if not colon:
                 raise SettingError(
@@ -84,9 +124,9 @@ class BrokerConfig:
         return protocols
 
     def topic_default(self, setting: Setting[Any]) -> tuple[Any, str | None]:
-        """A topic setting's value for topics that do not set it, and the broker setting it is from, if set."""
+        """A topic's or group's setting where it has none of its own, and the broker setting it is from, if set."""
         for name in setting.broker_names:
-            if name in self._values and self._values[name] is not None:
+            if self._values.get(name) is not None:
                 unit = topic.UNIT_MS.get(name.rpartition(".")[2])
                 value = self._values[name]
                 return (value * unit if unit and value >= 0 else value), name
@@ -98,6 +138,9 @@ class BrokerConfig:
         for row in topic.ROWS:
             text = overrides.get(row.name)
             values[row.name] = row.parse(text) if text is not None else self.topic_default(row)[0]
+        small = overrides.get(topic.INTERNAL_SEGMENT_BYTES)
+        if small is not None:
+            values["segment.bytes"] = topic.SETTINGS[topic.INTERNAL_SEGMENT_BYTES].parse(small)
         return values
 
 
@@ -105,7 +148,7 @@ def explain_unknown(name: str) -> str:
     """What to tell somebody who has set a setting that does not exist."""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, [*broker.SETTINGS, *broker.SYNONYMS], n=1, cutoff=0.75)
+    near = get_close_matches(name, list(tables.names()), n=1, cutoff=0.75)
     hint = f"; did you mean {near[0]}?" if near else ""
     return f"unknown setting {name!r}{hint}"
 
@@ -119,67 +162,3 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
             raise SettingError(f"{pair!r} is not of the form key=value")
         settings[name.strip()] = value.strip()
     return settings
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """The keys and values of a Java properties file: comments, continued lines and escapes included."""
-    settings: dict[str, str] = {}
-    for line in _logical_lines(text):
-        key, value = _split(line)
-        settings[_unescape(key)] = _unescape(value)
-    return settings
-
-
-def _logical_lines(text: str) -> Iterable[str]:
-    pending = ""
-    for raw in text.splitlines():
-        line = raw.lstrip(" \t\f")
-        if not pending and (not line or line[0] in "#!"):
-            continue
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            pending += line[:-1]
-            continue
-        yield pending + line
-        pending = ""
-    if pending:
-        yield pending
-
-
-def _split(line: str) -> tuple[str, str]:
-    escaped = False
-    for position, character in enumerate(line):
-        if escaped:
-            escaped = False
-        elif character == "\\":
-            escaped = True
-        elif character in "=: \t\f":
-            rest = line[position:].lstrip(" \t\f")
-            if rest[:1] in ("=", ":"):
-                rest = rest[1:].lstrip(" \t\f")
-            return line[:position], rest
-    return line, ""
-
-
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _unescape(text: str) -> str:
-    if "\\" not in text:
-        return text.rstrip() if text != text.rstrip() else text
-    out = []
-    position = 0
-    while position < len(text):
-        character = text[position]
-        position += 1
-        if character != "\\" or position == len(text):
-            out.append(character)
-            continue
-        character = text[position]
-        position += 1
-        if character == "u" and position + 4 <= len(text):
-            out.append(chr(int(text[position : position + 4], 16)))
-            position += 4
-        else:
-            out.append(_ESCAPES.get(character, character))
-    return "".join(out)

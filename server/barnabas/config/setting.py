@@ -6,11 +6,11 @@ The rule: a value is parsed and checked once, when it is set; whoever reads it g
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
+SHORT_MAX = 2**15 - 1
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
@@ -19,78 +19,211 @@ class SettingError(ValueError):
     """A setting's value cannot be used; the text says which and what is expected."""
 
 
-@dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """A type of value: Kafka's name for it, its number in DescribeConfigs, and how text becomes a value."""
+    """A type of value: Kafka's name for it, its number in DescribeConfigs, and how text becomes a value.
 
-    name: str
-    code: int
-    parse: Callable[[str], T]
-    expected: str
+    `high` is the largest whole number that fits, if it is a whole number; the least is one below its negative.
+    """
+
+    __slots__ = ("code", "expected", "high", "name", "parse")
+
+    def __init__(self, name: str, code: int, parse: Callable[[str], T], expected: str, high: int = 0) -> None:
+        self.name = name
+        self.code = code
+        self.parse = parse
+        self.expected = expected
+        self.high = high
 
 
 def _boolean(text: str) -> bool:
     return {"true": True, "false": False}[text.strip().lower()]
 
 
+def _whole(text: str) -> int:
+    text = text.strip()
+    if not text.isascii() or not (text[1:] if text[:1] in ("+", "-") else text).isdigit():
+        raise ValueError(text)
+    return int(text)
+
+
+def _number(text: str) -> float:
+    text = text.strip().rstrip("fFdD")
+    if (
+        not text.isascii()
+        or not text.strip("+-").replace(".", "0").replace("e", "0").replace("E", "0")[:1].isdigit()
+    ):
+        raise ValueError(text)
+    if "_" in text:
+        raise ValueError(text)
+    return float(text)
+
+
 def _list(text: str) -> tuple[str, ...]:
-    return tuple(item.strip() for item in text.split(",") if item.strip())
+    return tuple(item.strip() for item in text.split(",")) if text.strip() else ()
 
 
 BOOLEAN: Kind[bool] = Kind("boolean", 1, _boolean, "true or false")
 STRING: Kind[str] = Kind("string", 2, str, "text")
-INT: Kind[int] = Kind("int", 3, int, "a whole number")
-LONG: Kind[int] = Kind("long", 5, int, "a whole number")
-DOUBLE: Kind[float] = Kind("double", 6, float, "a number")
-LIST: Kind[tuple[str, ...]] = Kind("list", 7, _list, "values with commas between them")
+INT: Kind[int] = Kind("int", 3, _whole, "a whole number", INT_MAX)
+SHORT: Kind[int] = Kind("short", 4, _whole, "a whole number", SHORT_MAX)
+LONG: Kind[int] = Kind("long", 5, _whole, "a whole number", LONG_MAX)
+DOUBLE: Kind[float] = Kind("double", 6, _number, "a number")
+LIST: Kind[tuple[str, ...]] = Kind("list", 7, _list, "different values with commas between them")
+CLASS: Kind[str] = Kind("class", 8, str.strip, "the name of a class")
+PASSWORD: Kind[str] = Kind("password", 9, str, "text")
+KINDS: dict[str, Kind[Any]] = {
+    kind.name: kind for kind in (BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD)
+}
+
+ANY_CASE = "/"
+REPLICAS = "replicas"
 
 
-@dataclass(frozen=True, slots=True)
 class Setting(Generic[T]):
-    """One row of a table.
+    """A setting; `allowed`, `importance`, `changes` and `effect` are as in the columns of `config/tables`.
 
-    `low` and `high` bound numbers; `choices` lists the only values of a text or of a list's items. `dynamic` tells
-    whether it can change while the broker runs. `effective` is false for settings that are accepted so that a stock
-    configuration file works, and that mean nothing here.
+    `broker_names`: for a topic or group setting, the broker settings that give its default, most specific first.
+    `base`: for a setting of one listener, the name of the setting that it stands in for.
     """
 
-    name: str
-    kind: Kind[T]
-    default: T
-    doc: str
-    low: float | None = None
-    high: float | None = None
-    choices: tuple[str, ...] = ()
-    dynamic: bool = False
-    effective: bool = True
-    broker_names: tuple[str, ...] = ()
-    """For a topic setting: the broker settings that give its default, most specific first."""
+    __slots__ = (
+        "allowed", "base", "broker_names", "changes", "default", "doc", "effect", "importance", "kind", "name",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        kind: Kind[T],
+        default: T,
+        allowed: str,
+        importance: str,
+        changes: str,
+        effect: str,
+        doc: str,
+        *,
+        broker_names: tuple[str, ...] = (),
+        base: str = "",
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.default = default
+        self.allowed = allowed
+        self.importance = importance
+        self.changes = changes
+        self.effect = effect
+        self.doc = doc
+        self.broker_names = broker_names
+        self.base = base
+
+    @classmethod
+    def of_row(cls, row: tuple[Any, ...], broker_names: tuple[str, ...] = ()) -> Setting[Any]:
+        """A setting from a table's row."""
+        name, kind_name, text, *rest = row
+        kind = KINDS[kind_name]
+        return Setting(
+            name, kind, None if text is None else kind.parse(text), *rest, broker_names=broker_names
+        )
+
+    def for_listener(self, name: str) -> Setting[Any]:
+        """The same setting for one listener, unset by default."""
+        kind: Kind[Any] = self.kind
+        columns = (self.allowed, self.importance, self.changes, self.effect, self.doc)
+        return Setting(name, kind, None, *columns, base=self.name)
+
+    def __repr__(self) -> str:
+        return f"Setting({self.name})"
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether it can change while the broker runs."""
+        return self.changes in ("broker", "cluster")
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether its value is never told."""
+        return self.kind is PASSWORD
 
     def parse(self, text: str) -> T:
         """The typed value of `text`. Raises SettingError."""
         try:
             value = self.kind.parse(text)
         except (ValueError, KeyError):
-            raise SettingError(f"{self.name}={text!r}: {self.kind.expected} is expected") from None
+            raise self._error(text, self.expected) from None
         self.check(value)
         return value
 
+    @property
+    def expected(self) -> str:
+        """What its values are, in words."""
+        if not self.allowed or self.allowed == "+":
+            return self.kind.expected
+        if self.allowed == REPLICAS:
+            return "PARTITION:BROKER with commas between them, or *"
+        if ".." not in self.allowed:
+            return ("some of " if self.kind is LIST else "one of ") + self.allowed.replace("|", ", ").replace(
+                ANY_CASE, ", "
+            )
+        extra, _, bounds = self.allowed.rpartition(", ")
+        low, _, high = bounds.partition("..")
+        text = f"{self.kind.expected} from {low} " + (f"to {high}" if high else "on")
+        return f"{text}, or {extra}" if extra else text
+
     def check(self, value: Any) -> None:
         """See that a typed value is within bounds. Raises SettingError."""
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            low = self.low if self.low is not None else -LONG_MAX - 1
-            high = self.high if self.high is not None else (INT_MAX if self.kind is INT else LONG_MAX)
-            if not low <= value <= high:
-                raise SettingError(f"{self.name}={value}: a value from {low} to {high} is expected")
-        items = value if isinstance(value, tuple) else (value,)
-        for item in items:
-            if self.choices and item not in self.choices:
-                raise SettingError(f"{self.name}={item}: one of {', '.join(self.choices)} is expected")
+        if self.kind.high and not -self.kind.high - 1 <= value <= self.kind.high:
+            raise self._error(value, f"{self.kind.expected} from {-self.kind.high - 1} to {self.kind.high}")
+        if self.kind is LIST and (len(set(value)) != len(value) or "" in value):
+            raise self._error(",".join(value), self.kind.expected)
+        if self.allowed and not self._allows(value):
+            raise self._error(self.format(value), self.expected)
+
+    def _allows(self, value: Any) -> bool:
+        if self.allowed == "+":
+            return bool(value.strip())
+        if self.allowed == REPLICAS:
+            return value == ("*",) or all(map(_is_replica, value))
+        if ".." in self.allowed:
+            extra, _, bounds = self.allowed.rpartition(", ")
+            low, _, high = bounds.partition("..")
+            return bool(float(low) <= value and (not high or value <= float(high))) or (
+                bool(extra) and value == float(extra)
+            )
+        if ANY_CASE in self.allowed:
+            return value.lower() in self.allowed.lower().split(ANY_CASE)
+        choices = self.allowed.split("|")
+        return all(item in choices for item in (value if self.kind is LIST else (value,)))
+
+    def _error(self, value: object, expected: str) -> SettingError:
+        shown = "..." if self.sensitive else value
+        return SettingError(f"{self.name}={shown}: {expected} expected")
 
     def format(self, value: Any) -> str:
-        """The value as text, as a configuration file would have it."""
+        """The value as text, as Kafka writes it."""
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, tuple):
             return ",".join(value)
+        if isinstance(value, float):
+            return _java_double(value)
         return str(value)
+
+    def normal(self, text: str) -> str:
+        """A valid text as it is shown: `007` as `7`, `TRUE` as `true`. Raises SettingError."""
+        return self.format(self.parse(text))
+
+
+def _is_replica(text: str) -> bool:
+    partition, _, broker = text.partition(":")
+    return text.isascii() and partition.isdigit() and broker.isdigit()
+
+
+def _java_double(value: float) -> str:
+    """A number as Java prints it: with an exponent from 10^7 on and below 10^-3, and always with a decimal."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    mantissa, _, exponent = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    shift = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits)) - 1
+    digits = digits.rstrip("0")
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{shift}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.handlers.config_resources import SET, Alteration, alter, apply_alterations
+from barnabas.handlers.config_resources import SET, Alteration, alter
 from barnabas.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 if TYPE_CHECKING:
@@ -23,15 +23,13 @@ async def handle(context: RequestContext, request: AlterConfigsRequest) -> Alter
         )
         answers.append(answer)
         wanted = [Alteration(entry.name, SET, entry.value) for entry in resource.configs]
-        kind = resource.resource_type
         try:
             await alter(
                 context,
-                kind,
+                resource.resource_type,
                 resource.resource_name,
-                lambda _, kind=kind, wanted=wanted: apply_alterations(  # type: ignore[misc]
-                    kind, {}, wanted, context.broker.config
-                ),
+                wanted,
+                replace_all=True,
                 validate_only=request.validate_only,
             )
         except RequestError as error:

@@ -5,30 +5,43 @@ The rule: an alteration is decided on the whole of a resource's own settings, an
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cluster import controller
-from barnabas.cluster.image import BROKER, GROUP, TOPIC, Change, ClusterImage, ConfigChanged
-from barnabas.config import broker as broker_settings
+from barnabas.cluster.image import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    Change,
+    ClusterImage,
+    ConfigChanged,
+)
+from barnabas.config import client_metrics, tables
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, BrokerConfig
 from barnabas.config.setting import LIST, Setting, SettingError
 from barnabas.errors import RequestError
+from barnabas.handlers import broker_loggers
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
 
-BROKER_LOGGER = 8
-
-_TABLES = {TOPIC: topic_settings.SETTINGS, GROUP: group_settings.SETTINGS}
-
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations of IncrementalAlterConfigs (KIP-339)."""
+
+_FAMILIES = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+)
+"""Broker settings of which the first that is set counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,54 +56,68 @@ class Alteration:
 def value_of_topic_setting(
     config: BrokerConfig, row: Setting[Any], overrides: Mapping[str, str]
 ) -> tuple[Any, int]:
-    """The value that a topic with these settings of its own obeys, and its source."""
+    """The value that a topic with these settings of its own obeys, and its source as Kafka tells it.
+
+    A default that comes from a setting in another unit (log.retention.hours) counts as a default.
+    """
     text = overrides.get(row.name)
     if text is not None:
         return row.parse(text), DYNAMIC_TOPIC_CONFIG
-    value, name = config.topic_default(row)
-    return value, DEFAULT_CONFIG if name is None else config.sources[name]
+    synonyms = synonyms_of_broker_setting(config, row.broker_names[0]) if row.broker_names else []
+    return config.topic_default(row)[0], synonyms[0][2] if synonyms else DEFAULT_CONFIG
+
+
+def synonyms_of_broker_setting(config: BrokerConfig, name: str) -> list[tuple[str, str, int]]:
+    """(name, text, source) of everything that the value could come from, what counts first; none if it is unset."""
+    family = next((names for names in _FAMILIES if name in names), (name,))
+    if name.startswith("listener.name."):
+        family = (name, tables.setting(name).base)
+    found = [(other, text, source) for other in family for text, source in config.texts_of(other)]
+    found.sort(key=lambda synonym: synonym[2])
+    for other in family:
+        row = tables.setting(other)
+        if row.default is not None:
+            found.append((other, row.format(row.default), DEFAULT_CONFIG))
+    first = next((index for index, synonym in enumerate(found) if synonym[0] == name), len(found))
+    return found[first:]
 
 
 def check_broker_name(context: RequestContext, name: str) -> None:
     """Raise INVALID_REQUEST unless `name` is this broker's id, or empty for all brokers."""
-    if name and name != str(context.broker.broker_id):
-        raise RequestError(
-            ErrorCode.INVALID_REQUEST,
-            f"broker {name!r} was asked for; this is broker {context.broker.broker_id}",
-        )
+    if not name or name == str(context.broker.broker_id):
+        return
+    if not name.lstrip("-").isascii() or not name.lstrip("-").isdigit():
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"the number of a broker is needed, not {name!r}")
+    raise RequestError(
+        ErrorCode.INVALID_REQUEST, f"broker {name} was asked for; this is broker {context.broker.broker_id}"
+    )
 
 
 async def alter(
     context: RequestContext,
     resource_type: int,
     name: str,
-    settled: Callable[[Mapping[str, str]], Mapping[str, str]],
+    alterations: Sequence[Alteration],
     *,
+    replace_all: bool,
     validate_only: bool,
 ) -> None:
-    """Replace a resource's own settings by what `settled` makes of them.
+    """Change a resource's own settings; `replace_all` begins with none of them.
 
-    Raises RequestError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST.
+    Raises RequestError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, INVALID_REQUEST.
     """
+    _check_alterations(alterations)
     if resource_type == BROKER_LOGGER:
-        _alter_logger(context, name, settled, validate_only=validate_only)
+        if replace_all:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "loggers can only be altered one by one")
+        _alter_loggers(context, name, alterations, validate_only=validate_only)
         return
 
     def decide(image: ClusterImage) -> list[Change]:
-        settings = settled(image.settings_of(resource_type, name))
-        if resource_type == TOPIC:
-            if name not in image.topics:
-                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-            controller.check_settings(settings, context.broker.config)
-        elif resource_type == BROKER:
-            check_broker_name(context, name)
-            _check_broker_settings(settings)
-        elif resource_type == GROUP:
-            _check_group_settings(context, name, settings)
-        else:
-            raise RequestError(
-                ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here"
-            )
+        current = {} if replace_all else image.settings_of(resource_type, name)
+        _check_resource(context, image, resource_type, name)
+        settings = _altered(resource_type, current, alterations, context.broker.config)
+        _check_settings(context, resource_type, settings)
         return [ConfigChanged(resource_type, name, tuple(sorted(settings.items())))]
 
     if validate_only:
@@ -99,76 +126,113 @@ async def alter(
         await context.broker.metadata.change(decide)
 
 
-def _check_broker_settings(settings: Mapping[str, str]) -> None:
-    for key, text in settings.items():
-        row = broker_settings.SETTINGS.get(key)
-        if row is None:
-            raise RequestError(ErrorCode.INVALID_CONFIG, f"unknown broker setting {key!r}")
-        if not row.dynamic:
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"{key} cannot be changed while the broker runs")
-        try:
-            row.parse(text)
-        except SettingError as error:
-            raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
-
-
-def _check_group_settings(context: RequestContext, name: str, settings: Mapping[str, str]) -> None:
-    if not name:
-        raise RequestError(ErrorCode.INVALID_REQUEST, "the group id is empty")
-    try:
-        group_settings.check(settings, context.broker.config)
-    except SettingError as error:
-        raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
-
-
-def _alter_logger(
-    context: RequestContext,
-    name: str,
-    settled: Callable[[Mapping[str, str]], Mapping[str, str]],
-    *,
-    validate_only: bool,
-) -> None:
-    check_broker_name(context, name)
-    levels = settled({})
-    for logger, level in levels.items():
-        if level not in ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL", "CRITICAL"):
-            raise RequestError(ErrorCode.INVALID_CONFIG, f"{level!r} is no log level")
-        if not logger.startswith("barnabas"):
-            raise RequestError(ErrorCode.INVALID_CONFIG, f"there is no logger {logger!r}")
-    if not validate_only:
-        for logger, level in levels.items():
-            logging.getLogger(logger).setLevel("WARNING" if level == "WARN" else level)
-
-
-def apply_alterations(
-    resource_type: int, current: Mapping[str, str], alterations: Sequence[Alteration], config: BrokerConfig
-) -> dict[str, str]:
-    """A resource's own settings after these alterations. Raises INVALID_REQUEST or INVALID_CONFIG."""
+def _check_alterations(alterations: Sequence[Alteration]) -> None:
     seen: set[str] = set()
-    settings = dict(current)
     for alteration in alterations:
         if alteration.name in seen:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"setting {alteration.name!r} is named twice")
         seen.add(alteration.name)
+        if alteration.operation not in (SET, DELETE, APPEND, SUBTRACT):
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"there is no operation {alteration.operation}")
+        if alteration.operation != DELETE and alteration.value is None:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"setting {alteration.name!r} has no value")
+
+
+def _check_resource(context: RequestContext, image: ClusterImage, resource_type: int, name: str) -> None:
+    if resource_type == TOPIC:
+        controller.check_topic_name(name)
+        if name not in image.topics:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    elif resource_type == BROKER:
+        check_broker_name(context, name)
+    elif resource_type not in (GROUP, CLIENT_METRICS):
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {resource_type}")
+    elif not name:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the name of the resource is empty")
+
+
+def _check_settings(context: RequestContext, resource_type: int, settings: Mapping[str, str]) -> None:
+    try:
+        if resource_type == TOPIC:
+            controller.check_settings(settings, context.broker.config)
+        elif resource_type == BROKER:
+            _check_broker_settings(settings)
+        elif resource_type == GROUP:
+            group_settings.check(settings, context.broker.config)
+        else:
+            client_metrics.check(settings)
+    except SettingError as error:
+        raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _check_broker_settings(settings: Mapping[str, str]) -> None:
+    for name, text in settings.items():
+        row = tables.find(name)
+        if row is None:
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"unknown broker setting {name!r}")
+        if not row.dynamic:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} cannot be changed while the broker runs")
+        row.parse(text)
+
+
+def _alter_loggers(
+    context: RequestContext, name: str, alterations: Sequence[Alteration], *, validate_only: bool
+) -> None:
+    if not name:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the number of a broker is needed")
+    check_broker_name(context, name)
+    known = broker_loggers.levels()
+    wanted: dict[str, str | None] = {}
+    for alteration in alterations:
+        if alteration.operation in (APPEND, SUBTRACT):
+            raise RequestError(ErrorCode.INVALID_REQUEST, "a logger's level can only be set or deleted")
+        if alteration.name not in known:
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"there is no logger {alteration.name!r}")
+        if alteration.operation == DELETE:
+            if alteration.name == broker_loggers.ROOT:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "the root logger cannot be without a level")
+            wanted[alteration.name] = None
+            continue
+        if alteration.value not in broker_loggers.LEVELS:
+            names = ", ".join(broker_loggers.LEVELS)
+            raise RequestError(
+                ErrorCode.INVALID_CONFIG, f"{alteration.value!r} is no level; the levels are {names}"
+            )
+        wanted[alteration.name] = alteration.value
+    if not validate_only:
+        broker_loggers.set_levels(wanted)
+
+
+def _altered(
+    resource_type: int, current: Mapping[str, str], alterations: Sequence[Alteration], config: BrokerConfig
+) -> dict[str, str]:
+    """A resource's own settings after these alterations. Raises INVALID_CONFIG."""
+    settings = dict(current)
+    for alteration in alterations:
         if alteration.operation == DELETE:
             settings.pop(alteration.name, None)
-            continue
-        if alteration.value is None:
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"setting {alteration.name!r} has no value")
-        if alteration.operation == SET:
-            settings[alteration.name] = alteration.value
-        elif alteration.operation in (APPEND, SUBTRACT):
-            settings[alteration.name] = _merged(resource_type, settings, alteration, config)
+        elif alteration.operation == SET:
+            settings[alteration.name] = alteration.value or ""
         else:
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"there is no operation {alteration.operation}")
+            settings[alteration.name] = _merged(resource_type, settings, alteration, config)
     return settings
+
+
+def _find(resource_type: int, name: str) -> Setting[Any] | None:
+    if resource_type == TOPIC:
+        return topic_settings.SETTINGS.get(name)
+    if resource_type == BROKER:
+        return tables.find(name)
+    if resource_type == GROUP:
+        return group_settings.find(name)
+    return client_metrics.SETTINGS.get(name)
 
 
 def _merged(
     resource_type: int, settings: Mapping[str, str], alteration: Alteration, config: BrokerConfig
 ) -> str:
     """A list setting with items added or taken away."""
-    row = _TABLES.get(resource_type, broker_settings.SETTINGS).get(alteration.name)
+    row = _find(resource_type, alteration.name)
     if row is None or row.kind is not LIST:
         raise RequestError(ErrorCode.INVALID_CONFIG, f"{alteration.name} is no list")
     text = settings.get(alteration.name)
@@ -176,8 +240,10 @@ def _merged(
         items = list(LIST.parse(text))
     elif resource_type == TOPIC:
         items = list(config.topic_default(row)[0])
+    elif resource_type == BROKER:
+        items = list(config.value_of(alteration.name) or ())
     else:
-        items = list(config.value_of(alteration.name))
+        items = list(row.default)
     changed = LIST.parse(alteration.value or "")
     if alteration.operation == APPEND:
         items += [item for item in changed if item not in items]

@@ -1,27 +1,36 @@
-"""DescribeConfigs v0-v4. Settings of topics, brokers and broker loggers, with where each value comes from.
+"""DescribeConfigs v0-v4. Settings of topics, brokers, broker loggers, groups and client metrics, and where they are from.
 
 v0 tells only whether a value is the default; v1 adds its source and, when asked, the synonyms that it could have come
-from; v3 types and, when asked, documentation.
+from; v3 types and, when asked, documentation. Values of passwords are never told, and nor are those of settings that
+the broker does not know: they may be a plugin's passwords.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cluster.image import BROKER, GROUP, TOPIC
-from barnabas.config import broker as broker_settings
+from barnabas.cluster import controller
+from barnabas.cluster.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from barnabas.config import client_metrics, tables
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.loading import (
+    CLIENT_METRICS_CONFIG,
     DEFAULT_CONFIG,
+    DYNAMIC_BROKER_LOGGER_CONFIG,
     DYNAMIC_DEFAULT_BROKER_CONFIG,
     DYNAMIC_TOPIC_CONFIG,
     GROUP_CONFIG,
+    STATIC_BROKER_CONFIG,
 )
 from barnabas.config.setting import Setting
 from barnabas.errors import RequestError
-from barnabas.handlers.config_resources import BROKER_LOGGER, check_broker_name, value_of_topic_setting
+from barnabas.handlers import broker_loggers
+from barnabas.handlers.config_resources import (
+    check_broker_name,
+    synonyms_of_broker_setting,
+    value_of_topic_setting,
+)
 from barnabas.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -31,8 +40,7 @@ if TYPE_CHECKING:
 Described = DescribeConfigsResponse.DescribeConfigsResourceResult
 Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
-DYNAMIC_BROKER_LOGGER_CONFIG = 6
-STRING_TYPE = 2
+UNKNOWN_TYPE = 0
 
 
 async def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -44,81 +52,113 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> De
         )
         results.append(result)
         try:
-            described = _describe(context, request, resource.resource_type, resource.resource_name)
+            described = _describe(context, resource.resource_type, resource.resource_name)
         except RequestError as error:
             result.error_code, result.error_message = error.code, error.message
             continue
         wanted = resource.configuration_keys
-        # Before v1 clients sent an empty list where later ones send null.
-        everything = wanted is None or (context.api_version == 0 and not wanted)
-        for entry in described:
+        result.configs = [entry for entry in described if not wanted or entry.name in wanted]
+        for entry in result.configs:
             entry.is_default = context.api_version == 0 and entry.config_source == DEFAULT_CONFIG
-        result.configs = [entry for entry in described if everything or entry.name in (wanted or ())]
+            if not request.include_synonyms:
+                entry.synonyms = []
+            if not request.include_documentation:
+                entry.documentation = None
     return DescribeConfigsResponse(results=results)
 
 
-def _describe(
-    context: RequestContext, request: DescribeConfigsRequest, kind: int, name: str
-) -> list[Described]:
+def _describe(context: RequestContext, kind: int, name: str) -> list[Described]:
     if kind == TOPIC:
-        if name not in context.broker.metadata.image.topics:
-            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-        return [_topic_setting(context, request, name, row) for row in topic_settings.ROWS]
+        return _topic(context, name)
     if kind == BROKER:
         check_broker_name(context, name)
-        if not name:
-            return _settings_of_all_brokers(context)
-        return [_broker_setting(context, request, row) for row in broker_settings.SETTINGS.values()]
-    if kind == GROUP:
-        return _group_settings(context, request, name)
+        return _broker(context) if name else _all_brokers(context)
     if kind == BROKER_LOGGER:
+        if not name:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the number of a broker is needed")
         check_broker_name(context, name)
-        return _loggers()
-    raise RequestError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no settings here")
+        return [_logger(logger, level) for logger, level in broker_loggers.levels().items()]
+    if kind == GROUP:
+        return _group(context, name)
+    if kind == CLIENT_METRICS:
+        return _client_metrics(context, name)
+    raise RequestError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {kind}")
 
 
-def _topic_setting(
-    context: RequestContext, request: DescribeConfigsRequest, topic: str, row: Setting[Any]
-) -> Described:
-    config = context.broker.config
-    overrides = context.broker.metadata.image.settings_of(TOPIC, topic)
-    value, source = value_of_topic_setting(config, row, overrides)
-    entry = _entry(request, row, value, source)
-    if request.include_synonyms:
+def _topic(context: RequestContext, name: str) -> list[Described]:
+    controller.check_topic_name(name)
+    image = context.broker.metadata.image
+    if name not in image.topics:
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    config, overrides = context.broker.config, image.settings_of(TOPIC, name)
+    entries = []
+    for row in topic_settings.ROWS:
+        value, _ = value_of_topic_setting(config, row, overrides)
+        synonyms = [
+            Synonym(name=other, value=text, source=source)
+            for primary in row.broker_names[:1]
+            for other, text, source in synonyms_of_broker_setting(config, primary)
+        ]
         if row.name in overrides:
-            entry.synonyms.append(
-                Synonym(name=row.name, value=overrides[row.name], source=DYNAMIC_TOPIC_CONFIG)
-            )
-        for other in row.broker_names:
-            if config.is_set(other):
-                text = broker_settings.SETTINGS[other].format(config.value_of(other))
-                entry.synonyms.append(Synonym(name=other, value=text, source=config.sources[other]))
-        # Where several broker settings mean the same in different units, Kafka shows no default: the first has none.
-        if len(row.broker_names) == 1:
-            entry.synonyms.append(
-                Synonym(name=row.broker_names[0], value=row.format(row.default), source=DEFAULT_CONFIG)
-            )
-    return entry
+            synonyms.insert(0, Synonym(name=row.name, value=overrides[row.name], source=DYNAMIC_TOPIC_CONFIG))
+        entries.append(_entry(row, row.format(value), synonyms))
+    return entries
 
 
-def _broker_setting(context: RequestContext, request: DescribeConfigsRequest, row: Setting[Any]) -> Described:
+def _broker(context: RequestContext) -> list[Described]:
     config = context.broker.config
-    source = config.sources.get(row.name, DEFAULT_CONFIG)
-    entry = _entry(request, row, config.value_of(row.name), source)
-    entry.read_only = not row.dynamic
-    if request.include_synonyms:
-        if source != DEFAULT_CONFIG:
-            entry.synonyms.append(Synonym(name=row.name, value=entry.value, source=source))
-        if row.default is not None:
-            entry.synonyms.append(
-                Synonym(name=row.name, value=row.format(row.default), source=DEFAULT_CONFIG)
-            )
-    return entry
+    names = dict.fromkeys([*tables.listed(), *config.names_set()])
+    entries = []
+    for name in names:
+        row = tables.setting(name)
+        if row.effect == "removed":
+            entries.append(_unknown(name))
+            continue
+        synonyms = [
+            Synonym(name=other, value=None if row.sensitive else text, source=source)
+            for other, text, source in synonyms_of_broker_setting(config, name)
+        ]
+        value = config.value_of(name)
+        entry = _entry(row, None if value is None or row.sensitive else row.format(value), synonyms)
+        entry.read_only = not row.dynamic
+        entries.append(entry)
+    return entries + [_unknown(name) for name in config.unknown]
 
 
-def _group_settings(
-    context: RequestContext, request: DescribeConfigsRequest, group_id: str
-) -> list[Described]:
+def _unknown(name: str) -> Described:
+    """A setting from the broker's file that it does not know, or no longer."""
+    return Described(
+        name=name,
+        value=None,
+        read_only=True,
+        config_source=STATIC_BROKER_CONFIG,
+        is_sensitive=True,
+        config_type=UNKNOWN_TYPE,
+        documentation=None,
+        synonyms=[Synonym(name=name, value=None, source=STATIC_BROKER_CONFIG)],
+    )
+
+
+def _all_brokers(context: RequestContext) -> list[Described]:
+    """What is set for all brokers, and nothing else."""
+    entries = []
+    for name, text in context.broker.metadata.image.settings_of(BROKER, "").items():
+        row = tables.setting(name)
+        shown = None if row.sensitive else text
+        entry = _entry(row, shown, [Synonym(name=name, value=shown, source=DYNAMIC_DEFAULT_BROKER_CONFIG)])
+        entry.read_only = not row.dynamic
+        entries.append(entry)
+    return entries
+
+
+def _logger(name: str, level: str) -> Described:
+    return Described(
+        name=name, value=level, config_source=DYNAMIC_BROKER_LOGGER_CONFIG, config_type=UNKNOWN_TYPE,
+        documentation=None,
+    )  # fmt: skip
+
+
+def _group(context: RequestContext, group_id: str) -> list[Described]:
     """A group's settings, whether there is such a group or not (KIP-1043)."""
     if not group_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the group id is empty")
@@ -126,51 +166,45 @@ def _group_settings(
     own = context.broker.metadata.image.settings_of(GROUP, group_id)
     values = group_settings.values(own, config)
     entries = []
-    for row in group_settings.ROWS:
-        name, default = row.setting.name, row.default.name
-        source = GROUP_CONFIG if name in own else config.sources.get(default, DEFAULT_CONFIG)
-        entry = _entry(request, row.setting, values[name], source)
-        if request.include_synonyms:
-            if name in own:
-                entry.synonyms.append(Synonym(name=name, value=own[name], source=GROUP_CONFIG))
-            if config.is_set(default):
-                text = row.default.format(config.get(row.default))
-                entry.synonyms.append(Synonym(name=default, value=text, source=config.sources[default]))
-            entry.synonyms.append(
-                Synonym(name=default, value=row.default.format(row.default.default), source=DEFAULT_CONFIG)
-            )
-        entries.append(entry)
+    for name, bounded in group_settings.rows().items():
+        row = bounded.setting
+        default = row.broker_names[0] if row.broker_names else ""
+        if default:
+            synonyms = [
+                Synonym(name=other, value=text, source=source)
+                for other, text, source in synonyms_of_broker_setting(config, default)
+            ]
+        else:
+            synonyms = [Synonym(name=name, value=row.format(row.default), source=DEFAULT_CONFIG)]
+        if name in own:
+            synonyms.insert(0, Synonym(name=name, value=own[name], source=GROUP_CONFIG))
+        entries.append(_entry(row, row.format(values[name]), synonyms))
     return entries
 
 
-def _settings_of_all_brokers(context: RequestContext) -> list[Described]:
-    settings = context.broker.metadata.image.settings_of(BROKER, "")
-    return [
-        Described(
-            name=name, value=value, config_source=DYNAMIC_DEFAULT_BROKER_CONFIG, config_type=STRING_TYPE
+def _client_metrics(context: RequestContext, name: str) -> list[Described]:
+    if not name:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the name of the subscription is empty")
+    own = context.broker.metadata.image.settings_of(CLIENT_METRICS, name)
+    entries = []
+    for row in client_metrics.ROWS:
+        synonyms = []
+        if row.name in own:
+            synonyms = [Synonym(name=row.name, value=own[row.name], source=CLIENT_METRICS_CONFIG)]
+        entries.append(
+            _entry(row, row.normal(own[row.name]) if row.name in own else row.format(row.default), synonyms)
         )
-        for name, value in settings.items()
-    ]
+    return entries
 
 
-def _loggers() -> list[Described]:
-    names = sorted(name for name in logging.root.manager.loggerDict if name.startswith("barnabas"))
-    return [
-        Described(
-            name=name,
-            value=logging.getLevelName(logging.getLogger(name).getEffectiveLevel()),
-            config_source=DYNAMIC_BROKER_LOGGER_CONFIG,
-            config_type=STRING_TYPE,
-        )
-        for name in names
-    ]
-
-
-def _entry(request: DescribeConfigsRequest, row: Setting[Any], value: Any, source: int) -> Described:
+def _entry(row: Setting[Any], text: str | None, synonyms: list[Synonym]) -> Described:
+    """A described setting; its source is that of the first synonym."""
     return Described(
         name=row.name,
-        value=None if value is None else row.format(value),
-        config_source=source,
+        value=text,
+        config_source=synonyms[0].source if synonyms else DEFAULT_CONFIG,
+        is_sensitive=row.sensitive,
         config_type=row.kind.code,
-        documentation=row.doc if request.include_documentation else None,
+        documentation=row.doc,
+        synonyms=synonyms,
     )

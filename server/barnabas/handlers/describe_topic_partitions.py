@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster import controller
 from barnabas.cluster.image import TopicInfo
+from barnabas.config import broker as settings
 from barnabas.errors import RequestError
 from barnabas.handlers.metadata import TOPIC_OPERATIONS
 from barnabas.wire.generated.describe_topic_partitions import (
@@ -20,9 +21,6 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
-
-PARTITIONS_MAX = 2000
-"""max.request.partition.size.limit"""
 
 Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
@@ -41,9 +39,10 @@ async def handle(
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first_partition = request.cursor.partition_index
-    room = min(request.response_partition_limit, PARTITIONS_MAX)
+    most = context.broker.config.get(settings.MAX_REQUEST_PARTITION_SIZE_LIMIT)
+    room = min(request.response_partition_limit, most)
     if room <= 0:
-        room = PARTITIONS_MAX
+        room = most
     response = DescribeTopicPartitionsResponse()
     for name in names:
         if room <= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.handlers.config_resources import Alteration, alter, apply_alterations
+from barnabas.handlers.config_resources import Alteration, alter
 from barnabas.wire.generated.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -28,15 +28,13 @@ async def handle(
         )
         answers.append(answer)
         wanted = [Alteration(entry.name, entry.config_operation, entry.value) for entry in resource.configs]
-        kind = resource.resource_type
         try:
             await alter(
                 context,
-                kind,
+                resource.resource_type,
                 resource.resource_name,
-                lambda current, kind=kind, wanted=wanted: apply_alterations(  # type: ignore[misc]
-                    kind, current, wanted, context.broker.config
-                ),
+                wanted,
+                replace_all=False,
                 validate_only=request.validate_only,
             )
         except RequestError as error:

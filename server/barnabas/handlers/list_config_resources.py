@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import BROKER, GROUP, TOPIC
+from barnabas.cluster.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.errors import RequestError
-from barnabas.handlers.config_resources import BROKER_LOGGER
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_config_resources import (
     ListConfigResourcesRequest,
@@ -16,7 +15,6 @@ from barnabas.wire.generated.list_config_resources import (
 if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
 
-CLIENT_METRICS = 16
 KINDS = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 

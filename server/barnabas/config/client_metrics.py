@@ -1,0 +1,51 @@
+"""The settings of a subscription to clients' metrics (KIP-714), with Kafka's names and defaults. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.config.setting import Setting, SettingError
+
+INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
+MATCH_KEYS = frozenset((
+    "client_id", "client_instance_id", "client_software_name", "client_software_version", "client_source_address",
+    "client_source_port",
+))  # fmt: skip
+
+# fmt: off
+ROWS: tuple[Setting[Any], ...] = tuple(Setting.of_row(row) for row in (
+    ("interval.ms", "int", "300000", "", "medium", "cluster", "metrics",
+     "How often clients are to push their metrics."),
+    ("match", "list", "", "", "medium", "cluster", "metrics",
+     "Which clients are asked, as key=pattern; all when empty."),
+    ("metrics", "list", "", "", "medium", "cluster", "metrics",
+     "Prefixes of the metrics that are asked for; * for all."),
+))
+# fmt: on
+SETTINGS: dict[str, Setting[Any]] = {row.name: row for row in ROWS}
+
+
+def check(own: Mapping[str, str]) -> None:
+    """Whether a subscription may have these settings. Raises SettingError."""
+    for name, text in own.items():
+        row = SETTINGS.get(name)
+        if row is None:
+            raise SettingError(f"unknown setting of client metrics {name!r}")
+        value = row.parse(text)
+        if name == "interval.ms" and not INTERVAL_MS_MIN <= value <= INTERVAL_MS_MAX:
+            raise SettingError(f"{name}={text}: from {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX} expected")
+        if name == "match":
+            for item in value:
+                _check_match(item)
+
+
+def _check_match(item: str) -> None:
+    key, equals, pattern = item.partition("=")
+    if not equals or key.strip() not in MATCH_KEYS:
+        raise SettingError(f"match={item}: one of {', '.join(sorted(MATCH_KEYS))} with =pattern expected")
+    try:
+        re.compile(pattern.strip())
+    except re.error as error:
+        raise SettingError(f"match={item}: no regular expression: {error}") from error

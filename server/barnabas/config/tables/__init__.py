@@ -1,0 +1,138 @@
+"""Every setting of the broker, one row each, in tables by subject.
+
+A row is plain data: (name, type, default, allowed, importance, changes, effect, what it does).
+
+    default     text as in a configuration file; None where Kafka has no default
+    allowed     "" for anything of the type; "1..9", "0.." or "-1, 1..9" for numbers; "a|b" for one of these (each
+                item of a list), "a/b" the same in any case; "+" for a text that is not empty; "replicas" for
+                partition:broker items
+    importance  Kafka's: high, medium, low
+    changes     "" at a restart only; "broker" or "cluster" while the broker runs, for one or for all (KIP-226);
+                "internal" is at a restart only, and not shown unless it is set
+    effect      "" when the broker acts on it, else the key of the reason in WITHOUT_EFFECT
+
+Names, types, defaults and bounds are those of Apache Kafka 4.3; a default that differs is named in
+docs/decisions/0030-defaults.md.
+
+The rule: whoever makes the broker act on a setting empties its effect and names it in `config/broker.py`; tests hold
+the two together. A table is read when a name is looked for that the tables before it do not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+from barnabas.config.setting import Setting
+
+Row = tuple[str, str, str | None, str, str, str, str, str]
+
+TABLES = (
+    "network", "log", "groups", "transactions", "topics", "share", "replication", "limits", "controller",
+    "tls", "sasl", "tiered", "retired",
+)  # fmt: skip
+"""Those that every start needs come first."""
+
+WITHOUT_EFFECT = {
+    "acls": "there is no authorizer",
+    "fixed": "what it would change is fixed here",
+    "jvm": "there is no Java virtual machine to load it into",
+    "kerberos": "Kerberos is not served",
+    "kraft": "metadata is kept without KRaft",
+    "limits": "this limit is not enforced",
+    "metrics": "no such metrics are kept",
+    "oauth": "OAuth is not served",
+    "purgatory": "a request that waits is forgotten as soon as it is answered",
+    "quotas": "quotas are not enforced",
+    "removed": "Kafka 4 has no such setting",
+    "sasl": "SASL is not served",
+    "share": "share groups are not served",
+    "single": "there is one broker, and nothing to do for others",
+    "sockets": "left to the operating system",
+    "threads": "one event loop does this work",
+    "tiered": "there is no tiered storage",
+    "tls": "TLS is not served",
+    "tokens": "delegation tokens are not served",
+}
+
+_UNLISTED = frozenset((
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+))  # fmt: skip
+_OPEN_PREFIXES = ("config.providers.", "metrics.jmx.", "rlmm.config.", "rsm.config.")
+_LISTENER = "listener.name."
+_MECHANISMS = ("gssapi.", "oauthbearer.", "plain.", "scram-sha-256.", "scram-sha-512.")
+
+
+_rows: dict[str, Row] = {}
+_unread = list(TABLES)
+_settings: dict[str, Setting[Any]] = {}
+
+
+def find(name: str) -> Setting[Any] | None:
+    """The broker setting called `name`, None if there is none.
+
+    `listener.name.NAME.X` is X for one listener, `listener.name.NAME.MECHANISM.X` for one SASL mechanism of it.
+    """
+    if name in _settings:
+        return _settings[name]
+    while name not in _rows and _unread:
+        _read_table()
+    row = _rows.get(name)
+    found = Setting.of_row(row) if row is not None else _for_listener(name)
+    if found is not None:  # what does not exist is not remembered: anybody may ask for anything
+        _settings[name] = found
+    return found
+
+
+def _read_table() -> None:
+    module = import_module(f"{__name__}.{_unread.pop(0)}")
+    _rows.update((row[0], row) for row in module.ROWS)
+
+
+def _for_listener(name: str) -> Setting[Any] | None:
+    if not name.startswith(_LISTENER):
+        return None
+    inner = name.removeprefix(_LISTENER).partition(".")[2]
+    for mechanism in _MECHANISMS:
+        inner = inner.removeprefix(mechanism)
+    known = find(inner) if inner and not inner.startswith(_LISTENER) else None
+    return known and known.for_listener(name)
+
+
+def setting(name: str) -> Setting[Any]:
+    """The broker setting called `name`. Raises KeyError."""
+    known = find(name)
+    if known is None:
+        raise KeyError(name)
+    return known
+
+
+def names() -> Iterator[str]:
+    """The names of all settings, table by table."""
+    while _unread:
+        _read_table()
+    yield from _rows
+
+
+def listed() -> list[str]:
+    """The names of those settings that are shown even when they are not set."""
+    return [name for name in names() if is_listed(name)]
+
+
+def is_listed(name: str) -> bool:
+    """Whether a setting is shown when it is not set."""
+    known = find(name)
+    return (
+        known is not None
+        and known.changes != "internal"
+        and known.effect != "removed"
+        and name not in _UNLISTED
+    )
+
+
+def belongs_to_plugin(name: str) -> bool:
+    """Whether a name is for a plugin to know, so that nobody can call it wrong."""
+    return name.startswith(_OPEN_PREFIXES)

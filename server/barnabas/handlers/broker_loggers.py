@@ -1,0 +1,44 @@
+"""The broker's loggers as a resource with settings: one per logger, its value the logger's level.
+
+The rule: levels have log4j's names, as Kafka's tools expect; a change is at once and is forgotten when the broker stops.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+ROOT = "root"
+OURS = "barnabas"
+TRACE, OFF = 5, 100
+LEVELS = {
+    "ALL": logging.NOTSET + 1,
+    "TRACE": TRACE,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+    "OFF": OFF,
+}
+
+
+def levels() -> dict[str, str]:
+    """The level that each logger obeys, its own or the one above it."""
+    found = {ROOT: _name(logging.root.level), OURS: _name(logging.getLogger(OURS).getEffectiveLevel())}
+    for name in sorted(logging.root.manager.loggerDict):
+        if name.startswith(OURS + "."):
+            found[name] = _name(logging.getLogger(name).getEffectiveLevel())
+    return found
+
+
+def set_levels(wanted: Mapping[str, str | None]) -> None:
+    """Give loggers these levels; None takes a logger's own level away."""
+    for name, level in wanted.items():
+        logger = logging.root if name == ROOT else logging.getLogger(name)
+        logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
+
+
+def _name(number: int) -> str:
+    """The coarsest level that lets a record of `number` pass."""
+    return next((name for name, value in LEVELS.items() if value >= number), "OFF")

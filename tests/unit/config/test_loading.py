@@ -1,0 +1,103 @@
+"""What is set for a broker: files, names of the node, dynamic settings, defaults of topics."""
+
+import pytest
+
+from barnabas.config import broker, topic
+from barnabas.config.loading import (
+    DYNAMIC_BROKER_CONFIG,
+    DYNAMIC_DEFAULT_BROKER_CONFIG,
+    STATIC_BROKER_CONFIG,
+    BrokerConfig,
+    explain_unknown,
+    parse_pairs,
+)
+from barnabas.config.properties import parse_lines, parse_properties
+from barnabas.config.setting import SettingError
+
+
+def test_a_bad_value_is_named_with_its_place():
+    with pytest.raises(
+        SettingError, match=r"server.properties:3: num.partitions=0: a whole number from 1 on"
+    ):
+        BrokerConfig({"num.partitions": "0"}, {"num.partitions": "server.properties:3"})
+
+
+def test_unknown_settings_are_kept_apart():
+    config = BrokerConfig({"num.partition": "3", "rsm.config.bucket": "b", "log.dirs": "/a"})
+    assert config.unknown == ["num.partition"]
+    assert explain_unknown("num.partition") == "unknown setting 'num.partition'; did you mean num.partitions?"
+    assert explain_unknown("xyzzy") == "unknown setting 'xyzzy'"
+
+
+@pytest.mark.parametrize("name", ["node.id", "broker.id"])
+def test_the_node_has_two_names(name):
+    config = BrokerConfig({name: "7"})
+    assert config.get(broker.NODE_ID) == config.get(broker.BROKER_ID) == 7
+
+
+def test_the_two_names_of_the_node_must_agree():
+    with pytest.raises(SettingError, match=r"broker.id=2 and node.id=3 must be the same"):
+        BrokerConfig({"broker.id": "2", "node.id": "3"})
+
+
+def test_a_generated_broker_id_is_none_at_all():
+    assert BrokerConfig({"broker.id": "-1"}).get(broker.NODE_ID) == 1
+
+
+def test_the_nearest_dynamic_setting_counts():
+    config = BrokerConfig({"message.max.bytes": "1000"})
+    config.set_dynamic({"message.max.bytes": "2000"}, {"message.max.bytes": "3000"})
+    assert config.value_of("message.max.bytes") == 3000
+    assert config.texts_of("message.max.bytes") == [
+        ("3000", DYNAMIC_BROKER_CONFIG), ("2000", DYNAMIC_DEFAULT_BROKER_CONFIG), ("1000", STATIC_BROKER_CONFIG),
+    ]  # fmt: skip
+    config.set_dynamic({"message.max.bytes": "2000"}, {})
+    assert config.value_of("message.max.bytes") == 2000
+    config.set_dynamic({}, {})
+    assert config.value_of("message.max.bytes") == 1000
+
+
+@pytest.mark.parametrize(
+    ("settings", "value", "name"),
+    [
+        ({}, 604_800_000, None),
+        ({"log.retention.hours": "2"}, 7_200_000, "log.retention.hours"),
+        ({"log.retention.hours": "2", "log.retention.minutes": "5"}, 300_000, "log.retention.minutes"),
+        ({"log.retention.minutes": "5", "log.retention.ms": "9"}, 9, "log.retention.ms"),
+        ({"log.retention.hours": "-1"}, -1, "log.retention.hours"),
+    ],
+)
+def test_a_topics_default_is_from_the_most_exact_setting(settings, value, name):
+    assert BrokerConfig(settings).topic_default(topic.SETTINGS["retention.ms"]) == (value, name)
+
+
+def test_log_directories():
+    assert BrokerConfig({}).log_dirs == ("/tmp/kafka-logs",)
+    assert BrokerConfig({"log.dir": "/a"}).log_dirs == ("/a",)
+    assert BrokerConfig({"log.dir": "/a", "log.dirs": "/b, /c"}).log_dirs == ("/b", "/c")
+
+
+def test_listeners_names_have_protocols():
+    config = BrokerConfig({"listener.security.protocol.map": "internal:PLAINTEXT, OUT:ssl"})
+    assert config.listener_security_protocols() == {"INTERNAL": "PLAINTEXT", "OUT": "SSL"}
+    with pytest.raises(SettingError, match="NAME:PROTOCOL"):
+        BrokerConfig({"listener.security.protocol.map": "x"}).listener_security_protocols()
+
+
+def test_pairs():
+    assert parse_pairs(["a=b", " c = d=e "]) == {"a": "b", "c": "d=e"}
+    with pytest.raises(SettingError, match="key=value"):
+        parse_pairs(["a"])
+
+
+def test_properties_files():
+    text = "# note\n! note\na=1\r\n  b : two words \nc\\ d e\\\n   f\\tg\n\nh\\u00e4=\\\\\nlast"
+    assert list(parse_lines(text)) == [
+        (3, "a", "1"), (4, "b", "two words"), (5, "c d", "ef\tg"), (8, "hä", "\\"), (9, "last", ""),
+    ]  # fmt: skip
+    assert parse_properties("a=1\na=2") == {"a": "2"}
+
+
+def test_a_broken_escape_is_explained():
+    with pytest.raises(SettingError, match=r"line 2: \\u12 is no character"):
+        parse_properties("a=1\nb=\\u12")

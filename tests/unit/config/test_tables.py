@@ -1,0 +1,79 @@
+"""The tables of settings: complete, well-formed, and true about what the broker acts on."""
+
+import pytest
+
+from barnabas.config import broker, client_metrics, group, tables, topic
+from barnabas.config.setting import KINDS, Setting
+
+EVERY = [tables.setting(name) for name in tables.names()]
+NAMED = {value.name for value in vars(broker).values() if isinstance(value, Setting)}
+
+
+def test_there_is_one_row_per_name():
+    names = list(tables.names())
+    assert len(names) == len(set(names))
+    assert len(names) > 400
+
+
+@pytest.mark.parametrize("row", [*EVERY, *topic.ROWS, *client_metrics.ROWS], ids=lambda row: row.name)
+def test_a_row_is_well_formed(row):
+    assert row.kind.name in KINDS
+    assert row.importance in ("high", "medium", "low")
+    assert row.changes in ("", "broker", "cluster", "internal")
+    assert row.effect == "" or row.effect in tables.WITHOUT_EFFECT
+    assert row.doc.endswith(".")
+    assert row.doc[0].isupper()
+    assert len(row.doc) < 120
+    if row.default is not None:
+        row.check(row.default)
+        assert row.parse(row.format(row.default)) == row.default
+
+
+def test_every_reason_is_used():
+    used = {row.effect for row in [*EVERY, *topic.ROWS, *client_metrics.ROWS]}
+    assert used - {""} == set(tables.WITHOUT_EFFECT)
+
+
+def test_what_is_said_to_have_an_effect_is_read_by_the_broker():
+    read = set(NAMED)
+    for row in topic.ROWS:
+        if not row.effect:
+            read.update(row.broker_names)
+    for bounded in group.rows().values():
+        if not bounded.setting.effect:
+            read.update(bounded.setting.broker_names)
+            read.update(bound.name for bound in (bounded.least, bounded.largest) if bound)
+    assert {row.name for row in EVERY if not row.effect} == read
+
+
+def test_a_default_has_the_same_limits_as_what_it_is_a_default_of():
+    for row in topic.ROWS:
+        for name in row.broker_names[:1]:
+            default = tables.setting(name)
+            assert default.kind is row.kind
+            assert default.default in (row.default, None), name
+
+
+def test_a_setting_of_one_listener_is_the_setting_unset():
+    found = tables.find("listener.name.internal.max.connections")
+    assert found.default is None
+    assert found.base == "max.connections"
+    assert found.parse("7") == 7
+    assert tables.find("listener.name.internal.plain.sasl.jaas.config").sensitive
+    assert tables.find("listener.name.internal") is None
+    assert tables.find("listener.name.internal.no.such") is None
+
+
+def test_what_nobody_knows_is_not_found():
+    assert tables.find("no.such.setting") is None
+    assert not tables.belongs_to_plugin("no.such.setting")
+    assert tables.belongs_to_plugin("rsm.config.bucket")
+
+
+def test_hidden_settings_are_known_but_not_listed():
+    listed = set(tables.listed())
+    for name in ("log.initial.task.delay.ms", "zookeeper.connect", "leader.replication.throttled.rate"):
+        assert tables.find(name) is not None
+    assert "zookeeper.connect" not in listed
+    assert "internal.metadata.delete.delay.millis" not in listed
+    assert {"log.dirs", "node.id", "ssl.keystore.password"} <= listed
