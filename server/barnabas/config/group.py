@@ -147,7 +147,8 @@ def check(own: Mapping[str, str], config: BrokerConfig) -> None:
         if effective[session] <= effective[heartbeat]:
             raise SettingError(f"{session} must be larger than {heartbeat}")
     reset = own.get(SHARE_AUTO_OFFSET_RESET, "latest")
-    if reset not in ("earliest", "latest") and not is_duration(reset.removeprefix(BY_DURATION)):
+    begins, colon, duration = reset.partition(":")
+    if reset not in ("earliest", "latest") and not (begins + colon == BY_DURATION and is_duration(duration)):
         raise SettingError(
             f"{SHARE_AUTO_OFFSET_RESET}={reset}: earliest, latest or {BY_DURATION} and a duration such as P1DT2H expected"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.config import broker, group
+from barnabas.config import broker, group, tables
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
 
@@ -46,9 +46,24 @@ def test_a_session_must_outlast_a_heartbeat() -> None:
         group.check({"consumer.session.timeout.ms": "5000"}, config)
 
 
-def test_every_row_of_a_group_has_its_default_and_bounds_among_the_brokers() -> None:
-    for row in group.ROWS:
-        assert row.setting.default == row.default.default
-        assert broker.SETTINGS[row.default.name] is row.default
-        assert broker.SETTINGS[row.largest.name] is row.largest
-        assert row.least is None or broker.SETTINGS[row.least.name] is row.least
+def test_every_setting_of_a_group_has_its_default_and_bounds_among_the_brokers() -> None:
+    for bounded in group.rows().values():
+        for name in bounded.setting.broker_names:
+            default = tables.setting(name)
+            assert (default.kind, default.default) == (bounded.setting.kind, bounded.setting.default)
+        for bound in (bounded.least, bounded.largest):
+            assert bound is None or bound.kind is bounded.setting.kind
+
+
+@pytest.mark.parametrize("text", ["P1DT2H", "PT0.5S", "p2d", "PT1H61M", "PT10.123456789S"])
+def test_a_share_group_can_begin_some_time_ago(text: str) -> None:
+    group.check({"share.auto.offset.reset": f"by_duration:{text}"}, BrokerConfig())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "none", "EARLIEST", "by_duration", "by_duration:", "by_duration:P", "by_duration:PT", "by_duration:P1DT",
+             "by_duration:P1Y", "by_duration:-PT1S", "P1D"],
+)  # fmt: skip
+def test_where_a_share_group_cannot_begin(text: str) -> None:
+    with pytest.raises(SettingError, match=r"share\.auto\.offset\.reset"):
+        group.check({"share.auto.offset.reset": text}, BrokerConfig())
