@@ -35,6 +35,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         help="name[=label][@checkout or version][+setting=value]...; ratios are those of the first",
     )  # fmt: skip
     parser.add_argument("--rounds", type=int, help=f"measured rounds (default {ROUNDS})")
+    parser.add_argument(
+        "--data", type=Path, default=ROOT / ".data", metavar="DIR",
+        help="where the brokers keep their data; a tmpfs (/dev/shm) takes the disk out of the comparison",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value there")
     parser.add_argument("--list", action="store_true", help="list the scenarios")
     return parser.parse_args(argv)
@@ -63,7 +67,7 @@ def _run(arguments: argparse.Namespace) -> int:
     build()
     rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
     machine = describe_machine()
-    directory = ROOT / ".data" / f"bench-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    directory = arguments.data.resolve() / f"bench-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     arms = [Arm(peer, directory, quick=arguments.quick) for peer in peers]
     outcomes: list[Outcome] = []
     try:

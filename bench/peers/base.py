@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.procfs import cpu_s
 from bench.tools import BenchError
 from bench.wire import Connection
 
@@ -19,17 +20,23 @@ READY_POLL_S = 0.001
 
 @dataclass
 class Running:
-    """A broker process: where it is reached, and how long it took from exec to its first answer."""
+    """A broker process: where it is reached, and the time and CPU time from exec to its first answer."""
 
     peer: Peer
     process: subprocess.Popen[bytes]
     bootstrap: str
     data: Path
     ready_s: float = 0.0
+    ready_cpu_s: float = 0.0
 
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    def is_ready(self, *, since: float) -> None:
+        """Note that the first answer has come to a process started at `since` (monotonic)."""
+        self.ready_s = time.monotonic() - since
+        self.ready_cpu_s = cpu_s(self.pid)
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
         with Connection(self.bootstrap) as connection:
@@ -99,7 +106,7 @@ def spawn(peer: Peer, command: list[str], data: Path, port: int, environment: di
         process.kill()
         process.wait()
         raise BenchError(f"{error}\n{log_path.read_text(errors='replace')[-3000:]}") from None
-    running.ready_s = time.monotonic() - start
+    running.is_ready(since=start)
     return running
 
 

@@ -47,5 +47,5 @@ class Mock(Peer):
             raise BenchError(f"the mock cluster did not start; see {data}.out")
         running = _RunningMock(self, process, words[1], data)
         wait_until_ready(running)
-        running.ready_s = time.monotonic() - start
+        running.is_ready(since=start)
         return running

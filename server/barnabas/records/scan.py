@@ -17,13 +17,15 @@ from barnabas.records.varint import read_unsigned
 
 _RUN_MIN = 4
 _STEP_MAX = 256
-# The bytes of the offset deltas 0 to 8191 as they are encoded: in one byte up to 63, in two (low, high)
-# above.
-_ONE_BYTE_END, _TWO_BYTES_END = 1 << 6, 1 << 13
+# The bytes of the offset deltas as they are encoded: in one byte up to 63, in two up to 8191, in three above that.
+# With three, the first two repeat themselves after 8192 deltas, throughout which the third stays the same.
+_ONE_BYTE_END, _TWO_BYTES_END, _THREE_BYTES_END = 1 << 6, 1 << 13, 1 << 20
 _ONE_BYTE = bytes(range(0, 0x80, 2))
-_TWO_BYTES_LOW = bytes(range(0x80, 0x100, 2)) * 128
-_TWO_BYTES_ANY_LOW = bytes(range(0x80, 0x100))
-_TWO_BYTES_HIGH = b"".join(bytes((high,)) * 64 for high in range(128))
+_FIRST = bytes(range(0x80, 0x100, 2)) * 128
+_SECOND_OF_TWO = b"".join(bytes((second,)) * 64 for second in range(0x80))
+_SECOND_OF_THREE = b"".join(bytes((second,)) * 64 for second in range(0x80, 0x100))
+_CONTINUED = bytes(range(0x80, 0x100))
+_RUNS_MAX = 64
 
 
 class BodyScan(NamedTuple):
@@ -193,8 +195,8 @@ class _Scanner:
     def count_alike(self, layout: _Layout) -> int:
         """Count the next records that have the same sizes as `layout`, well-formed throughout."""
         body, size = self.body, layout.end - layout.start
-        offset_end = {1: _ONE_BYTE_END, 2: _TWO_BYTES_END}.get(layout.key_size - layout.offset, 0)
-        many = min(min(self.count, offset_end) - self.index, (len(body) - layout.end) // size)
+        offset_width = layout.key_size - layout.offset
+        many = min(self.count_offsets(offset_width), (len(body) - layout.end) // size)
         if body[layout.end - 1]:
             return 0  # it has headers
         for start, end in (
@@ -211,20 +213,36 @@ class _Scanner:
                 if column != same * many:
                     many -= len(column.lstrip(same))
         stop = layout.end + many * size
-        column = body[layout.offset + size : stop : size]
-        if layout.key_size - layout.offset == 1:
-            if column != _ONE_BYTE[self.index : self.index + many]:
+        for at, expected in enumerate(self.offset_columns(offset_width, many), layout.offset):
+            if body[at + size : stop : size] != expected:
                 return 0
-        elif (
-            column != _TWO_BYTES_LOW[self.index : self.index + many]
-            or body[layout.offset + 1 + size : stop : size] != _TWO_BYTES_HIGH[self.index : self.index + many]
-        ):
-            return 0
         if not self.add_column_of_deltas(
             layout.timestamp + size, layout.offset - layout.timestamp, stop, size
         ):
             return 0
         return many
+
+    def count_offsets(self, width: int) -> int:
+        """Count the next offset deltas, counting up, whose `width` columns are known."""
+        if width == 1:
+            end = _ONE_BYTE_END
+        elif width == 2:
+            end = _TWO_BYTES_END
+        elif width == 3:  # up to where the third byte changes
+            end = min((self.index // _TWO_BYTES_END + 1) * _TWO_BYTES_END, _THREE_BYTES_END)
+        else:
+            return 0
+        return min(self.count, end) - self.index
+
+    def offset_columns(self, width: int, many: int) -> tuple[bytes, ...]:
+        """The columns of the next `many` offset deltas, if they count up, in `width` bytes each."""
+        if width == 1:
+            return (_ONE_BYTE[self.index : self.index + many],)
+        block, start = divmod(self.index, _TWO_BYTES_END)
+        first = _FIRST[start : start + many]
+        if width == 2:
+            return first, _SECOND_OF_TWO[start : start + many]
+        return first, _SECOND_OF_THREE[start : start + many], bytes((block,)) * many
 
     def add_column_of_deltas(self, at: int, width: int, stop: int, size: int) -> bool:
         """Take in the timestamp deltas of a run, if each has `width` bytes, one or two."""
@@ -232,10 +250,10 @@ class _Scanner:
         if width == 1:
             if not column.isascii():
                 return False
-            self.raw_deltas.update(column)
+            self.raw_deltas |= _distinct(column)
             return True
         high = self.body[at + 1 : stop : size]
-        if width != 2 or not high.isascii() or column.translate(None, _TWO_BYTES_ANY_LOW):
+        if width != 2 or not high.isascii() or column.translate(None, _CONTINUED):
             return False
         pairs = bytearray(2 * len(column))
         pairs[0::2], pairs[1::2] = column, high
@@ -257,3 +275,14 @@ def _read_layout(body: bytes, start: int, end: int) -> _Layout:
     value_size = key if size & 1 else key + (size >> 1)
     _, value = read_unsigned(body, value_size, end, 32)
     return _Layout(start, attributes, timestamp, offset, key_size, key, value_size, value, end)
+
+
+def _distinct(column: bytes) -> set[int]:
+    """Return the different bytes of a column; few runs of the same, as of timestamps, cost next to nothing."""
+    found: set[int] = set()
+    for _ in range(_RUNS_MAX):
+        if not column:
+            return found
+        found.add(column[0])
+        column = column.lstrip(column[:1])
+    return found.union(column)

@@ -124,10 +124,31 @@ def test_scan_of_records_alike(key, size, timestamp_step):
         scan_body(body, count - 1, 1_000)
 
 
-def test_scan_of_very_many_records_alike():
-    count = 9_000
-    body = bytes(encode_body([Record(at, at, b"k", b"vvv") for at in range(count)], 0, 0))
-    assert scan_body(body, count, 0) == BodyScan(0, count - 1, 0, True)
+@pytest.mark.parametrize("count", [9_000, 8_192, 8_193, 16_385, 30_000])
+def test_scan_of_very_many_records_alike(count):
+    """The third byte of an offset delta comes at 8192 and grows every 8192 offsets."""
+    body = bytes(encode_body([Record(at, at // 100, b"k", b"vvv") for at in range(count)], 0, 0))
+    assert scan_body(body, count, 0) == BodyScan(0, (count - 1) // 100, 0, True)
+
+
+@pytest.mark.parametrize("odd", [8_191, 8_192, 9_000, 16_383, 16_384, 20_000])
+@pytest.mark.parametrize("shift", [-1, 1, 64, 8_192])
+def test_scan_finds_an_odd_offset_among_very_many(odd, shift):
+    offsets = [at + shift if at == odd else at for at in range(20_001)]
+    body = bytes(encode_body([Record(offset, 0, b"k", b"vvv") for offset in offsets], 0, 0))
+    assert scan_body(body, len(offsets), 0) == BodyScan(0, 0, 0, False)
+
+
+def test_scan_of_more_records_than_three_bytes_can_count():
+    offsets = [encode_varint(at) for at in range(2**20 + 100)]
+    body = b"".join(bytes((2 * (5 + len(offset)), 0, 0)) + offset + b"\x01\x01\x00" for offset in offsets)
+    assert scan_body(body, len(offsets), 0) == BodyScan(0, 0, len(offsets), True)
+
+
+def test_scan_of_timestamps_in_many_runs():
+    stamps = [at % 63 for at in range(5_000)]
+    body = bytes(encode_body([Record(at, stamp, b"k", b"v") for at, stamp in enumerate(stamps)], 0, 0))
+    assert scan_body(body, len(stamps), 0) == BodyScan(0, 62, 0, True)
 
 
 def test_scan_finds_one_odd_record_in_a_run():
