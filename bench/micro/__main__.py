@@ -1,15 +1,15 @@
-"""`python -m bench.micro [wire] [records] [log] [imports]`: time the parts of a request's way alone."""
+"""`python -m bench.micro [wire] [records] [log] [requests] [imports]`: time the parts of a request's way alone."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from bench.micro import imports, log, records, wire
+from bench.micro import imports, log, records, requests, wire
 from bench.micro.timing import HEADER
 from bench.tools import ROOT
 
-GROUPS = {"imports": imports, "wire": wire, "records": records, "log": log}
+GROUPS = {"imports": imports, "wire": wire, "records": records, "log": log, "requests": requests}
 
 
 def main(argv: list[str] | None = None) -> int:

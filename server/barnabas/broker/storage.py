@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas.broker.open_files import allow_open_files, open_segments_max
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.startup import parse_endpoint
@@ -54,6 +55,7 @@ async def open_storage(broker: Broker) -> None:
         dirs,
         config_for=config_for,
         disk=disk,
+        open_segments_max=open_segments_max(allow_open_files()),
         producer_expiration_ms=config.get(settings.PRODUCER_ID_EXPIRATION_MS),
     )
     store.open("", _this_broker(broker))

@@ -16,6 +16,9 @@ from barnabas.wire.regions import Chunk, FileRegion
 _JOIN_BYTES_MAX = 256 * 1024
 """Chunks are joined for one `send` up to this size; larger ones are sent as they are, without a copy."""
 
+_READ_BYTES_MAX = 16 * 1024
+"""Regions up to this size are read and joined too: two system calls less are worth more than a copy."""
+
 
 class PlainTransport:
     """An accepted, non-blocking TCP socket. Owned by one connection task, which closes it."""
@@ -54,11 +57,13 @@ class PlainTransport:
         pending_bytes = 0
         for chunk in chunks:
             if isinstance(chunk, FileRegion):
-                if pending:
-                    await self._send_bytes(pending, more=True)
-                    pending, pending_bytes = [], 0
-                await self._send_region(chunk)
-                continue
+                if chunk.size > _READ_BYTES_MAX:
+                    if pending:
+                        await self._send_bytes(pending, more=True)
+                        pending, pending_bytes = [], 0
+                    await self._send_region(chunk)
+                    continue
+                chunk = _read(chunk)
             size = len(chunk)
             if pending_bytes + size > _JOIN_BYTES_MAX and pending:
                 await self._send_bytes(pending, more=True)
@@ -95,8 +100,7 @@ class PlainTransport:
                 await trio.lowlevel.wait_writable(self._socket)
                 continue
             if count == 0:
-                # The file is shorter than planned: the framing already promised more, so this connection is lost.
-                raise OSError(f"segment ended {remaining} bytes early at position {position}")
+                raise _ended_early(position, remaining)
             position += count
             remaining -= count
 
@@ -104,3 +108,15 @@ class PlainTransport:
         """Close the socket; waiting tasks are woken with ClosedResourceError."""
         trio.lowlevel.notify_closing(self._socket)
         self._socket.close()
+
+
+def _read(region: FileRegion) -> bytes:
+    data = os.pread(region.fd, region.size, region.position)
+    if len(data) < region.size:
+        raise _ended_early(region.position + len(data), region.size - len(data))
+    return data
+
+
+def _ended_early(position: int, missing: int) -> OSError:
+    """The file is shorter than planned: the framing has promised more, so this connection is lost."""
+    return OSError(f"segment ended {missing} bytes early at position {position}")

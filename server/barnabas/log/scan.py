@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from crc32c import crc32c
-
 from barnabas.records.batch import (
     ATTRIBUTES_OFFSET,
     HEADER_SIZE,
@@ -22,6 +20,7 @@ from barnabas.records.batch import (
     read_any_header,
 )
 from barnabas.records.control import EndMarker, parse_end_marker
+from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptRecordsError, RecordsError
 
 if TYPE_CHECKING:

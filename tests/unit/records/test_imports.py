@@ -26,3 +26,7 @@ def test_codecs_and_old_formats_are_loaded_when_needed():
 def test_the_package_needs_no_world_around_it():
     loaded = loaded_by("barnabas.records.validate", "barnabas.records.convert", "barnabas.records.control")
     assert loaded.isdisjoint(IMPURE)
+
+
+def test_the_broker_starts_without_reading_package_metadata():
+    assert loaded_by("barnabas.broker.app").isdisjoint({"importlib.metadata", "email", "zipfile"})

@@ -11,9 +11,8 @@ from collections.abc import Collection
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.log.format import CorruptFileError
+from barnabas.records.crc import crc32c
 
 VERSION = 1
 _PREFIX = Struct(">hI")

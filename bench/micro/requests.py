@@ -1,0 +1,99 @@
+"""Requests: the way from frame to response in a whole broker, everything but the sockets and Trio's scheduler."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from bench import wire as frames
+from bench.micro.timing import Timing, measure
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+
+PARTITIONS = (1, 100, 2_000)
+TOPIC = "micro"
+
+
+class _Nowhere:
+    """A transport that takes every response."""
+
+    async def send(self, chunks: list[object]) -> None:
+        """Take it."""
+
+
+def run() -> Iterator[Timing]:
+    import trio
+
+    from barnabas.broker.app import Broker
+    from barnabas.config.loading import BrokerConfig
+
+    with TemporaryDirectory() as directory:
+        config = BrokerConfig(
+            {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(Path(directory, "data"))}
+        )
+
+        async def main() -> list[Timing]:
+            async with trio.open_nursery() as nursery:
+                broker: Broker = await nursery.start(Broker(config).run)
+                try:
+                    return await _all(broker)
+                finally:
+                    broker.stop()
+
+        yield from trio.run(main)
+
+
+async def _all(broker: Broker) -> list[Timing]:
+    from barnabas.broker.context import ConnectionInfo
+
+    connection = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 2))
+    batch = frames.record_batch([b"x" * 100], time.time_ns() // 1_000_000)
+    timings = []
+    for count in PARTITIONS:
+        topic = f"{TOPIC}-{count}"
+        await _create(broker, topic, count)
+        for name, frame in (
+            ("Produce v7, 100 B to each of", frames.produce_v7(topic, range(count), batch)),
+            ("Fetch v11, 100 B of each of", frames.fetch_v11(topic, range(count), 0, 100)),
+        ):
+            call = _caller(broker, connection, frame[4:])
+            call()
+            timings.append(measure(f"{name} {count:,} partitions", call))
+    return timings
+
+
+async def _create(broker: Broker, topic: str, partitions: int) -> None:
+    from barnabas.cluster import controller
+
+    await broker.metadata.change(
+        lambda image: controller.create_topic(
+            image, broker.config, topic, topic.encode().ljust(16, b"-"), partitions, 1, settings={}
+        )
+    )
+
+
+def _caller(broker: Broker, connection: Any, request: bytes) -> Callable[[], None]:
+    from barnabas.broker.dispatch import answer
+
+    transport: Any = _Nowhere()
+
+    def call() -> None:
+        # A copy each time, as from a socket: a leader writes into it.
+        _finish(answer(broker, connection, transport, memoryview(bytearray(request))))
+
+    return call
+
+
+def _finish(answering: Coroutine[Any, Any, bool]) -> None:
+    """Run a coroutine that has nothing to wait for."""
+    alive = False
+    try:
+        answering.send(None)
+    except StopIteration as done:
+        alive = done.value
+    if not alive:
+        raise AssertionError("the answer waits for something, or ends the connection")

@@ -1,0 +1,59 @@
+"""What a transport sends is what it was given, whether it comes from memory or from a file."""
+
+import os
+import socket
+
+import pytest
+import trio
+
+from barnabas.broker.transport import PlainTransport
+from barnabas.wire.regions import FileRegion
+
+CONTENT = bytes(range(256)) * 4096  # 1 MiB
+
+
+@pytest.fixture
+def region(tmp_path):
+    path = tmp_path / "segment"
+    path.write_bytes(CONTENT)
+    fd = os.open(path, os.O_RDONLY)
+    yield lambda position, size: FileRegion(fd, position, size, None)
+    os.close(fd)
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    with ours, theirs:
+        yield PlainTransport(ours), trio.socket.from_stdlib_socket(theirs)
+
+
+async def received(theirs, size):
+    data = bytearray()
+    while len(data) < size:
+        part = await theirs.recv(65536)
+        assert part, "the transport has closed"
+        data += part
+    return bytes(data)
+
+
+@pytest.mark.parametrize("size", [1, 4_096, 16 * 1024, 16 * 1024 + 1, 300_000])
+async def test_regions_of_all_sizes_are_sent_in_their_place(pair, region, size):
+    transport, theirs = pair
+    chunks = [b"head", region(7, size), b"between", region(0, 10), b"x" * 300_000, region(500_000, size)]
+    expected = b"".join(
+        CONTENT[chunk.position : chunk.position + chunk.size] if isinstance(chunk, FileRegion) else chunk
+        for chunk in chunks
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(transport.send, chunks)
+        assert await received(theirs, len(expected)) == expected
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+async def test_a_file_that_is_shorter_than_promised_ends_the_connection(pair, region, size):
+    transport, _ = pair
+    with pytest.raises(OSError, match=f"segment ended {size // 2} bytes early at position {len(CONTENT)}"):
+        await transport.send([region(len(CONTENT) - size // 2, size)])
