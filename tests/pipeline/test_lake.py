@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.files import hour_name
 from barnabas_pipeline.lake.manifest import BrokenLakeError
 from barnabas_pipeline.lake.table import ConflictError, Table
-from barnabas_pipeline.log.model import LogOptions
+from barnabas_pipeline.log.model import LogOptions, open_log
 from barnabas_pipeline.schema import EventSchema, Field
 from barnabas_pipeline.simulate.bad import choose
 
@@ -290,3 +291,95 @@ def test_retention_that_overtakes_a_load_is_data_loss_to_the_offset(
     assert load(spark, loading).loaded == 30
     report = check(spark, loading)
     assert (report.problems, report.rows_compared) == ([], 80)
+
+
+# --- damage and transactions ----------------------------------------------------------------------------------------
+
+
+def test_damaged_batches_are_dead_letters_with_their_bytes_and_the_rest_is_loaded(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Segment files by hand: a flipped bit in one batch, and a length that cannot be in another."""
+    from barnabas.log.format import checkpoints
+    from barnabas.log.format.offset_index import OffsetIndex
+    from barnabas.records.batch import encode_batch
+    from barnabas.records.record import Record
+
+    directory = tmp_path / "data" / "logins-0"
+    directory.mkdir(parents=True)
+    batches = []
+    for base in range(0, 50, 10):
+        value = b'{"ts":%d,"member":"m","ip":"i","ok":true}' % SITE.start_ms
+        records = [Record(base + n, SITE.start_ms, None, value) for n in range(10)]
+        batches.append(bytearray(encode_batch(records, base_offset=base)))
+    batches[1][100] ^= 1
+    batches[3][8:12] = b"\x7f\xff\xff\xff"
+    index, position = OffsetIndex(0), 0
+    for n, data in enumerate(batches):
+        index.append(n * 10 + 9, position)
+        position += len(data)
+    (directory / f"{0:020d}.log").write_bytes(b"".join(batches))
+    (directory / f"{0:020d}.index").write_bytes(bytes(index.entries))
+    checkpoint = checkpoints.encode_offsets({("logins", 0): 50})
+    (tmp_path / "data" / "replication-offset-checkpoint").write_bytes(checkpoint)
+    log = LogOptions("logins", "disk", log_dirs=(str(tmp_path / "data"),))
+    loading = LoadOptions(log, str(tmp_path / "lake"), schema.load("logins"))
+    summary = load(spark, loading)
+    assert (summary.loaded, summary.dead) == (30, 20)
+    letters = frames.dead_letters(spark, Table(loading.root)).orderBy("offset").collect()
+    assert [(row.offset, row.end_offset, row.reason) for row in letters] == [(10, 20, "crc"), (30, 40, "crc")]
+    assert [bytes(row.value) for row in letters] == [bytes(batches[1]), bytes(batches[3])]
+    offsets = [
+        row["_offset"] for row in frames.events(spark, Table(loading.root)).orderBy("_offset").collect()
+    ]
+    assert offsets == [*range(10), *range(20, 30), *range(40, 50)]
+    assert check(spark, loading, now_ms=SITE.start_ms).problems == []
+
+
+@pytest.mark.parametrize("transport", ["wire", "disk"])
+def test_aborted_and_open_transactions_are_not_loaded_and_all_offsets_are_accounted_for(
+    spark: Any, tmp_path: Path, new_broker: Callable[..., Broker], transport: str
+) -> None:
+    broker = new_broker()
+    small_topic(broker, 5)
+
+    def produce(producer: Producer, count: int) -> None:
+        for n in range(count):
+            value = b'{"ts":%d,"member":"m%d","ip":"i","ok":true}' % (SITE.start_ms, n)
+            producer.produce("logins", value, timestamp=SITE.start_ms)
+        producer.flush(20)
+
+    def begin(name: str, count: int) -> Producer:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        produce(producer, count)
+        return producer
+
+    begin("one", 7).commit_transaction(20)
+    begin("two", 11).abort_transaction(20)
+    open_one = begin("three", 3)
+    send_small(broker, "logins", 5, 4)  # behind what is open: not to be seen yet
+    log = LogOptions("logins", transport, broker.bootstrap, (str(broker.data),))
+    loading = LoadOptions(log, str(tmp_path / "lake"), schema.load("logins"))
+    wait_for_high_watermark(log, 5 + 8 + 12 + 3 + 4)
+    summary = load(spark, loading)
+    assert (summary.loaded, summary.aborted, summary.control) == (12, 11, 2)
+    open_one.commit_transaction(20)
+    wait_for_high_watermark(log, 5 + 8 + 12 + 3 + 4 + 1)
+    assert load(spark, loading).loaded == 7
+    report = check(spark, loading, now_ms=SITE.start_ms)
+    assert (report.problems, report.offsets, report.lag) == ([], 33, 0)
+
+
+def wait_for_high_watermark(options: LogOptions, offset: int) -> None:
+    """The disk transport sees what the broker has checkpointed; markers are written after the client was answered."""
+    deadline = time.monotonic() + 30
+    while True:
+        log = open_log(options)
+        bounds = log.bounds()[0]
+        log.close()
+        if bounds.high_watermark == offset:
+            return
+        assert time.monotonic() < deadline, bounds
+        time.sleep(0.05)
