@@ -16,11 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from barnabas.records.batch import BatchHeader
-from barnabas.records.record import Record, read_headers
+from barnabas.records.record import Record
 
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
 MICROS_LIMIT = (1 << 63) // 1000
+
+HEADERS_FAST_MAX = 64  # a record with more headers than that goes the slow way
 
 _PADDING = bytes(16)
 
@@ -93,7 +95,7 @@ def decode_bodies(bodies: Sequence[Body]) -> Columns:
         np.repeat(np.array([body.header.leader_epoch for body in bodies], np.int32), counts),
         _fields(data, key_at, key_end, key_size),
         _fields(data, value_at, value_end, value_size),
-        _headers(data, header_count, value_end, end),
+        _headers(data, buf, header_count, headers_at, end),
     )
 
 
@@ -168,19 +170,38 @@ def _fields(data: bytes, at: Any, end: Any, size: Any) -> Any:
     return every.take(pa.array(wanted, mask=null if null.any() else None))
 
 
-def _headers(data: bytes, count: Any, at: Any, end: Any) -> Any:
-    rows = np.flatnonzero(count)
-    if not len(rows):
+def _headers(data: bytes, buf: Any, count: Any, at: Any, end: Any) -> Any:
+    """Decode the first header of all records, then the second of those that have one, and so on."""
+    live = np.flatnonzero(count)
+    if not len(live):
         return no_headers(len(count))
-    headers: list[list[tuple[str, bytes | None]]] = [[] for _ in range(len(count))]
-    for row in rows.tolist():
-        try:
-            headers[row], stop = read_headers(data, int(at[row]), int(end[row]))
-        except Exception as error:
-            raise NotSureError(str(error)) from None
-        if stop != end[row]:
+    if count.max() > HEADERS_FAST_MAX:
+        raise NotSureError("many headers")
+    pos = at[live]
+    columns = []
+    for n in range(int(count.max())):
+        more = count[live] > n
+        live, pos = live[more], pos[more]
+        key_size, key_at = _varints(buf, pos, 5)
+        key_end = key_at + key_size
+        if (key_size < 0).any() or (key_end >= end[live]).any():
+            raise NotSureError("a header's key is null or too long")
+        value_size, value_at = _varints(buf, key_end, 5)
+        pos = value_at + np.maximum(value_size, 0)
+        if (pos > end[live]).any() or (pos != end[live])[count[live] == n + 1].any():
             raise NotSureError("headers do not end where their record does")
-    return _headers_array(headers)
+        columns.append((live, key_at, key_end, key_size, value_at, pos, value_size))
+    rows, *fields = (np.concatenate(column) for column in zip(*columns, strict=True))
+    order = np.argsort(rows, kind="stable")
+    key_at, key_end, key_size, value_at, value_end, value_size = (field[order] for field in fields)
+    try:
+        keys = _fields(data, key_at, key_end, key_size).cast(pa.string())
+    except pa.ArrowInvalid:
+        raise NotSureError("a header's key is no text") from None
+    values = _fields(data, value_at, value_end, value_size)
+    items = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS_TYPE.value_type))
+    edges = pa.py_buffer(np.concatenate([[0], np.cumsum(count)]).astype(np.int32))
+    return pa.Array.from_buffers(HEADERS_TYPE, len(count), [None, edges], children=[items])
 
 
 def no_headers(count: int) -> Any:
