@@ -180,6 +180,18 @@ def node(client: Client) -> tuple[list[str], dict[str, str]]:
     return [interpreter, str(client.source / "main.js")], environment
 
 
+def rust(client: Client) -> tuple[list[str], dict[str, str]]:
+    """The client's own crate, built with what its Cargo.lock names. Raises SetupError."""
+    cargo = need("cargo", "Rust 1.85 or newer (https://rustup.rs)")
+    target = client.place / "target"
+    sources = [*client.source.glob("Cargo.*"), *(client.source / "src").iterdir()]
+    client.built(
+        sources,
+        lambda: client.call(cargo, "build", "--release", "--locked", CARGO_TARGET_DIR=str(target)) and None,
+    )
+    return [str(target / "release" / f"compat-{client.name}")], {}
+
+
 def system_python(program: str) -> tuple[list[str], dict[str, str]]:
     """A program of shared/python that needs nothing but the standard library."""
     return [sys.executable, str(SHARED / "python" / program)], {"PYTHONDONTWRITEBYTECODE": "1"}
