@@ -77,12 +77,16 @@ _ROWS: tuple[tuple[int, int, int], ...] = (
     (26, 0, 5),  # EndTxn
     (27, 0, 2),  # WriteTxnMarkers
     (28, 0, 5),  # TxnOffsetCommit
+    (29, 0, 3),  # DescribeAcls
+    (30, 0, 3),  # CreateAcls
+    (31, 0, 3),  # DeleteAcls
     (32, 0, 4),  # DescribeConfigs
     (33, 0, 2),  # AlterConfigs
     (35, 0, 5),  # DescribeLogDirs
     (36, 0, 2),  # SaslAuthenticate
     (37, 0, 3),  # CreatePartitions
     (42, 0, 2),  # DeleteGroups
+    (43, 0, 2),  # ElectLeaders
     (44, 0, 1),  # IncrementalAlterConfigs
     (47, 0, 0),  # OffsetDelete
     (60, 0, 2),  # DescribeCluster

@@ -56,7 +56,16 @@ async def answer(
         log.exception("%s v%d from client %r on %s failed", api.name, version, header.client_id, connection)
         response = _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
     if response is not None:
-        await transport.send(encode_response(key, version, header.correlation_id, response))
+        try:
+            chunks = encode_response(key, version, header.correlation_id, response)
+        except Exception:
+            # Our own mistake: the client still gets an answer that it can act on.
+            log.exception("the answer to %s v%d cannot be written", api.name, version)
+            response = _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+            if response is None:
+                return False
+            chunks = encode_response(key, version, header.correlation_id, response)
+        await transport.send(chunks)
     return not context.close_after_response
 
 

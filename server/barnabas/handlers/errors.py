@@ -72,6 +72,8 @@ _ECHOES: dict[int, Echo] = {
         "topics", "topics", "TxnOffsetCommitResponseTopic", ("name",),
         _partitions("TxnOffsetCommitResponsePartition"),
     ),
+    30: Echo("creations", "results", "AclCreationResult", ()),
+    31: Echo("filters", "filter_results", "DeleteAclsFilterResult", ()),
     32: Echo("resources", "results", "DescribeConfigsResult", ("resource_type", "resource_name")),
     33: Echo("resources", "responses", "AlterConfigsResourceResponse", ("resource_type", "resource_name")),
     37: Echo("topics", "results", "CreatePartitionsTopicResult", ("name",)),
