@@ -97,6 +97,11 @@ _ROWS: tuple[tuple[int, int, int], ...] = (
     (69, 0, 1),  # ConsumerGroupDescribe
     (74, 0, 1),  # ListConfigResources
     (75, 0, 0),  # DescribeTopicPartitions
+    (83, 0, 0),  # InitializeShareGroupState
+    (84, 0, 0),  # ReadShareGroupState
+    (85, 0, 1),  # WriteShareGroupState
+    (86, 0, 0),  # DeleteShareGroupState
+    (87, 0, 1),  # ReadShareGroupStateSummary
     (88, 0, 1),  # StreamsGroupHeartbeat
     (89, 0, 1),  # StreamsGroupDescribe
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 
 def new_uuid() -> bytes:
@@ -17,6 +17,14 @@ def new_uuid() -> bytes:
 def uuid_text(value: bytes) -> str:
     """Kafka's text of an id: base64url without padding."""
     return urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def parse_uuid(text: str) -> bytes:
+    """The id that a text of Kafka's stands for. Raises ValueError."""
+    value = urlsafe_b64decode(text + "==") if len(text) == 22 else b""
+    if len(value) != 16 or uuid_text(value) != text:
+        raise ValueError(f"{text!r} is no id")
+    return value
 
 
 def new_member_id(name: str) -> str:

@@ -21,7 +21,13 @@ import trio
 from barnabas.broker import housekeeping, storage
 from barnabas.broker.buffers import BufferPool
 from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.internal_topics import OFFSETS_TOPIC, SHAPES, TRANSACTION_TOPIC, InternalTopic
+from barnabas.broker.internal_topics import (
+    OFFSETS_TOPIC,
+    SHAPES,
+    SHARE_TOPIC,
+    TRANSACTION_TOPIC,
+    InternalTopic,
+)
 from barnabas.broker.listener import Connections, Listener
 from barnabas.broker.markers import write_marker
 from barnabas.broker.partitions import Partitions
@@ -32,6 +38,7 @@ from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.cluster.image import BROKER, TOPIC
 from barnabas.config import broker as settings
 from barnabas.coordination.groups import GroupCoordinator
+from barnabas.coordination.share_state import ShareStateCoordinator
 from barnabas.coordination.transactions import TransactionCoordinator
 from barnabas.errors import StorageError
 from barnabas.groups.settings import GroupSettings, MigrationPolicy
@@ -102,6 +109,13 @@ class Broker:
             new_producer_id=self._new_producer_id,
             write_marker=partial(write_marker, self),
         )
+        self.share_state = ShareStateCoordinator(
+            InternalTopic(self, SHARE_TOPIC),
+            self.now_ms,
+            lambda: self.metadata.image,
+            updates_max=get(settings.SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT),
+            write_timeout_ms=get(settings.SHARE_COORDINATOR_WRITE_TIMEOUT_MS),
+        )
         self.config_for_topic: Callable[[str], LogConfig]
         self._stopping = trio.Event()
 
@@ -144,6 +158,7 @@ class Broker:
             background.start_soon(housekeeping.keep_house, self)
             background.start_soon(self.groups.run)
             background.start_soon(self.transactions.run)
+            background.start_soon(self.share_state.run)
             async with trio.open_nursery() as accepting:
                 connections = Connections(
                     background,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 READ_BYTES = 1 << 20
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+SHARE_TOPIC = "__share_group_state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,13 @@ SHAPES = {
             "compression.type": "uncompressed",
             "unclean.leader.election.enable": "false",
         },
+    ),
+    SHARE_TOPIC: Shape(
+        settings.SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS,
+        settings.SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR,
+        settings.SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES,
+        # Not compacted: updates add up. What a snapshot makes redundant is deleted by the coordinator.
+        {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
     ),
 }
 """The internal topics that are made when they are first used."""

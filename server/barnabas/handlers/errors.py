@@ -40,6 +40,14 @@ def _partitions(
     return Echo(asked, answered, struct, (index or "partition_index",))
 
 
+def _states(struct: str) -> Echo:
+    """The APIs of the share coordinator, which are all built alike."""
+    return Echo(
+        "topics", "results", struct, ("topic_id",),
+        Echo("partitions", "partitions", "PartitionResult", ("partition",)),
+    )  # fmt: skip
+
+
 _ECHOES: dict[int, Echo] = {
     0: Echo(
         "topic_data", "responses", "TopicProduceResponse", ("name", "topic_id"),
@@ -84,6 +92,11 @@ _ECHOES: dict[int, Echo] = {
         Echo("partition_indexes", "partitions", "PartitionResponse", ("partition_index",)),
     ),
     75: Echo("topics", "topics", "DescribeTopicPartitionsResponseTopic", ("name",)),
+    83: _states("InitializeStateResult"),
+    84: _states("ReadStateResult"),
+    85: _states("WriteStateResult"),
+    86: _states("DeleteStateResult"),
+    87: _states("ReadStateSummaryResult"),
 }  # fmt: skip
 
 _TOP_LEVEL_SINCE = {1: 7, 3: 13, 9: 2, 35: 3}

@@ -1,12 +1,13 @@
 """FindCoordinator v0-v6. Which broker coordinates a group or a transactional id; with one broker, always this one.
 
-v1 adds the key type (0 group, 1 transaction, 2 share partition), v4 asks for many keys at once.
+v1 adds the key type (0 group, 1 transaction, 2 share partition), v4 asks for many keys at once, v6 knows type 2.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.coordination.share_state import key_of, name_of
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 MANY_KEYS_SINCE = 4
 GROUP = 0
 TRANSACTION = 1
+SHARE = 2
+SHARE_SINCE = 6
 
 Coordinator = FindCoordinatorResponse.Coordinator
 
@@ -44,6 +47,8 @@ async def _find(context: RequestContext, key_type: int, key: str) -> Coordinator
             await context.broker.groups.partition_of(key)
         elif key_type == TRANSACTION:
             await context.broker.transactions.partition_of(key)
+        elif key_type == SHARE and context.api_version >= SHARE_SINCE:
+            await context.broker.share_state.partition_of(name_of(key_of(key)))
         else:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type} here"

@@ -47,7 +47,6 @@ WITHOUT_EFFECT = {
     "quotas": "quotas are not enforced",
     "removed": "Kafka 4 has no such setting",
     "sasl": "SASL is not served",
-    "share": "share groups are not served",
     "single": "there is one broker, and nothing to do for others",
     "sockets": "left to the operating system",
     "threads": "one event loop does this work",

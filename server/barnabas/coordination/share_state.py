@@ -1,0 +1,83 @@
+"""The share coordinator, as handlers and share partitions see it: shards of share partitions over __share_group_state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.cluster.image import ClusterImage
+from barnabas.coordination.journal import Journal
+from barnabas.coordination.runtime import Runtime
+from barnabas.errors import RequestError
+from barnabas.ids import parse_uuid, uuid_text
+from barnabas.share.records import ShareState, StateKey
+from barnabas.share.state import ShareStateShard, StateWrite
+from barnabas.wire.generated.errors import ErrorCode
+
+WRITE_TIMEOUT_MS = 5_000
+"""Kafka's share.coordinator.write.timeout.ms."""
+
+
+class ShareStateCoordinator(Runtime[ShareStateShard]):
+    """Facade; lifecycle as of `Runtime`."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        now_ms: Callable[[], int],
+        image: Callable[[], ClusterImage],
+        *,
+        updates_max: int,
+        write_timeout_ms: int = WRITE_TIMEOUT_MS,
+    ) -> None:
+        super().__init__(
+            journal, lambda: ShareStateShard(updates_max, image), now_ms, commit_timeout_ms=write_timeout_ms
+        )
+
+    async def initialize(self, key: StateKey, state_epoch: int, start_offset: int) -> None:
+        """Begin a state. Raises RequestError as `ShareStateShard.initialize`, or for want of a coordinator."""
+        now_ms = self._now_ms()
+        await self.perform(
+            name_of(key), lambda shard, out: shard.initialize(key, state_epoch, start_offset, now_ms, out)
+        )
+
+    async def read(self, key: StateKey, leader_epoch: int) -> ShareState:
+        """The state, for a new leader. Raises RequestError as `ShareStateShard.read`."""
+        now_ms = self._now_ms()
+        return await self.perform(name_of(key), lambda shard, out: shard.read(key, leader_epoch, now_ms, out))
+
+    async def write(self, key: StateKey, write: StateWrite) -> None:
+        """Write down what has become of records. Raises RequestError as `ShareStateShard.write`."""
+        now_ms = self._now_ms()
+        await self.perform(name_of(key), lambda shard, out: shard.write(key, write, now_ms, out))
+
+    async def summary(self, key: StateKey) -> ShareState | None:
+        """The state, None if there is none. Raises RequestError as `ShareStateShard.summary`."""
+        return await self.perform(name_of(key), lambda shard, _: shard.summary(key))
+
+    async def delete(self, key: StateKey) -> None:
+        """End a state. Raises RequestError as `ShareStateShard.delete`."""
+        await self.perform(name_of(key), lambda shard, out: shard.delete(key, out))
+
+    async def forget_topics(self, topic_ids: set[bytes]) -> None:
+        """These topics are deleted: what was known of their records goes too."""
+        await self.perform_on_all(lambda shard, out: shard.forget_topics(topic_ids, out))
+
+
+def name_of(key: StateKey) -> str:
+    """The name by which a share partition's coordinator is looked up (FindCoordinator, key type 2)."""
+    group_id, topic_id, partition = key
+    return f"{group_id}:{uuid_text(topic_id)}:{partition}"
+
+
+def key_of(name: str) -> StateKey:
+    """The key that a name stands for; the group id may have colons in it. Raises INVALID_REQUEST."""
+    group_id, _, rest = name.rpartition(":")
+    group_id, _, topic_id = group_id.rpartition(":")
+    try:
+        if not group_id or not rest.isdigit():
+            raise ValueError(name)
+        return group_id, parse_uuid(topic_id), int(rest)
+    except ValueError:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"{name!r} is not of the form group:topic id:partition"
+        ) from None

@@ -1,0 +1,29 @@
+"""DeleteShareGroupState v0. Ends the state of share partitions (KIP-932)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.handlers.share_state import answer_each
+from barnabas.wire.generated.delete_share_group_state import (
+    DeleteShareGroupStateRequest,
+    DeleteShareGroupStateResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+    from barnabas.share.records import StateKey
+
+Asked = DeleteShareGroupStateRequest.PartitionData
+Result = DeleteShareGroupStateResponse.PartitionResult
+
+
+async def handle(
+    context: RequestContext, request: DeleteShareGroupStateRequest
+) -> DeleteShareGroupStateResponse:
+    """End each on its own; one that is not there is ended."""
+
+    async def delete(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
+        await context.broker.share_state.delete(key)
+
+    return await answer_each(request, DeleteShareGroupStateResponse(), "DeleteStateResult", delete)

@@ -1,0 +1,31 @@
+"""InitializeShareGroupState v0. Begins the state of share partitions (KIP-932), as the group coordinator asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.handlers.share_state import answer_each
+from barnabas.wire.generated.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+    from barnabas.share.records import StateKey
+
+Asked = InitializeShareGroupStateRequest.PartitionData
+Result = InitializeShareGroupStateResponse.PartitionResult
+
+
+async def handle(
+    context: RequestContext, request: InitializeShareGroupStateRequest
+) -> InitializeShareGroupStateResponse:
+    """Begin each on its own."""
+
+    async def initialize(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
+        await context.broker.share_state.initialize(key, asked.state_epoch, asked.start_offset)
+
+    return await answer_each(
+        request, InitializeShareGroupStateResponse(), "InitializeStateResult", initialize
+    )

@@ -1,0 +1,29 @@
+"""ReadShareGroupState v0. What is written of share partitions (KIP-932), for the leader of their partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.handlers.share_state import answer_each
+from barnabas.wire.generated.read_share_group_state import (
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+    from barnabas.share.records import StateKey
+
+Asked = ReadShareGroupStateRequest.PartitionData
+Result = ReadShareGroupStateResponse.PartitionResult
+
+
+async def handle(context: RequestContext, request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse:
+    """Read each on its own; leaders with an older epoch may not write from then on."""
+
+    async def read(key: StateKey, asked: Asked, result: Result) -> None:
+        state = await context.broker.share_state.read(key, asked.leader_epoch)
+        result.state_epoch, result.start_offset = state.state_epoch, state.start_offset
+        result.state_batches = [ReadShareGroupStateResponse.StateBatch(*batch) for batch in state.batches]
+
+    return await answer_each(request, ReadShareGroupStateResponse(), "ReadStateResult", read)

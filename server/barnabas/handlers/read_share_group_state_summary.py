@@ -1,0 +1,35 @@
+"""ReadShareGroupStateSummary v0-v1. Where share partitions begin (KIP-932); v1 adds how many records are complete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.handlers.share_state import answer_each
+from barnabas.share.records import UNKNOWN_OFFSET
+from barnabas.wire.generated.read_share_group_state_summary import (
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+    from barnabas.share.records import StateKey
+
+Asked = ReadShareGroupStateSummaryRequest.PartitionData
+Result = ReadShareGroupStateSummaryResponse.PartitionResult
+
+
+async def handle(
+    context: RequestContext, request: ReadShareGroupStateSummaryRequest
+) -> ReadShareGroupStateSummaryResponse:
+    """Read each on its own; what has no state has no start offset."""
+
+    async def read(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
+        state = await context.broker.share_state.summary(key)
+        if state is None:
+            result.start_offset, result.delivery_complete_count = UNKNOWN_OFFSET, -1
+            return
+        result.state_epoch, result.leader_epoch = state.state_epoch, state.leader_epoch
+        result.start_offset, result.delivery_complete_count = state.start_offset, state.complete_count
+
+    return await answer_each(request, ReadShareGroupStateSummaryResponse(), "ReadStateSummaryResult", read)

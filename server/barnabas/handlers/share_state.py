@@ -1,0 +1,33 @@
+"""What the five APIs of the share coordinator have in common: a group, topics, partitions, one answer for each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from barnabas.errors import RequestError
+from barnabas.share.records import StateKey
+from barnabas.wire.generated.errors import ErrorCode
+
+R = TypeVar("R")
+
+
+async def answer_each(
+    request: Any, response: R, result_name: str, act: Callable[[StateKey, Any, Any], Awaitable[None]]
+) -> R:
+    """Let `act(key, what is asked, its result)` fill in each partition's result; its RequestErrors are told there."""
+    topic_class = getattr(type(response), result_name)
+    results: list[Any] = response.results  # type: ignore[attr-defined]
+    for topic in request.topics:
+        answered = topic_class(topic_id=topic.topic_id)
+        results.append(answered)
+        for asked in topic.partitions:
+            result = type(response).PartitionResult(partition=asked.partition)  # type: ignore[attr-defined]
+            answered.partitions.append(result)
+            try:
+                if not request.group_id:
+                    raise RequestError(ErrorCode.INVALID_REQUEST, "the group id is empty")
+                await act((request.group_id, topic.topic_id, asked.partition), asked, result)
+            except RequestError as error:
+                result.error_code, result.error_message = error.code, error.message or None
+    return response

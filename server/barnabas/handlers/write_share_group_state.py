@@ -1,0 +1,44 @@
+"""WriteShareGroupState v0-v1. Writes down what has become of records (KIP-932); v1 adds how many are complete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.handlers.share_state import answer_each
+from barnabas.share.batches import StateBatch
+from barnabas.share.state import StateWrite
+from barnabas.wire.generated.write_share_group_state import (
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+    from barnabas.share.records import StateKey
+
+Asked = WriteShareGroupStateRequest.PartitionData
+Result = WriteShareGroupStateResponse.PartitionResult
+
+
+async def handle(
+    context: RequestContext, request: WriteShareGroupStateRequest
+) -> WriteShareGroupStateResponse:
+    """Write each on its own."""
+
+    async def write(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
+        batches = [
+            StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+            for batch in asked.state_batches
+        ]
+        await context.broker.share_state.write(
+            key,
+            StateWrite(
+                asked.state_epoch,
+                asked.leader_epoch,
+                asked.start_offset,
+                asked.delivery_complete_count,
+                batches,
+            ),
+        )
+
+    return await answer_each(request, WriteShareGroupStateResponse(), "WriteStateResult", write)

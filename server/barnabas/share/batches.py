@@ -1,0 +1,44 @@
+"""The state of stretches of offsets, as it is written down, and how what is written later joins what is known. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class StateBatch(NamedTuple):
+    """Offsets `first` to `last` were delivered `deliveries` times and are now in `state`."""
+
+    first: int
+    last: int
+    state: int
+    deliveries: int
+
+
+def combine(known: Iterable[StateBatch], news: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+    """Disjoint batches in order, from `start_offset` on (-1: all), that say what both say.
+
+    Where batches overlap the one with more deliveries wins, and then the one in the higher state, whichever was written
+    first: a delivery never becomes undone. Neighbours that say the same are joined.
+    """
+    batches = sorted(
+        (StateBatch(max(batch.first, start_offset), batch.last, batch.state, batch.deliveries)
+         for batch in (*known, *news) if batch.last >= start_offset),
+        key=lambda batch: (batch.deliveries, batch.state),
+    )  # fmt: skip
+    edges = sorted({batch.first for batch in batches} | {batch.last + 1 for batch in batches})
+    places = {edge: position for position, edge in enumerate(edges)}
+    winners: list[StateBatch | None] = [None] * len(edges)
+    for batch in batches:  # the stronger ones come later, over the weaker ones
+        for position in range(places[batch.first], places[batch.last + 1]):
+            winners[position] = batch
+    out: list[StateBatch] = []
+    for position, winner in enumerate(winners[:-1]):
+        if winner is None:
+            continue
+        piece = winner._replace(first=edges[position], last=edges[position + 1] - 1)
+        if out and out[-1].last + 1 == piece.first and out[-1][2:] == piece[2:]:
+            out[-1] = out[-1]._replace(last=piece.last)
+        else:
+            out.append(piece)
+    return out

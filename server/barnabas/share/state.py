@@ -1,0 +1,208 @@
+"""The share partitions of one partition of __share_group_state: what was written of each, by group and topic. Pure.
+
+The rule: only the newest leader of a partition, with the newest state epoch, may write. Updates say what is new;
+after many of them a snapshot says everything, so that a load reads no more than it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from barnabas.cluster.image import ClusterImage
+from barnabas.errors import RequestError
+from barnabas.groups.decision import Decision
+from barnabas.share.batches import StateBatch, combine
+from barnabas.share.records import (
+    UNKNOWN_OFFSET,
+    ShareState,
+    StateKey,
+    snapshot_record,
+    state_of_snapshot,
+    tombstone,
+    update_record,
+)
+from barnabas.wire.codec import record_type_id
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.records import share_snapshot, share_update
+
+
+@dataclass(frozen=True, slots=True)
+class StateWrite:
+    """What the leader of a partition writes of a share partition; a start offset of -1 is the one that is known."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    complete_count: int = -1
+    batches: Sequence[StateBatch] = ()
+
+
+class ShareStateShard:
+    """One shard. `updates_max` is how many updates may follow a snapshot, `image` gives the newest metadata."""
+
+    def __init__(self, updates_max: int, image: Callable[[], ClusterImage]) -> None:
+        self._updates_max = updates_max
+        self._image = image
+        self.states: dict[StateKey, ShareState] = {}
+
+    # --- deciding -------------------------------------------------------------------------------------------
+
+    def initialize(
+        self, key: StateKey, state_epoch: int, start_offset: int, now_ms: int, out: Decision
+    ) -> None:
+        """Begin a state, or begin it anew. Raises INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
+        _check_not_negative(partition=key[2], state_epoch=state_epoch)
+        known = self.states.get(key)
+        if known is not None and known.state_epoch > state_epoch:
+            raise RequestError(ErrorCode.FENCED_STATE_EPOCH, f"the state epoch is {known.state_epoch}")
+        self._check_exists(key)
+        state = ShareState(
+            snapshot_epoch=known.snapshot_epoch + 1 if known else 0,
+            state_epoch=state_epoch,
+            start_offset=start_offset,
+            complete_count=UNKNOWN_OFFSET if start_offset == UNKNOWN_OFFSET else 0,
+            created_ms=now_ms,
+            written_ms=now_ms,
+        )
+        out.records.append(snapshot_record(key, state))
+
+    def read(self, key: StateKey, leader_epoch: int, now_ms: int, out: Decision) -> ShareState:
+        """The state, for a new leader: older ones may not write from now on.
+
+        Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        _check_not_negative(partition=key[2], leader_epoch=leader_epoch)
+        state = self._known(key, leader_epoch)
+        self._check_exists(key)
+        if state.leader_epoch != leader_epoch:
+            news = StateWrite(state.state_epoch, leader_epoch, state.start_offset, state.complete_count)
+            self._write(key, state, news, now_ms, out)
+        return state
+
+    def write(self, key: StateKey, write: StateWrite, now_ms: int, out: Decision) -> None:
+        """Take up what has become of records.
+
+        Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        _check_not_negative(partition=key[2], leader_epoch=write.leader_epoch, state_epoch=write.state_epoch)
+        state = self._known(key, write.leader_epoch)
+        if state.state_epoch > write.state_epoch:
+            raise RequestError(ErrorCode.FENCED_STATE_EPOCH, f"the state epoch is {state.state_epoch}")
+        self._check_exists(key)
+        self._write(key, state, replace(write, leader_epoch=state.leader_epoch), now_ms, out)
+
+    def summary(self, key: StateKey) -> ShareState | None:
+        """The state, None if there is none. Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
+        _check_not_negative(partition=key[2])
+        self._check_exists(key)
+        return self.states.get(key)
+
+    def delete(self, key: StateKey, out: Decision) -> None:
+        """End a state, if there is one. Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
+        _check_not_negative(partition=key[2])
+        self._check_exists(key)
+        if key in self.states:
+            out.records.append(tombstone(key))
+
+    def forget_topics(self, topic_ids: set[bytes], out: Decision) -> None:
+        """These topics are gone, and with them what was known of their records."""
+        out.records += [tombstone(key) for key in self.states if key[1] in topic_ids]
+
+    def snapshot_all(self, now_ms: int, out: Decision) -> int:
+        """Write all states anew, so that what was written before is no longer needed; returns how many."""
+        for key, state in self.states.items():
+            newer = replace(state, snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms)
+            out.records.append(snapshot_record(key, newer))
+        return len(self.states)
+
+    def _known(self, key: StateKey, leader_epoch: int) -> ShareState:
+        state = self.states.get(key)
+        if state is None:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"{key[0]!r} has no state of this partition yet")
+        if state.leader_epoch > leader_epoch:
+            raise RequestError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {state.leader_epoch}")
+        return state
+
+    def _check_exists(self, key: StateKey) -> None:
+        image = self._image()
+        name = image.topic_name(key[1])
+        if name is None or key[2] >= len(image.topics[name].partitions):
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _write(self, key: StateKey, state: ShareState, news: StateWrite, now_ms: int, out: Decision) -> None:
+        start = max(news.start_offset, state.start_offset)
+        complete = news.complete_count
+        if news.start_offset == state.start_offset:
+            complete = max(complete, state.complete_count)
+        elif news.start_offset < state.start_offset:
+            complete = state.complete_count
+        snapshot = state.updates >= self._updates_max
+        after = replace(
+            state,
+            snapshot_epoch=state.snapshot_epoch + snapshot,
+            leader_epoch=news.leader_epoch,
+            start_offset=start,
+            complete_count=complete,
+            batches=tuple(combine(state.batches if snapshot else (), news.batches, start)),
+            created_ms=now_ms if snapshot else state.created_ms,
+            written_ms=now_ms,
+        )
+        out.records.append((snapshot_record if snapshot else update_record)(key, after))
+
+    # --- replaying ------------------------------------------------------------------------------------------
+
+    def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:  # noqa: ARG002
+        """Take up a record. Raises DecodeError."""
+        kind = record_type_id(key)
+        if kind == share_snapshot.RECORD.type_id:
+            of = share_snapshot.RECORD.decode_key(key)
+            where = (of.group_id, of.topic_id, of.partition)
+            if value is None:
+                self.states.pop(where, None)
+            else:
+                self._take_snapshot(where, state_of_snapshot(share_snapshot.RECORD.decode_value(value)))
+        elif kind == share_update.RECORD.type_id and value is not None:
+            about = share_update.RECORD.decode_key(key)
+            self._take_update(
+                (about.group_id, about.topic_id, about.partition), share_update.RECORD.decode_value(value)
+            )
+
+    def _take_snapshot(self, where: StateKey, state: ShareState) -> None:
+        known = self.states.get(where)
+        if known is not None:
+            # Epochs never go back, whoever has written what.
+            state = replace(
+                state,
+                leader_epoch=max(state.leader_epoch, known.leader_epoch),
+                state_epoch=max(state.state_epoch, known.state_epoch),
+            )
+        self.states[where] = state
+
+    def _take_update(self, where: StateKey, news: share_update.ShareUpdateValue) -> None:
+        state = self.states.get(where, ShareState())
+        start = state.start_offset if news.start_offset == UNKNOWN_OFFSET else news.start_offset
+        batches = [
+            StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
+            for b in news.state_batches
+        ]
+        self.states[where] = replace(
+            state,
+            leader_epoch=max(state.leader_epoch, news.leader_epoch),
+            start_offset=start,
+            complete_count=news.delivery_complete_count,
+            batches=tuple(combine(state.batches, batches, start)),
+            updates=state.updates + 1,
+        )
+
+    def loaded(self, now_ms: int, out: Decision) -> None:
+        """All records have been replayed."""
+
+    def expire(self, timer: Hashable, now_ms: int, out: Decision) -> None:
+        """There are no timers."""
+
+
+def _check_not_negative(**numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < 0:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"{name.replace('_', ' ')} {number} is negative")
