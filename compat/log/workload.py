@@ -15,7 +15,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 30
 
 
-def write(bootstrap: str, *, segment_setting: str = "segment.bytes") -> None:
+def write(bootstrap: str, *, segment_setting: str = "internal.segment.bytes") -> None:
     """Write it all, in segments so small that there are many. Raises on the first thing that a broker refuses."""
     settings = {segment_setting: "16384", "index.interval.bytes": "512"}
     admin = AdminClient({"bootstrap.servers": bootstrap})

@@ -5,6 +5,8 @@ request that asks for something impossible is answered with an error code, and a
 dir offline. Anything else that escapes is our own bug.
 """
 
+from errno import EDQUOT, ENOSPC
+
 
 class PeerError(Exception):
     """The other side sent bytes that are no message of the protocol: close that connection, nothing else."""
@@ -27,12 +29,17 @@ class RequestError(Exception):
 
 
 class StorageError(Exception):
-    """Reading or writing below `log_dir` failed because of `cause`: that log dir goes offline."""
+    """Reading or writing below `log_dir` failed because of `cause`: that log dir goes offline, unless `is_full`."""
 
     def __init__(self, log_dir: str, cause: BaseException) -> None:
         super().__init__(log_dir, cause)
         self.log_dir = log_dir
         self.cause = cause
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only room is missing: what was written before is as it was, and the dir need not go offline."""
+        return isinstance(self.cause, OSError) and self.cause.errno in (ENOSPC, EDQUOT)
 
     def __str__(self) -> str:
         return f"log dir {self.log_dir}: {self.cause}"

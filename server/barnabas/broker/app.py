@@ -40,9 +40,11 @@ from barnabas.config import broker as settings
 from barnabas.coordination.groups import GroupCoordinator
 from barnabas.coordination.share_state import ShareStateCoordinator
 from barnabas.coordination.transactions import TransactionCoordinator
-from barnabas.errors import StorageError
+from barnabas.errors import RequestError, StorageError
 from barnabas.groups.settings import GroupSettings, MigrationPolicy
+from barnabas.log.disk import OsDisk
 from barnabas.transactions.settings import TransactionSettings
+from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.context import ConnectionInfo
@@ -50,9 +52,12 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.log.config import LogConfig
+    from barnabas.log.disk import Disk
     from barnabas.log.manager import LogManager
 
 log = logging.getLogger(__name__)
+
+FULL_TOLD_INTERVAL_MS = 60_000  # how often the broker says that a disk is full
 
 
 class Broker:
@@ -62,8 +67,11 @@ class Broker:
     `task_status` with the broker itself as the value, and returns after the clean stop that `stop()` asks for.
     """
 
-    def __init__(self, config: BrokerConfig, *, now_ms: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, config: BrokerConfig, *, now_ms: Callable[[], int] | None = None, disk: Disk | None = None
+    ) -> None:
         self.config = config
+        self.disk: Disk = disk or OsDisk()
         self.now_ms = now_ms or _wall_clock_ms
         self.broker_id = config.get(settings.NODE_ID)
         self.frame_bytes_max = config.get(settings.SOCKET_REQUEST_MAX_BYTES)
@@ -118,6 +126,7 @@ class Broker:
         )
         self.config_for_topic: Callable[[str], LogConfig]
         self._stopping = trio.Event()
+        self._tell_full_again_ms = 0
 
     @property
     def bootstrap(self) -> str:
@@ -219,15 +228,24 @@ class Broker:
 
         await self.metadata.change(decide)
 
-    def storage_failed(self, error: StorageError) -> None:
-        """Take the log dir that failed offline, with its partitions; stop when it was the last one."""
-        try:
+    def storage_failed(self, error: StorageError) -> RequestError:
+        """Take the log dir that failed offline, with its partitions; stop when it was the last one.
+
+        A dir that is only full stays online: what is in it can be read, and perhaps somebody makes room. Returns the
+        error for the client whose request met it.
+        """
+        if error.is_full:
+            now_ms = self.now_ms()
+            if now_ms >= self._tell_full_again_ms:
+                self._tell_full_again_ms = now_ms + FULL_TOLD_INTERVAL_MS
+                log.error("%s; nothing can be written until there is room again", error)
+        elif error.log_dir not in self.logs.offline:
             lost = self.logs.take_offline(error.log_dir, error)
-        except StorageError:
-            log.critical("no log dir works any more: stopping")
-            self.stop()
-            return
-        self.partitions.lose(lost)
+            self.partitions.lose(lost)
+            if not self.logs.online:
+                log.critical("no log dir works any more: stopping")
+                self.stop()
+        return RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
 
 def run(config: BrokerConfig) -> int:

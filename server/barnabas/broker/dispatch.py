@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas import apis
 from barnabas.broker.context import RequestContext
-from barnabas.errors import PeerError, RequestError
+from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import encode_response, parse_request_header
 
@@ -52,6 +52,9 @@ async def answer(
         response = await api.handle(context, request)
     except RequestError as error:
         response = _failed(context, api, request, error.code, error.message)
+    except StorageError as failure:
+        seen = broker.storage_failed(failure)
+        response = _failed(context, api, request, seen.code, seen.message)
     except Exception:
         log.exception("%s v%d from client %r on %s failed", api.name, version, header.client_id, connection)
         response = _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")

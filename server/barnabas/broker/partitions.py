@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, StorageError
 from barnabas.records.validate import Origin
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ACKS_ALL = -1
+
+
+StorageFailed = Callable[[StorageError], RequestError]
 
 
 class Watcher(Protocol):
@@ -44,6 +47,7 @@ class Partition:
 
     __slots__ = (
         "_committed",
+        "_storage_failed",
         "_watchers",
         "appended_bytes",
         "closed",
@@ -54,7 +58,14 @@ class Partition:
         "topic",
     )
 
-    def __init__(self, topic: str, index: int, partition_log: PartitionLog, info: PartitionInfo) -> None:
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        partition_log: PartitionLog,
+        info: PartitionInfo,
+        storage_failed: StorageFailed,
+    ) -> None:
         self.topic = topic
         self.index = index
         self.log = partition_log
@@ -62,6 +73,7 @@ class Partition:
         self.in_sync_count = len(info.isr)
         self.closed = False
         self.appended_bytes = 0
+        self._storage_failed = storage_failed
         self._watchers: set[Watcher] = set()
         self._committed: list[tuple[int, trio.Event]] = []
 
@@ -69,7 +81,7 @@ class Partition:
         """Validate and append a producer's records as the leader.
 
         Raises RequestError with Kafka's code when the records, the producer's state or the in-sync replicas do not
-        allow it; StorageError when the disk fails.
+        allow it, KAFKA_STORAGE_ERROR when the disk fails or is full.
         """
         if acks == ACKS_ALL and self.in_sync_count < self.log.config.min_insync_replicas:
             raise RequestError(
@@ -77,21 +89,28 @@ class Partition:
                 f"{self.in_sync_count} replicas of {self.topic}-{self.index} are in sync, "
                 f"min.insync.replicas is {self.log.config.min_insync_replicas}",
             )
-        result = self.log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
-        )
-        if self.log.wants_flush:
-            self.log.flush(now_ms)
+        try:
+            result = self.log.append_as_leader(
+                records, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
+            )
+            if self.log.wants_flush:
+                self.log.flush(now_ms)
+        except StorageError as error:
+            raise self._storage_failed(error) from error
         self.appended(result)
         return result
 
     def append_own(self, records: bytearray, *, now_ms: int) -> AppendResult:
-        """Append what this broker's own coordinators have written. Raises as `append`."""
-        result = self.log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR
-        )
-        if self.log.wants_flush:
-            self.log.flush(now_ms)
+        """Append what this broker's own coordinators have written. Raises RequestError, StorageError."""
+        try:
+            result = self.log.append_as_leader(
+                records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR
+            )
+            if self.log.wants_flush:
+                self.log.flush(now_ms)
+        except StorageError as error:
+            self._storage_failed(error)
+            raise
         self.appended(result)
         return result
 
@@ -146,9 +165,11 @@ class Partition:
 class Partitions:
     """All partitions led by this broker, kept in step with the cluster image."""
 
-    def __init__(self, broker_id: int, logs: LogManager) -> None:
+    def __init__(self, broker_id: int, logs: LogManager, storage_failed: StorageFailed) -> None:
+        """`storage_failed` is told of every disk that fails; it returns what the client must see."""
         self._broker_id = broker_id
         self._logs = logs
+        self._storage_failed = storage_failed
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._image: ClusterImage | None = None
 
@@ -185,8 +206,12 @@ class Partitions:
             )
         return ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._broker_id} does not lead {topic}-{index}"
 
-    def apply(self, old: ClusterImage, new: ClusterImage, now_ms: int) -> None:
-        """Open, close and delete logs so that they match `new`."""
+    def apply(self, old: ClusterImage, new: ClusterImage, now_ms: int, *, is_start: bool = False) -> None:
+        """Open, close and delete logs so that they match `new`.
+
+        A log that was there before and is missing is not made anew as long as a log dir is offline, in which it may
+        be: its partition is offline too. `is_start` says that all of `new` may have been there before.
+        """
         self._image = new
         if old.topics is new.topics:
             return
@@ -194,32 +219,55 @@ class Partitions:
             if (kept := new.topics.get(name)) is None or kept.id != topic.id:
                 for index in range(len(topic.partitions)):
                     self._close(name, index)
-                    self._logs.delete(name, index, now_ms)
+                    try:
+                        self._logs.delete(name, index, now_ms)
+                    except StorageError as error:
+                        self._storage_failed(error)
         for name, topic in new.topics.items():
             if old.topics.get(name) is not topic:
+                before = old.topics.get(name)
+                known = len(before.partitions) if before is not None and before.id == topic.id else 0
                 for index, info in enumerate(topic.partitions):
-                    self._apply_partition(name, topic.id, index, info, now_ms)
+                    is_new = not is_start and index >= known
+                    self._apply_partition(name, topic.id, index, info, now_ms, is_new=is_new)
 
     def _apply_partition(
-        self, name: str, topic_id: bytes, index: int, info: PartitionInfo, now_ms: int
+        self, name: str, topic_id: bytes, index: int, info: PartitionInfo, now_ms: int, *, is_new: bool
     ) -> None:
         partition = self._partitions.get((name, index))
         if info.leader != self._broker_id:
             self._close(name, index)
         elif partition is None:
-            self._open(name, topic_id, index, info, now_ms)
+            self._open(name, topic_id, index, info, now_ms, is_new=is_new)
         else:
             partition.leader_epoch = info.leader_epoch
             partition.in_sync_count = len(info.isr)
 
-    def _open(self, name: str, topic_id: bytes, index: int, info: PartitionInfo, now_ms: int) -> None:
+    def _open(
+        self, name: str, topic_id: bytes, index: int, info: PartitionInfo, now_ms: int, *, is_new: bool
+    ) -> None:
         partition_log = self._logs.get(name, index)
         if partition_log is None:
-            partition_log = self._logs.create(name, index, topic_id, now_ms=now_ms)
-        partition = Partition(name, index, partition_log, info)
+            if self._logs.offline and not is_new:
+                log.error("%s-%d is not in any log dir that works: it stays offline", name, index)
+                return
+            partition_log = self._create(name, topic_id, index, now_ms)
+            if partition_log is None:
+                return
+        partition = Partition(name, index, partition_log, info, self._storage_failed)
         self._partitions[(name, index)] = partition
         if partition.in_sync_count <= 1:
             partition_log.advance_high_watermark(partition_log.log_end_offset)
+
+    def _create(self, name: str, topic_id: bytes, index: int, now_ms: int) -> PartitionLog | None:
+        """Make a log, in the next log dir if one fails; None if all did: the partition is offline then."""
+        while True:
+            try:
+                return self._logs.create(name, index, topic_id, now_ms=now_ms)
+            except StorageError as error:
+                self._storage_failed(error)
+                if error.is_full or not self._logs.online:
+                    return None
 
     def _close(self, name: str, index: int) -> None:
         partition = self._partitions.pop((name, index), None)

@@ -29,7 +29,6 @@ from barnabas.cluster.image import (
 from barnabas.config import broker as settings
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.log.config import LogConfig
-from barnabas.log.disk import OsDisk
 from barnabas.log.manager import LogManager
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ log = logging.getLogger(__name__)
 async def open_storage(broker: Broker) -> None:
     """Open everything below the log dirs. Raises StorageError."""
     config = broker.config
-    disk = OsDisk()
+    disk = broker.disk
     dirs = list(config.log_dirs)
     disk.make_dirs(dirs[0])
     store = EmbeddedStore(dirs[0], disk)
@@ -63,14 +62,14 @@ async def open_storage(broker: Broker) -> None:
     cluster_id = broker.logs.cluster_id or uuid_text(new_uuid())
     broker.logs.write_meta(cluster_id, broker.broker_id)
     store.open(cluster_id, _this_broker(broker))
-    broker.partitions = Partitions(broker.broker_id, broker.logs)
+    broker.partitions = Partitions(broker.broker_id, broker.logs, broker.storage_failed)
     config.set_dynamic(
         store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker.broker_id))
     )
     broker.producer_ids = ProducerIds(store)
     store.subscribe(broker.image_changed)
     adopted = _adopt(broker, store.image)
-    broker.partitions.apply(ClusterImage(cluster_id), store.image, broker.now_ms())
+    broker.partitions.apply(ClusterImage(cluster_id), store.image, broker.now_ms(), is_start=True)
     if adopted:
         store.change_nowait(lambda _: adopted)
 

@@ -14,7 +14,7 @@ import trio
 
 from barnabas.broker.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
 from barnabas.broker.partitions import Partition
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, StorageError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 
@@ -101,7 +101,8 @@ def _read(
         data = PartitionData(partition_index=want.index)
         try:
             count = _read_partition(context, request, want, data, max(remaining, 0), first=size == 0)
-        except RequestError as error:
+        except (RequestError, StorageError) as failure:
+            error = broker.storage_failed(failure) if isinstance(failure, StorageError) else failure
             data.error_code = error.code
             data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
             data.records = b""

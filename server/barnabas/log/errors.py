@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import IntEnum
+from errno import EIO
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -32,6 +33,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def in_doubt(error: OSError) -> OSError:
+    """The error of a write after which it is not known what is on the disk: never taken for a mere lack of room."""
+    return OSError(EIO, f"what was written is in doubt: {error}")
+
+
 class InLogDir(Protocol):
     """Something that lives in a log dir."""
 
@@ -51,7 +57,9 @@ def guarded(method: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P
         try:
             return method(self, *args, **kwargs)
         except OSError as error:
-            log.error("%s of %r failed: %s", method.__name__, self, error)
-            raise StorageError(self.log_dir, error) from error
+            failure = StorageError(self.log_dir, error)
+            if not failure.is_full:  # that one may come with every request until somebody makes room
+                log.error("%s of %r failed: %s", method.__name__, self, error)
+            raise failure from error
 
     return guard

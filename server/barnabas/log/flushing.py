@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import StorageError
 from barnabas.log.disk import Disk, File
+from barnabas.log.errors import in_doubt
 from barnabas.log.format import names
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class FlushTask:
         except FileNotFoundError:
             return  # the whole log was deleted meanwhile
         except OSError as error:
-            raise StorageError(self.partition_log.log_dir, error) from error
+            raise StorageError(self.partition_log.log_dir, in_doubt(error)) from error
 
     def finish(self, now_ms: int) -> None:
         """Move the recovery point."""

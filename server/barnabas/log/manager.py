@@ -321,7 +321,7 @@ class LogManager:
         self.trash.add(now_ms + partition_log.config.file_delete_delay_ms, path, [f"{path}/{name}"])
 
     def take_offline(self, path: str, error: StorageError) -> list[PartitionLog]:
-        """Stop using a log dir; returns the logs that were in it. Raises `error` if it was the last one."""
+        """Stop using a log dir; returns the logs that were in it."""
         if path in self.offline:
             return []
         log.error("taking log dir %s offline: %s", path, error.cause)

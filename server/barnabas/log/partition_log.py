@@ -13,7 +13,7 @@ from barnabas.errors import RequestError
 from barnabas.log import retention
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk
-from barnabas.log.errors import Code, guarded
+from barnabas.log.errors import Code, guarded, in_doubt
 from barnabas.log.flushing import FlushTask, plan_flush
 from barnabas.log.format import CorruptFileError, names, properties
 from barnabas.log.format.txn_index import AbortedTransaction
@@ -239,8 +239,11 @@ class PartitionLog:
         if marker is not None:
             completed = producers.append_marker(header, marker)
             if completed is not None and completed.is_aborted:
-                self._load_aborted(self.active)
-                self.active.append_aborted(aborted_entry(completed, producers))
+                try:
+                    self._load_aborted(self.active)
+                    self.active.append_aborted(aborted_entry(completed, producers))
+                except OSError as error:  # the marker is written, and nothing tells readers of it
+                    raise in_doubt(error) from error
         elif not is_end_marker(header):
             producers.append(header)
         if marker is not None or header.is_transactional:
@@ -248,7 +251,11 @@ class PartitionLog:
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         if self.epochs.assign(epoch, start_offset):
-            self._save_epochs(sync=False)
+            try:
+                self._save_epochs(sync=False)
+            except OSError:
+                self.epochs.truncate_from_end(start_offset)  # so that the next append tries again
+                raise
 
     def _save_epochs(self, *, sync: bool) -> None:
         save_epochs(self.disk, self.dir, self.epochs, sync=sync)

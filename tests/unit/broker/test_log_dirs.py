@@ -1,0 +1,140 @@
+"""Several log dirs: a disk that fails takes its own partitions along and no others; one that is full can be read."""
+
+import errno
+from contextlib import asynccontextmanager
+
+import pytest
+
+from barnabas.errors import StorageError
+from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
+from barnabas.wire.generated.describe_log_dirs import DescribeLogDirsRequest
+from barnabas.wire.generated.errors import ErrorCode
+from tests.support.brokers import running
+
+DIRS = ("/a", "/b", "/c")
+
+
+@pytest.fixture
+def disk():
+    return MemoryDisk()
+
+
+@asynccontextmanager
+async def three_dirs(disk):
+    async with running(DIRS, disk) as client:
+        await client.create("t", 6)
+        for partition in range(6):
+            assert (await client.produce("t", partition, b"first")).error_code == 0
+        yield client
+
+
+def places(client):
+    return {log.partition: log.log_dir for log in client.broker.logs if log.topic == "t"}
+
+
+async def test_new_partitions_go_to_the_dir_with_the_fewest(disk):
+    async with three_dirs(disk) as client:
+        assert sorted(places(client).values()) == ["/a", "/a", "/b", "/b", "/c", "/c"]
+        await client.create("more", 3)
+        assert {log.log_dir for log in client.broker.logs if log.topic == "more"} == set(DIRS)
+
+
+@pytest.mark.parametrize("operation", ["write", "sync", "read"])
+async def test_a_dir_that_fails_goes_offline_alone(disk, operation):
+    async with three_dirs(disk) as client:
+        where = places(client)
+        lost = {partition for partition, path in where.items() if path == "/b"}
+        # All of /b is broken from now on, whatever is asked of it.
+        disk.fault = lambda op, path: (
+            OSError(errno.EIO, "broken") if path.startswith("/b/") and op == operation else None
+        )
+        one = min(lost)
+        if operation == "write":
+            assert (await client.produce("t", one, b"second")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        elif operation == "read":
+            assert await client.fetch("t", one) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+        else:
+            for task in client.broker.logs:
+                if task.log_dir == "/b":
+                    with pytest.raises(Exception, match="in doubt") as failure:
+                        task.flush(0)
+            client.broker.storage_failed(failure.value)
+        for partition in range(6):
+            expected = (ErrorCode.KAFKA_STORAGE_ERROR, []) if partition in lost else (0, [b"first"])
+            assert await client.fetch("t", partition) == expected
+            code = (await client.produce("t", partition, b"second")).error_code
+            assert code == (ErrorCode.KAFKA_STORAGE_ERROR if partition in lost else 0)
+        response = await client.ask(DescribeLogDirsRequest(topics=None), 4)
+        assert {result.log_dir: result.error_code for result in response.results} == {
+            "/a": 0, "/b": ErrorCode.KAFKA_STORAGE_ERROR, "/c": 0,
+        }  # fmt: skip
+        await client.create("new", 4)
+        assert {log.log_dir for log in client.broker.logs if log.topic == "new"} == {"/a", "/c"}
+
+
+async def test_what_was_lost_is_not_made_anew_and_empty(disk):
+    async with three_dirs(disk) as client:
+        lost = {partition for partition, path in places(client).items() if path == "/b"}
+        disk.fault = lambda _, path: OSError(errno.EIO, "broken") if path.startswith("/b") else None
+        await client.produce("t", min(lost), b"x")
+        grow = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=8, assignments=None)
+        response = await client.ask(CreatePartitionsRequest(topics=[grow], timeout_ms=1_000), 1)
+        assert response.results[0].error_code == 0
+        assert set(places(client)) == set(range(8)) - lost
+    async with running(DIRS, disk) as client:
+        assert set(places(client)) == set(range(8)) - lost
+        assert (await client.fetch("t", min(lost)))[0] == ErrorCode.KAFKA_STORAGE_ERROR
+    disk.fault = None
+    async with running(DIRS, disk) as client:
+        for partition in range(6):
+            assert await client.fetch("t", partition) == (0, [b"first"])
+
+
+async def test_the_last_dir_that_fails_ends_the_broker(disk):
+    async with running(["/a"], disk) as client:
+        await client.create("t")
+        disk.fault = lambda op, path: OSError(errno.EIO, "broken") if op == "write" else None
+        assert (await client.produce("t", 0, b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await client.broker._stopping.wait()
+
+
+async def test_a_full_disk_can_be_read_and_takes_more_when_there_is_room(disk, caplog):
+    async with running(["/a"], disk) as client:
+        await client.create("t", internal_segment_bytes="400")
+        producer = {"producer_id": 5, "producer_epoch": 0}
+        expected = []
+        for n in range(3):
+            assert (await client.produce("t", 0, b"%d" % n * 50, base_sequence=n, **producer)).error_code == 0
+            expected.append(b"%d" % n * 50)
+        for room in (0, 1, 60, 110):
+            disk.room = room
+            for _ in range(2):
+                response = await client.produce("t", 0, b"x" * 50, base_sequence=3, **producer)
+                assert response.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+                assert (await client.fetch("t", 0, offset=2)) == (0, expected[2:])
+        assert client.broker.logs.online == ["/a"]
+        assert caplog.text.count("until there is room again") == 1
+        disk.room = None
+        assert (await client.produce("t", 0, b"x" * 50, base_sequence=3, **producer)).base_offset == 3
+        assert (
+            await client.produce("t", 0, b"x" * 50, base_sequence=3, **producer)
+        ).base_offset == 3  # a duplicate
+        log = client.broker.logs.get("t", 0)
+        assert (log.log_end_offset, log.epochs.entries) == (4, [(0, 0)])
+    async with running(["/a"], disk) as client:
+        assert client.broker.logs.get("t", 0).log_end_offset == 4
+
+
+async def test_a_disk_that_fills_up_while_the_house_is_kept_stays_online(disk):
+    async with running(["/a"], disk) as client:
+        await client.create("t")
+        await client.produce("t", 0, b"x")
+        disk.room = 0
+        broker = client.broker
+        with pytest.raises(StorageError, match="no space") as failure:
+            broker.logs.write_checkpoints()
+        assert broker.storage_failed(failure.value).code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert broker.logs.online == ["/a"]
+        assert await client.fetch("t", 0) == (0, [b"x"])
+        disk.room = None
