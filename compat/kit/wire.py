@@ -20,7 +20,7 @@ from codegen.parse import load_message
 
 API = Path(__file__).resolve().parents[2] / "schemas" / "api"
 API_VERSIONS = 18
-TIMEOUT_S = 60
+TIMEOUT_S = 15
 ZERO_UUID = bytes(16)
 Values = dict[str, Any]
 
@@ -63,7 +63,12 @@ class Connection:
     def _receive(self, size: int) -> bytes:
         received = bytearray()
         while len(received) < size:
-            part = self._socket.recv(size - len(received))
+            try:
+                part = self._socket.recv(size - len(received))
+            except TimeoutError:
+                raise WireError(f"no answer in {TIMEOUT_S} s") from None
+            except ConnectionError as error:
+                raise WireError("the broker closed the connection") from error
             if not part:
                 raise WireError("the broker closed the connection")
             received += part

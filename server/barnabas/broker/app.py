@@ -149,8 +149,7 @@ class Broker:
 
         Raises StartupError or StorageError, with everything closed again, when the broker cannot start.
         """
-        endpoints: tuple[str, ...] = self.config.get(settings.LISTENERS)
-        self.listeners = open_listeners(endpoints, self.config.listener_security_protocols())
+        self.listeners = open_listeners(self.config.listeners(), self.config.listener_security_protocols())
         try:
             await storage.open_storage(self)
             try:
@@ -170,10 +169,7 @@ class Broker:
             background.start_soon(self.share_state.run)
             async with trio.open_nursery() as accepting:
                 connections = Connections(
-                    background,
-                    idle_ms_max=self.config.get(settings.CONNECTIONS_MAX_IDLE_MS),
-                    count_max=self.config.get(settings.MAX_CONNECTIONS),
-                    per_ip_max=self.config.get(settings.MAX_CONNECTIONS_PER_IP),
+                    background, idle_ms_max=self.config.get(settings.CONNECTIONS_MAX_IDLE_MS)
                 )
                 for listener in self.listeners:
                     accepting.start_soon(listener.accept_forever, self, connections)
@@ -193,6 +189,7 @@ class Broker:
         """The metadata store has a new image: bring partitions and their settings in line with it."""
         if old.configs is not new.configs:
             self.config.set_dynamic(new.settings_of(BROKER, ""), new.settings_of(BROKER, str(self.broker_id)))
+            self.logs.set_producer_expiration(self.config.get(settings.PRODUCER_ID_EXPIRATION_MS))
         self.partitions.apply(old, new, self.now_ms())
         for resource_type, name in old.configs.keys() | new.configs.keys():
             key = (resource_type, name)

@@ -68,21 +68,21 @@ async def keep_house(broker: Broker) -> None:
 async def _clean_forever(broker: Broker) -> None:
     """Compact one log after the other, and rest when none is dirty."""
     config = broker.config
-    seconds = max(config.get(settings.LOG_CLEANER_BACKOFF_MS) / 1000, 1.0)
-    await trio.sleep(seconds)
+
+    def seconds() -> float:
+        return max(config.get(settings.LOG_CLEANER_BACKOFF_MS) / 1000, 1.0)
+
+    await trio.sleep(seconds())
     from barnabas.log.cleaner.cleaner import LogCleaner  # not on the way of a quick start
 
-    cleaner = LogCleaner(
-        lambda: broker.logs,
-        dedupe_bytes=config.get(settings.LOG_CLEANER_DEDUPE_BUFFER_SIZE),
-        load_factor=config.get(settings.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR),
-        throttle=lambda _: trio.from_thread.check_cancelled(),
-    )
+    cleaner = LogCleaner(lambda: broker.logs, throttle=lambda _: trio.from_thread.check_cancelled())
     await _every(broker, seconds, partial(clean_logs, broker, cleaner))
 
 
 async def clean_logs(broker: Broker, cleaner: LogCleaner) -> None:
     """Compact one log after the other, until none is dirty. Raises StorageError."""
+    cleaner.dedupe_bytes = broker.config.get(settings.LOG_CLEANER_DEDUPE_BUFFER_SIZE)
+    cleaner.load_factor = broker.config.get(settings.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR)
     while (task := cleaner.next_task(broker.now_ms())) is not None:
         try:
             await trio.to_thread.run_sync(task.run)
@@ -92,8 +92,11 @@ async def clean_logs(broker: Broker, cleaner: LogCleaner) -> None:
             cleaner.done(task, broker.now_ms())
 
 
-async def _every(broker: Broker, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+async def _every(
+    broker: Broker, interval: float | Callable[[], float], work: Callable[[], Awaitable[None]]
+) -> None:
     while True:
+        seconds = interval if isinstance(interval, float) else interval()
         await trio.sleep(min(seconds, 1e9))
         try:
             await work()

@@ -17,6 +17,7 @@ import trio
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import ConnectionInfo
 from barnabas.broker.transport import PlainTransport
+from barnabas.config import broker as settings
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -90,12 +91,10 @@ class Listener:
 class Connections:
     """All open connections of a broker, living in one nursery."""
 
-    def __init__(self, nursery: trio.Nursery, *, idle_ms_max: int, count_max: int, per_ip_max: int) -> None:
+    def __init__(self, nursery: trio.Nursery, *, idle_ms_max: int) -> None:
         self._nursery = nursery
         self._open: set[Connection] = set()
         self._idle_seconds_max = idle_ms_max / 1000
-        self._count_max = count_max
-        self._per_ip_max = per_ip_max
         self._per_ip: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -104,7 +103,11 @@ class Connections:
     def start(self, broker: Broker, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
         """Serve an accepted socket in a task of its own, or refuse it when there are too many."""
         host = peer[0]
-        if len(self._open) >= self._count_max or self._per_ip.get(host, 0) >= self._per_ip_max:
+        most, most_per_ip = (
+            broker.config.get(settings.MAX_CONNECTIONS),
+            broker.config.get(settings.MAX_CONNECTIONS_PER_IP),
+        )
+        if len(self._open) >= most or self._per_ip.get(host, 0) >= most_per_ip:
             log.warning("refusing a connection from %s: %d are open, %d of them from there",
                         host, len(self._open), self._per_ip.get(host, 0))  # fmt: skip
             sock.close()

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.config.setting import Setting, SettingError
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
 
 INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
 MATCH_KEYS = frozenset((
@@ -28,14 +30,20 @@ SETTINGS: dict[str, Setting[Any]] = {row.name: row for row in ROWS}
 
 
 def check(own: Mapping[str, str]) -> None:
-    """Whether a subscription may have these settings. Raises SettingError."""
+    """Whether a subscription may have these settings.
+
+    Raises SettingError for a value of the wrong kind, RequestError(INVALID_REQUEST) for all else, as Kafka does.
+    """
     for name, text in own.items():
         row = SETTINGS.get(name)
         if row is None:
-            raise SettingError(f"unknown setting of client metrics {name!r}")
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"unknown setting of client metrics {name!r}")
         value = row.parse(text)
         if name == "interval.ms" and not INTERVAL_MS_MIN <= value <= INTERVAL_MS_MAX:
-            raise SettingError(f"{name}={text}: from {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX} expected")
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name}={text}: from {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX} expected",
+            )
         if name == "match":
             for item in value:
                 _check_match(item)

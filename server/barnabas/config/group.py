@@ -86,7 +86,11 @@ _ROWS: tuple[tuple[tuple[Any, ...], str, str, str], ...] = (
 
 SHARE_AUTO_OFFSET_RESET = "share.auto.offset.reset"
 BY_DURATION = "by_duration:"
-_DURATION = re.compile(r"P(?:\d+D)?(?:T(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d{0,9})?S)?)?", re.IGNORECASE | re.ASCII)
+_DURATION = re.compile(
+    r"(?P<sign>[+-]?)P(?:(?P<days>[+-]?\d+)D)?"
+    r"(?P<time>T(?:(?P<hours>[+-]?\d+)H)?(?:(?P<minutes>[+-]?\d+)M)?(?:(?P<seconds>[+-]?\d+(?:[.,]\d{0,9})?)S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,5 +159,11 @@ def check(own: Mapping[str, str], config: BrokerConfig) -> None:
 
 
 def is_duration(text: str) -> bool:
-    """Whether a text is an ISO 8601 duration that is not negative."""
-    return bool(_DURATION.fullmatch(text)) and text[-1:].upper() not in ("P", "T")
+    """Whether a text is a duration as java.time reads it, and not below zero in all."""
+    found = _DURATION.fullmatch(text)
+    if found is None or text[-1:].upper() in ("P", "T"):
+        return False
+    seconds = 0.0
+    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1)):
+        seconds += float((found[unit] or "0").replace(",", ".")) * length
+    return seconds * (-1 if found["sign"] == "-" else 1) >= 0

@@ -13,6 +13,8 @@ from barnabas.config.setting import Setting, SettingError
 
 T = TypeVar("T")
 
+NODE_ID_DEFAULT = 1
+
 # Where a value comes from, as DescribeConfigs tells it.
 UNKNOWN_SOURCE = 0
 DYNAMIC_TOPIC_CONFIG = 1
@@ -45,6 +47,7 @@ class BrokerConfig:
         self.unknown: list[str] = []
         texts: dict[str, str] = {}
         for name, text in (settings or {}).items():
+            texts[name] = text
             known = tables.find(name)
             if known is None:
                 if not tables.belongs_to_plugin(name):
@@ -54,8 +57,7 @@ class BrokerConfig:
                 self._static[name] = known.parse(text)
             except SettingError as error:
                 origin = (origins or {}).get(name)
-                raise SettingError(f"{origin}: {error}") from error if origin else None
-            texts[name] = text
+                raise SettingError(f"{origin}: {error}" if origin else str(error)) from error
         self._name_the_node(texts)
         self._texts: list[tuple[int, Mapping[str, str]]] = [(STATIC_BROKER_CONFIG, texts)]
         self._values = dict(self._static)
@@ -67,6 +69,8 @@ class BrokerConfig:
         if self._static.get(old, -1) < 0:
             texts.pop(old, None)
             self._static.pop(old, None)
+        if old not in self._static and new not in self._static:
+            self._static[new], texts[new] = NODE_ID_DEFAULT, str(NODE_ID_DEFAULT)
         for name, other in ((old, new), (new, old)):
             if name in self._static and other not in self._static:
                 self._static[other], texts[other] = self._static[name], texts[name]
@@ -95,8 +99,8 @@ class BrokerConfig:
         return name in self._values
 
     def names_set(self) -> Iterable[str]:
-        """The names of all settings that have a value of their own."""
-        return self._values.keys()
+        """The names of all settings that are set anywhere, also of unknown ones."""
+        return dict.fromkeys(name for _, texts in self._texts for name in texts)
 
     def texts_of(self, name: str) -> list[tuple[str, int]]:
         """(text, source) of every place where a setting is set, the one that counts first."""
@@ -110,6 +114,15 @@ class BrokerConfig:
     def log_dirs(self) -> tuple[str, ...]:
         """The directories for the logs."""
         return self.get(broker.LOG_DIRS) or self.get(broker.LOG_DIR)
+
+    def listeners(self) -> tuple[str, ...]:
+        """The addresses to listen on, NAME://host:port; those that a Kafka file has for its controllers are left out."""
+        controllers = {name.strip().upper() for name in self.get(broker.CONTROLLER_LISTENER_NAMES) or ()}
+        return tuple(
+            address
+            for address in self.get(broker.LISTENERS)
+            if address.partition("://")[0].strip().upper() not in controllers
+        )
 
     def listener_security_protocols(self) -> dict[str, str]:
         """Which protocol the listeners of each name speak. Raises SettingError."""

@@ -59,7 +59,7 @@ def _number(text: str) -> float:
 
 
 def _list(text: str) -> tuple[str, ...]:
-    return tuple(item.strip() for item in text.split(",")) if text.strip() else ()
+    return tuple(dict.fromkeys(item.strip() for item in text.split(","))) if text.strip() else ()
 
 
 BOOLEAN: Kind[bool] = Kind("boolean", 1, _boolean, "true or false")
@@ -68,7 +68,7 @@ INT: Kind[int] = Kind("int", 3, _whole, "a whole number", INT_MAX)
 SHORT: Kind[int] = Kind("short", 4, _whole, "a whole number", SHORT_MAX)
 LONG: Kind[int] = Kind("long", 5, _whole, "a whole number", LONG_MAX)
 DOUBLE: Kind[float] = Kind("double", 6, _number, "a number")
-LIST: Kind[tuple[str, ...]] = Kind("list", 7, _list, "different values with commas between them")
+LIST: Kind[tuple[str, ...]] = Kind("list", 7, _list, "values with commas between them")
 CLASS: Kind[str] = Kind("class", 8, str.strip, "the name of a class")
 PASSWORD: Kind[str] = Kind("password", 9, str, "text")
 KINDS: dict[str, Kind[Any]] = {
@@ -125,9 +125,9 @@ class Setting(Generic[T]):
         )
 
     def for_listener(self, name: str) -> Setting[Any]:
-        """The same setting for one listener, unset by default."""
+        """The same setting for one listener, unset by default; none is acted upon so far."""
         kind: Kind[Any] = self.kind
-        columns = (self.allowed, self.importance, self.changes, self.effect, self.doc)
+        columns = (self.allowed, self.importance, self.changes, self.effect or "limits", self.doc)
         return Setting(name, kind, None, *columns, base=self.name)
 
     def __repr__(self) -> str:
@@ -172,7 +172,7 @@ class Setting(Generic[T]):
         """See that a typed value is within bounds. Raises SettingError."""
         if self.kind.high and not -self.kind.high - 1 <= value <= self.kind.high:
             raise self._error(value, f"{self.kind.expected} from {-self.kind.high - 1} to {self.kind.high}")
-        if self.kind is LIST and (len(set(value)) != len(value) or "" in value):
+        if self.kind is LIST and "" in value and self.allowed != REPLICAS:
             raise self._error(",".join(value), self.kind.expected)
         if self.allowed and not self._allows(value):
             raise self._error(self.format(value), self.expected)
@@ -181,7 +181,7 @@ class Setting(Generic[T]):
         if self.allowed == "+":
             return bool(value.strip())
         if self.allowed == REPLICAS:
-            return value == ("*",) or all(map(_is_replica, value))
+            return value == ("*",) or all(not item or _is_replica(item) for item in value)
         if ".." in self.allowed:
             extra, _, bounds = self.allowed.rpartition(", ")
             low, _, high = bounds.partition("..")
@@ -208,8 +208,11 @@ class Setting(Generic[T]):
         return str(value)
 
     def normal(self, text: str) -> str:
-        """A valid text as it is shown: `007` as `7`, `TRUE` as `true`. Raises SettingError."""
-        return self.format(self.parse(text))
+        """A valid text as it is shown: `007` as `7`, `TRUE` as `true`, an item once. Raises SettingError."""
+        value = self.parse(text)
+        if self.allowed == REPLICAS:
+            return ",".join(item.strip() for item in text.split(","))
+        return self.format(value)
 
 
 def _is_replica(text: str) -> bool:

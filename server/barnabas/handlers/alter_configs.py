@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.handlers.config_resources import SET, Alteration, alter
+from barnabas.handlers.config_resources import SET, Alteration, alter, named_twice
 from barnabas.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
@@ -17,6 +18,7 @@ Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 async def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Alter each resource on its own."""
     answers = []
+    twice = named_twice(request.resources)
     for resource in request.resources:
         answer = Answer(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
@@ -24,6 +26,8 @@ async def handle(context: RequestContext, request: AlterConfigsRequest) -> Alter
         answers.append(answer)
         wanted = [Alteration(entry.name, SET, entry.value) for entry in resource.configs]
         try:
+            if (resource.resource_type, resource.resource_name) in twice:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "the resource is named twice")
             await alter(
                 context,
                 resource.resource_type,

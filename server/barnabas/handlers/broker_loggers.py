@@ -10,16 +10,13 @@ from collections.abc import Mapping
 
 ROOT = "root"
 OURS = "barnabas"
-TRACE, OFF = 5, 100
 LEVELS = {
-    "ALL": logging.NOTSET + 1,
-    "TRACE": TRACE,
+    "TRACE": 5,
     "DEBUG": logging.DEBUG,
     "INFO": logging.INFO,
     "WARN": logging.WARNING,
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
-    "OFF": OFF,
 }
 
 
@@ -41,4 +38,4 @@ def set_levels(wanted: Mapping[str, str | None]) -> None:
 
 def _name(number: int) -> str:
     """The coarsest level that lets a record of `number` pass."""
-    return next((name for name, value in LEVELS.items() if value >= number), "OFF")
+    return next((name for name, value in LEVELS.items() if value >= number), "FATAL")

@@ -5,6 +5,8 @@ The rule: an alteration is decided on the whole of a resource's own settings, an
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,7 +26,7 @@ from barnabas.config import client_metrics, tables
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, BrokerConfig
-from barnabas.config.setting import LIST, Setting, SettingError
+from barnabas.config.setting import INT, LIST, Setting, SettingError
 from barnabas.errors import RequestError
 from barnabas.handlers import broker_loggers
 from barnabas.wire.generated.errors import ErrorCode
@@ -32,8 +34,16 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
 
+log = logging.getLogger(__name__)
+
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations of IncrementalAlterConfigs (KIP-339)."""
+
+THREAD_POOLS = frozenset((
+    "background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+))  # fmt: skip
+"""They can grow to twice their size at once, or shrink to half of it."""
 
 _FAMILIES = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
@@ -84,13 +94,25 @@ def synonyms_of_broker_setting(config: BrokerConfig, name: str) -> list[tuple[st
 
 def check_broker_name(context: RequestContext, name: str) -> None:
     """Raise INVALID_REQUEST unless `name` is this broker's id, or empty for all brokers."""
-    if not name or name == str(context.broker.broker_id):
+    if not name:
         return
-    if not name.lstrip("-").isascii() or not name.lstrip("-").isdigit():
-        raise RequestError(ErrorCode.INVALID_REQUEST, f"the number of a broker is needed, not {name!r}")
-    raise RequestError(
-        ErrorCode.INVALID_REQUEST, f"broker {name} was asked for; this is broker {context.broker.broker_id}"
-    )
+    try:
+        asked = INT.parse(name)
+    except ValueError:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"the number of a broker is needed, not {name!r}"
+        ) from None
+    if asked != context.broker.broker_id:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {asked} was asked for; this is broker {context.broker.broker_id}",
+        )
+
+
+def named_twice(resources: Sequence[Any]) -> set[tuple[int, str]]:
+    """The resources, as (type, name), that one request names more than once."""
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    return {resource for resource, count in counts.items() if count > 1}
 
 
 async def alter(
@@ -113,11 +135,14 @@ async def alter(
         _alter_loggers(context, name, alterations, validate_only=validate_only)
         return
 
+    _check_resource(context, resource_type, name)
+
     def decide(image: ClusterImage) -> list[Change]:
         current = {} if replace_all else image.settings_of(resource_type, name)
-        _check_resource(context, image, resource_type, name)
         settings = _altered(resource_type, current, alterations, context.broker.config)
-        _check_settings(context, resource_type, settings)
+        _check_settings(context, resource_type, name, settings)
+        if resource_type == TOPIC and name not in image.topics:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return [ConfigChanged(resource_type, name, tuple(sorted(settings.items())))]
 
     if validate_only:
@@ -138,41 +163,58 @@ def _check_alterations(alterations: Sequence[Alteration]) -> None:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"setting {alteration.name!r} has no value")
 
 
-def _check_resource(context: RequestContext, image: ClusterImage, resource_type: int, name: str) -> None:
-    if resource_type == TOPIC:
-        controller.check_topic_name(name)
-        if name not in image.topics:
-            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    elif resource_type == BROKER:
+def _check_resource(context: RequestContext, resource_type: int, name: str) -> None:
+    """Whether there can be such a resource; whether a topic is there is asked later."""
+    if resource_type == BROKER:
         check_broker_name(context, name)
-    elif resource_type not in (GROUP, CLIENT_METRICS):
+    elif resource_type not in (TOPIC, GROUP, CLIENT_METRICS):
         raise RequestError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {resource_type}")
     elif not name:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the name of the resource is empty")
+    elif resource_type == TOPIC:
+        controller.check_topic_name(name)
 
 
-def _check_settings(context: RequestContext, resource_type: int, settings: Mapping[str, str]) -> None:
+def _check_settings(
+    context: RequestContext, resource_type: int, name: str, settings: Mapping[str, str]
+) -> None:
+    config = context.broker.config
+    if resource_type == BROKER:
+        _check_broker_settings(config, name, settings)
+        return
     try:
         if resource_type == TOPIC:
-            controller.check_settings(settings, context.broker.config)
-        elif resource_type == BROKER:
-            _check_broker_settings(settings)
+            controller.check_settings(settings, config)
         elif resource_type == GROUP:
-            group_settings.check(settings, context.broker.config)
+            group_settings.check(settings, config)
         else:
             client_metrics.check(settings)
     except SettingError as error:
         raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
-def _check_broker_settings(settings: Mapping[str, str]) -> None:
+def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[str, str]) -> None:
+    """Kafka takes names that it does not know, for they may be a plugin's, and answers all else with one code."""
     for name, text in settings.items():
         row = tables.find(name)
-        if row is None:
-            raise RequestError(ErrorCode.INVALID_CONFIG, f"unknown broker setting {name!r}")
+        if row is None or row.effect == "removed":
+            log.warning("%s was set for broker %r, and nobody here knows it", name, broker)
+            continue
         if not row.dynamic:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} cannot be changed while the broker runs")
-        row.parse(text)
+        if row.changes == "broker" and not broker:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} can only be set for one broker")
+        try:
+            value = row.parse(text)
+        except SettingError as error:
+            raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        if name in THREAD_POOLS:
+            now = config.value_of(name)
+            if not now / 2 <= value <= now * 2:
+                raise RequestError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{name}={text}: from half to twice of the {now} there are now expected",
+                )
 
 
 def _alter_loggers(
@@ -233,7 +275,7 @@ def _merged(
 ) -> str:
     """A list setting with items added or taken away."""
     row = _find(resource_type, alteration.name)
-    if row is None or row.kind is not LIST:
+    if row is None or row.kind is not LIST or resource_type == CLIENT_METRICS:
         raise RequestError(ErrorCode.INVALID_CONFIG, f"{alteration.name} is no list")
     text = settings.get(alteration.name)
     if text is not None:

@@ -6,14 +6,16 @@ v4 takes -1 for the broker's defaults of partitions and replicas; v5 answers wit
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from barnabas.cluster import controller
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.config import broker as settings
 from barnabas.config import topic as topic_settings
+from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, BrokerConfig
+from barnabas.config.setting import Setting
 from barnabas.errors import RequestError
-from barnabas.handlers.config_resources import value_of_topic_setting
 from barnabas.ids import new_uuid
 from barnabas.wire.generated.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -78,16 +80,24 @@ async def _create(
     )
     result.configs = [
         CreateTopicsResponse.CreatableTopicConfigs(
-            name=row.name,
-            value=row.format(value),
-            read_only=False,
-            config_source=source,
-            is_sensitive=False,
+            name=row.name, value=text, read_only=False, config_source=source, is_sensitive=False
         )
         for row in topic_settings.ROWS
-        for value, source in [value_of_topic_setting(broker.config, row, overrides)]
+        for text, source in [_effective(broker.config, row, overrides)]
     ]
     return result
+
+
+def _effective(config: BrokerConfig, row: Setting[Any], overrides: Mapping[str, str]) -> tuple[str, int]:
+    """A new topic's setting as it was written where it is set, and the source of that."""
+    if row.name in overrides:
+        return overrides[row.name], DYNAMIC_TOPIC_CONFIG
+    value, name = config.topic_default(row)
+    if name is None:
+        return row.format(value), DEFAULT_CONFIG
+    in_other_unit = name.rpartition(".")[2] in topic_settings.UNIT_MS
+    text = row.format(value) if in_other_unit else config.texts_of(name)[0][0]
+    return text, config.sources[name]
 
 
 def _settings(topic: CreateTopicsRequest.CreatableTopic) -> dict[str, str]:

@@ -21,7 +21,7 @@ from barnabas.config.loading import (
     DYNAMIC_DEFAULT_BROKER_CONFIG,
     DYNAMIC_TOPIC_CONFIG,
     GROUP_CONFIG,
-    STATIC_BROKER_CONFIG,
+    BrokerConfig,
 )
 from barnabas.config.setting import Setting
 from barnabas.errors import RequestError
@@ -92,50 +92,52 @@ def _topic(context: RequestContext, name: str) -> list[Described]:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     config, overrides = context.broker.config, image.settings_of(TOPIC, name)
     entries = []
-    for row in topic_settings.ROWS:
+    for row in topic_settings.SETTINGS.values():
+        if row.changes == "internal" and row.name not in overrides:
+            continue
         value, _ = value_of_topic_setting(config, row, overrides)
         synonyms = [
             Synonym(name=other, value=text, source=source)
             for primary in row.broker_names[:1]
             for other, text, source in synonyms_of_broker_setting(config, primary)
         ]
+        text = row.normal(overrides[row.name]) if row.name in overrides else row.format(value)
         if row.name in overrides:
-            synonyms.insert(0, Synonym(name=row.name, value=overrides[row.name], source=DYNAMIC_TOPIC_CONFIG))
-        entries.append(_entry(row, row.format(value), synonyms))
+            synonyms.insert(0, Synonym(name=row.name, value=text, source=DYNAMIC_TOPIC_CONFIG))
+        entries.append(_entry(row, text, synonyms))
     return entries
 
 
 def _broker(context: RequestContext) -> list[Described]:
     config = context.broker.config
-    names = dict.fromkeys([*tables.listed(), *config.names_set()])
-    entries = []
-    for name in names:
-        row = tables.setting(name)
-        if row.effect == "removed":
-            entries.append(_unknown(name))
-            continue
-        synonyms = [
-            Synonym(name=other, value=None if row.sensitive else text, source=source)
-            for other, text, source in synonyms_of_broker_setting(config, name)
-        ]
-        value = config.value_of(name)
-        entry = _entry(row, None if value is None or row.sensitive else row.format(value), synonyms)
-        entry.read_only = not row.dynamic
-        entries.append(entry)
-    return entries + [_unknown(name) for name in config.unknown]
+    return [_of_broker(config, name) for name in dict.fromkeys([*tables.listed(), *config.names_set()])]
 
 
-def _unknown(name: str) -> Described:
-    """A setting from the broker's file that it does not know, or no longer."""
+def _of_broker(config: BrokerConfig, name: str) -> Described:
+    row = tables.find(name)
+    if row is None or row.effect == "removed":
+        return _unknown(name, [source for _, source in config.texts_of(name)])
+    synonyms = [
+        Synonym(name=other, value=None if row.sensitive else text, source=source)
+        for other, text, source in synonyms_of_broker_setting(config, name)
+    ]
+    value = config.value_of(name)
+    entry = _entry(row, None if value is None or row.sensitive else row.format(value), synonyms)
+    entry.read_only = not row.dynamic or bool(row.base)
+    return entry
+
+
+def _unknown(name: str, sources: list[int]) -> Described:
+    """A setting that the broker does not know, or no longer; it may be a plugin's password."""
     return Described(
         name=name,
         value=None,
         read_only=True,
-        config_source=STATIC_BROKER_CONFIG,
+        config_source=sources[0],
         is_sensitive=True,
         config_type=UNKNOWN_TYPE,
         documentation=None,
-        synonyms=[Synonym(name=name, value=None, source=STATIC_BROKER_CONFIG)],
+        synonyms=[Synonym(name=name, value=None, source=source) for source in sources],
     )
 
 
@@ -143,10 +145,13 @@ def _all_brokers(context: RequestContext) -> list[Described]:
     """What is set for all brokers, and nothing else."""
     entries = []
     for name, text in context.broker.metadata.image.settings_of(BROKER, "").items():
-        row = tables.setting(name)
+        row = tables.find(name)
+        if row is None or row.effect == "removed":
+            entries.append(_unknown(name, [DYNAMIC_DEFAULT_BROKER_CONFIG]))
+            continue
         shown = None if row.sensitive else text
         entry = _entry(row, shown, [Synonym(name=name, value=shown, source=DYNAMIC_DEFAULT_BROKER_CONFIG)])
-        entry.read_only = not row.dynamic
+        entry.read_only = not row.dynamic or bool(row.base)
         entries.append(entry)
     return entries
 

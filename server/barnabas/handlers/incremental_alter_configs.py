@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.handlers.config_resources import Alteration, alter
+from barnabas.handlers.config_resources import Alteration, alter, named_twice
+from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -22,6 +23,7 @@ async def handle(
 ) -> IncrementalAlterConfigsResponse:
     """Alter each resource on its own."""
     answers = []
+    twice = named_twice(request.resources)
     for resource in request.resources:
         answer = Answer(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
@@ -29,6 +31,8 @@ async def handle(
         answers.append(answer)
         wanted = [Alteration(entry.name, entry.config_operation, entry.value) for entry in resource.configs]
         try:
+            if (resource.resource_type, resource.resource_name) in twice:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "the resource is named twice")
             await alter(
                 context,
                 resource.resource_type,

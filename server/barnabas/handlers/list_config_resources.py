@@ -21,7 +21,7 @@ KINDS = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 async def handle(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     """List the resources of the kinds asked for; of all kinds when none is named."""
     image = context.broker.metadata.image
-    wanted = request.resource_types or list(KINDS)
+    wanted = list(dict.fromkeys(request.resource_types)) or list(KINDS)
     if context.api_version == 0:
         wanted = [CLIENT_METRICS]
     for kind in wanted:

@@ -69,6 +69,12 @@ class LogManager:
         """Return the log of a partition, None if there is none here."""
         return self._logs.get((topic, partition))
 
+    def set_producer_expiration(self, expiration_ms: int) -> None:
+        """Remember idle producers for so long from now on."""
+        self.producer_expiration_ms = expiration_ms
+        for log in self._logs.values():
+            log.producers.expiration_ms = expiration_ms
+
     # --- opening --------------------------------------------------------------------------------------------
 
     def open(self, now_ms: int) -> None:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import trio
 
 from barnabas.broker.housekeeping import clean_logs
+from barnabas.config.loading import BrokerConfig
 from barnabas.log.cleaner.cleaner import LogCleaner
 from tests.support.logs import NOW_MS, Broker, append, batch, read_all
 
@@ -16,7 +17,7 @@ def dirty_logs(tmp_path):
             append(logs.log("t", n), batch(value))
         logs.log("t", n).roll()
         logs.log("t", n).flush(NOW_MS)
-    return logs, SimpleNamespace(logs=logs.manager, now_ms=lambda: NOW_MS)
+    return logs, SimpleNamespace(logs=logs.manager, now_ms=lambda: NOW_MS, config=BrokerConfig())
 
 
 async def test_all_dirty_logs_are_compacted(tmp_path):
@@ -39,3 +40,13 @@ async def test_a_broker_that_stops_does_not_wait_for_the_cleaner(tmp_path):
     for n in range(3):
         assert [record.value for record in read_all(logs.log("t", n))] == [b"old", b"new"]
     assert list(tmp_path.glob("*/*.cleaned")) == []
+
+
+async def test_the_cleaner_obeys_settings_that_were_changed(tmp_path):
+    _, broker = dirty_logs(tmp_path)
+    cleaner = LogCleaner(lambda: broker.logs)
+    broker.config.set_dynamic(
+        {"log.cleaner.dedupe.buffer.size": "1048576"}, {"log.cleaner.io.buffer.load.factor": "0.5"}
+    )
+    await clean_logs(broker, cleaner)
+    assert (cleaner.dedupe_bytes, cleaner.load_factor) == (1048576, 0.5)

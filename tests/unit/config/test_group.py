@@ -55,7 +55,9 @@ def test_every_setting_of_a_group_has_its_default_and_bounds_among_the_brokers()
             assert bound is None or bound.kind is bounded.setting.kind
 
 
-@pytest.mark.parametrize("text", ["P1DT2H", "PT0.5S", "p2d", "PT1H61M", "PT10.123456789S"])
+@pytest.mark.parametrize(
+    "text", ["P1DT2H", "PT0.5S", "p2d", "PT1H61M", "PT10.123456789S", "PT-1H61M", "-PT-1S"]
+)
 def test_a_share_group_can_begin_some_time_ago(text: str) -> None:
     group.check({"share.auto.offset.reset": f"by_duration:{text}"}, BrokerConfig())
 

@@ -9,7 +9,7 @@ from barnabas.config.tables import Row
 
 # fmt: off
 ROWS: tuple[Row, ...] = (
-    ("node.id", "int", "1", "0..", "high", "", "",
+    ("node.id", "int", None, "0..", "high", "", "",
      "The broker's number in the cluster."),
     ("broker.id", "int", "-1", "", "high", "", "",
      "Older name of node.id."),

@@ -1,0 +1,1 @@
+"""How settings are described and changed, compared with Apache Kafka."""

@@ -1,0 +1,42 @@
+"""Differences between the settings of Apache Kafka and of Barnabas that are meant."""
+
+from __future__ import annotations
+
+from compat.kit.compare import Meant
+
+OWN_ADDRESS = "its own ports and directories"
+MEANT: tuple[Meant, ...] = (
+    Meant(".*", r".*/(listeners|advertised\.listeners|log\.dirs)/(Value|Synonyms/.*Value)", OWN_ADDRESS),
+    Meant(
+        ".*",
+        r".*/(listeners|listener\.security\.protocol\.map)/ReadOnly",
+        "listeners are opened at the start only",
+    ),
+    Meant(
+        ".*",
+        r".*/(log\.)?record\.validation",
+        "a setting of Barnabas alone: how far a leader looks at records",
+    ),
+    Meant(
+        ".*",
+        r".*/min\.insync\.replicas(/.*)?",
+        "with eligible leader replicas Kafka keeps this as a setting of all brokers; Barnabas has no such replicas",
+    ),
+    Meant("describe v.*", r"/Results/4 /Configs", "the same"),
+    Meant("(validate: )?change 4 '1': min.insync.replicas set 2", ".*/ErrorCode", "the same"),
+    Meant(
+        ".*",
+        r".*/4 1/Configs/log\.retention\.(hours|minutes)/Value",
+        "once log.retention.ms is set, Kafka shows the other two as if they were not set",
+    ),
+    Meant(
+        "(validate: |after )?change 4 '1': log.segment.bytes set 1000",
+        ".*",
+        "small segments are allowed, as in Kafka 3: decision 30",
+    ),
+    Meant(
+        "(validate: )?change 2 'plain': retention.ms (9|-1) 1",
+        ".*/ErrorCode",
+        "Kafka stumbles over an operation that does not exist; Barnabas answers INVALID_REQUEST",
+    ),
+)

@@ -1,0 +1,85 @@
+"""Barnabas and Apache Kafka side by side, started alike: the same server.properties but for ports and directories.
+
+The rule: everything of both is in one temporary directory; only processes started here are ever signalled.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from compat.kafka import RealKafka, free_port
+from compat.kit.wire import Connection
+
+ROOT = Path(__file__).resolve().parents[2]
+STOP_TIMEOUT_S = 30
+
+
+class StartError(Exception):
+    """Barnabas does not start; the message has its last words."""
+
+
+@dataclass
+class Side:
+    """One broker: its name, and how to reach it."""
+
+    name: str
+    port: int
+
+    def connect(self) -> Connection:
+        """A new connection."""
+        return Connection("127.0.0.1", self.port)
+
+
+@contextmanager
+def both(
+    settings: Mapping[str, str] | None = None, version: str = "4.x", kafka_port: int = 0
+) -> Iterator[tuple[Side, Side]]:
+    """(Apache Kafka, Barnabas), running; `kafka_port` names a Kafka that runs already. Raises KafkaError, StartError."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-")))
+        kafka = RealKafka(version, data=directory / "kafka", settings=settings)
+        if not kafka_port:
+            kafka_port = stack.enter_context(kafka).port
+        else:
+            kafka.port = kafka_port
+            kafka._write_properties()
+        properties = (directory / "kafka" / "server.properties").read_text()
+        port = free_port()
+        ours = directory / "server.properties"
+        ours.write_text(
+            properties.replace(f"127.0.0.1:{kafka_port}", f"127.0.0.1:{port}").replace(
+                str(kafka.log_dir), str(directory / "barnabas")
+            )
+        )
+        stack.enter_context(_barnabas(ours))
+        yield Side("Kafka", kafka_port), Side("Barnabas", port)
+
+
+@contextmanager
+def _barnabas(properties: Path) -> Iterator[None]:
+    log = properties.with_suffix(".out")
+    command = [sys.executable, "-m", "barnabas", "serve", "--config", str(properties)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, env=environment)
+    assert process.stdout is not None
+    try:
+        if b"is ready" not in process.stdout.readline():
+            raise StartError(f"Barnabas does not start:\n{log.read_text()[-2000:]}")
+        yield
+    finally:
+        process.terminate()
+        process.wait(STOP_TIMEOUT_S)
+        process.stdout.close()
+        complaints = [
+            line for line in log.read_text().splitlines() if "Traceback" in line or " ERROR " in line
+        ]
+        if complaints:
+            print(f"Barnabas complained:\n{log.read_text()[-4000:]}")
