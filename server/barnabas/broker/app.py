@@ -30,6 +30,7 @@ from barnabas.broker.internal_topics import (
 )
 from barnabas.broker.listener import Connections, Listener
 from barnabas.broker.markers import write_marker
+from barnabas.broker.moving import LogMover
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.startup import StartupError, open_listeners
@@ -127,6 +128,7 @@ class Broker:
         self.config_for_topic: Callable[[str], LogConfig]
         self._stopping = trio.Event()
         self._tell_full_again_ms = 0
+        self.mover = LogMover(self)
 
     @property
     def bootstrap(self) -> str:
@@ -164,6 +166,7 @@ class Broker:
     async def _serve(self, task_status: trio.TaskStatus[Broker]) -> None:
         async with trio.open_nursery() as background:
             background.start_soon(housekeeping.keep_house, self)
+            background.start_soon(self.mover.run)
             background.start_soon(self.groups.run)
             background.start_soon(self.transactions.run)
             background.start_soon(self.share_state.run)

@@ -274,6 +274,12 @@ class Partitions:
         if partition is not None:
             partition.close()
 
+    def replace_log(self, partition_log: PartitionLog) -> None:
+        """A partition's log has been moved: it goes on with this one."""
+        partition = self._partitions.get((partition_log.topic, partition_log.partition))
+        if partition is not None:
+            partition.log = partition_log
+
     def lose(self, logs: Iterable[PartitionLog]) -> None:
         """These logs' disk has failed: their partitions answer KAFKA_STORAGE_ERROR from now on."""
         for partition_log in logs:

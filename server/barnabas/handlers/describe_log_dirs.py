@@ -1,4 +1,7 @@
-"""DescribeLogDirs v0-v5. Which partitions each log dir holds, and how large they are; v4 adds the volume's size."""
+"""DescribeLogDirs v0-v5. Which partitions each log dir holds, and how large they are; v4 adds the volume's size.
+
+A replica that is being moved is listed twice: where it is, and as a future one where it goes.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
+    from barnabas.log.partition_log import PartitionLog
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
@@ -23,18 +27,19 @@ async def handle(context: RequestContext, request: DescribeLogDirsRequest) -> De
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     topics: dict[str, dict[str, Topic]] = {path: {} for path in logs.dirs}
-    for partition_log in logs:
-        if wanted is not None and (partition_log.topic, partition_log.partition) not in wanted:
-            continue
-        here = topics[partition_log.log_dir]
-        topic = here.setdefault(partition_log.topic, Topic(name=partition_log.topic))
-        topic.partitions.append(
-            Partition(
-                partition_index=partition_log.partition,
-                partition_size=partition_log.size_bytes,
-                offset_lag=max(partition_log.high_watermark - partition_log.log_end_offset, 0),
-            )
-        )
+
+    def add(path: str, partition_log: PartitionLog, partition: Partition) -> None:
+        name = partition_log.topic
+        if wanted is None or (name, partition_log.partition) in wanted:
+            partition.partition_index = partition_log.partition
+            topics[path].setdefault(name, Topic(name=name)).partitions.append(partition)
+
+    for one in logs:
+        lag = max(one.high_watermark - one.log_end_offset, 0)
+        add(one.log_dir, one, Partition(partition_size=one.size_bytes, offset_lag=lag))
+    for move in logs.moves:
+        future = Partition(partition_size=move.size_bytes, offset_lag=move.offset_lag, is_future_key=True)
+        add(move.target_dir, move.partition_log, future)
     results = []
     for path in logs.dirs:
         result = Result(log_dir=path, topics=list(topics[path].values()))

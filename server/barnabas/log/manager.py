@@ -7,7 +7,8 @@ before anything in it is changed. A dir that fails goes offline alone, with the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from barnabas.errors import StorageError
 from barnabas.log.config import LogConfig
@@ -18,12 +19,25 @@ from barnabas.log.format.checkpoints import TopicPartition
 from barnabas.log.format.names import DirKind
 from barnabas.log.format.properties import MetaProperties
 from barnabas.log.loading import LoadedLog, Loader
+from barnabas.log.moving import Move, Moves
 from barnabas.log.openfiles import OPEN_SEGMENTS_MAX, OpenFiles
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.trash import Trash
 
 log = logging.getLogger(__name__)
+
+PREFERRED_MAX = 10_000  # wishes of clients for partitions that do not exist
+
+
+class Checkpoints(NamedTuple):
+    """What a log dir says of its logs, and whether it was closed cleanly."""
+
+    recovery_points: Mapping[TopicPartition, int] = {}
+    log_starts: Mapping[TopicPartition, int] = {}
+    high_watermarks: Mapping[TopicPartition, int] = {}
+    clean_offsets: Mapping[TopicPartition, int] = {}
+    is_clean: bool = False
 
 
 class LogManager:
@@ -51,6 +65,8 @@ class LogManager:
         self.offline: dict[str, StorageError] = {}
         self.pool = OpenFiles(open_segments_max)
         self.trash = Trash()
+        self.moves = Moves(self.disk, self.trash)
+        self._preferred: dict[TopicPartition, str] = {}
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._locks: dict[str, Lock] = {}
 
@@ -99,6 +115,7 @@ class LogManager:
             self._release_locks()
             raise next(iter(self.offline.values()))
         self._check_meta()
+        self._end_moves(now_ms)
 
     def _lock(self, path: str) -> None:
         self.disk.make_dirs(path)
@@ -127,29 +144,36 @@ class LogManager:
         if is_clean:
             self.disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
             self.disk.sync_dir(path)
-        recovery_points = self._read_checkpoint(path, names.RECOVERY_POINT_CHECKPOINT)
-        log_starts = self._read_checkpoint(path, names.LOG_START_CHECKPOINT)
-        high_watermarks = self._read_checkpoint(path, names.HIGH_WATERMARK_CHECKPOINT)
-        clean_offsets = self._read_checkpoint(path, names.CLEANER_CHECKPOINT)
+        known = Checkpoints(
+            self._read_checkpoint(path, names.RECOVERY_POINT_CHECKPOINT),
+            self._read_checkpoint(path, names.LOG_START_CHECKPOINT),
+            self._read_checkpoint(path, names.HIGH_WATERMARK_CHECKPOINT),
+            self._read_checkpoint(path, names.CLEANER_CHECKPOINT),
+            is_clean,
+        )
         count = 0
         for entry in entries:
-            if not entry.is_dir:
-                continue
-            key = self._recognise(path, entry.name, now_ms)
-            if key is None:
-                continue
-            loader = self._loader(f"{path}/{entry.name}", self.config_for(key[0]), now_ms)
-            loader.is_clean = is_clean
-            loader.recovery_point = recovery_points.get(key, 0)
-            loader.log_start_offset = log_starts.get(key, 0)
-            loader.clean_offset = clean_offsets.get(key, 0)
-            loaded = loader.load()
-            topic_id = self._read_topic_id(f"{path}/{entry.name}")
-            added = self._add(path, key, loader.config, loaded, topic_id, high_watermarks.get(key, 0), now_ms)
-            added.clean_offset = clean_offsets.get(key)
-            count += 1
+            key = self._recognise(path, entry.name, now_ms) if entry.is_dir else None
+            if key is not None:
+                self._load(path, key, known, now_ms)
+                count += 1
         if count and not is_clean:
             log.warning("%s was not closed cleanly: its %d logs were checked", path, count)
+
+    def _load(self, path: str, key: TopicPartition, known: Checkpoints, now_ms: int) -> PartitionLog:
+        """Open the log of a partition with what the checkpoints say of it. Raises OSError."""
+        directory = f"{path}/{names.dir_name(*key)}"
+        loader = self._loader(directory, self.config_for(key[0]), now_ms)
+        loader.is_clean = known.is_clean
+        loader.recovery_point = known.recovery_points.get(key, 0)
+        loader.log_start_offset = known.log_starts.get(key, 0)
+        loader.clean_offset = known.clean_offsets.get(key, 0)
+        loaded = loader.load()
+        high_watermark = known.high_watermarks.get(key, 0)
+        topic_id = self._read_topic_id(directory)
+        added = self._add(path, key, loader.config, loaded, topic_id, high_watermark, now_ms)
+        added.clean_offset = known.clean_offsets.get(key)
+        return added
 
     def _loader(self, directory: str, config: LogConfig, now_ms: int) -> Loader:
         return Loader(
@@ -165,6 +189,9 @@ class LogManager:
             return None
         if found.kind is DirKind.DELETE:
             self.trash.add(now_ms, path, [f"{path}/{name}"])
+            return None
+        if found.kind is DirKind.FUTURE:
+            self.moves.cut_off.append((path, name, (found.topic, found.partition)))
             return None
         if found.kind is not DirKind.CURRENT:
             log.warning("%s/%s is a %s replica: left alone", path, name, found.kind.value)
@@ -288,7 +315,8 @@ class LogManager:
         assert key not in self._logs, key
         if not self.online:
             raise next(iter(self.offline.values()))
-        path = self._emptiest()
+        preferred = self._preferred.pop(key, "")
+        path = preferred if preferred in self.online else self._emptiest()
         directory = f"{path}/{names.dir_name(topic, partition)}"
         try:
             self.disk.make_dirs(directory)
@@ -299,6 +327,13 @@ class LogManager:
         if topic_id is not None:
             partition_log.save_topic_id(topic_id)
         return partition_log
+
+    def prefer(self, topic: str, partition: int, path: str) -> None:
+        """Have a partition that is not here yet made in that log dir, if it works then."""
+        if (topic, partition) not in self._logs:
+            while len(self._preferred) >= PREFERRED_MAX:
+                del self._preferred[next(iter(self._preferred))]
+            self._preferred[topic, partition] = path
 
     def _emptiest(self) -> str:
         online = self.online
@@ -317,6 +352,9 @@ class LogManager:
         partition_log = self._logs.pop((topic, partition), None)
         if partition_log is None:
             return
+        move = self.moves.get(topic, partition)
+        if move is not None:
+            self.moves.cancel(move, now_ms)
         path = partition_log.log_dir
         name = names.marked_dir_name(topic, partition, DirKind.DELETE, self.disk.unique_id().hex())
         partition_log.abandon()
@@ -325,6 +363,67 @@ class LogManager:
         except OSError as error:
             raise StorageError(path, error) from error
         self.trash.add(now_ms + partition_log.config.file_delete_delay_ms, path, [f"{path}/{name}"])
+
+    # --- moving to another dir (KIP-113) --------------------------------------------------------------------
+
+    def begin_move(self, topic: str, partition: int, target: str, now_ms: int) -> Move | None:
+        """Begin to move a log to another dir; None if it is there, or on its way there.
+
+        A move of it to elsewhere is given up. Raises StorageError.
+        """
+        return self.moves.begin(self._logs[topic, partition], target, now_ms)
+
+    def finish_move(self, move: Move, now_ms: int) -> PartitionLog:
+        """Copy what is missing, and put the copy in the log's place; returns the log as it is from now on.
+
+        Raises StorageError for the dir that failed: then the log is where it was, unless it cannot be opened any
+        more in its new place.
+        """
+        old = move.partition_log
+        key = (old.topic, old.partition)
+        move.complete()
+        self.moves.swap(move, now_ms)
+        del self._logs[key]
+        old.abandon()
+        at_end = Checkpoints(
+            {key: old.log_end_offset},
+            {key: old.log_start_offset},
+            {key: old.high_watermark},
+            {} if old.clean_offset is None else {key: old.clean_offset},
+            is_clean=True,
+        )
+        try:
+            new = self._load(move.target_dir, key, at_end, now_ms)
+        except OSError as error:
+            raise StorageError(move.target_dir, error) from error
+        new.take_over(old)
+        return new
+
+    def _end_moves(self, now_ms: int) -> None:
+        """Deal with the moves that a crash has cut off.
+
+        As long as the log is at its old place the copy is rubbish. If it is not, then the copy was whole.
+        """
+        for path, name, key in self.moves.cut_off:
+            if path in self.offline:
+                continue
+            if key in self._logs:
+                log.info(
+                    "the move of %s-%d to %s was cut off: it stays in %s", *key, path, self._logs[key].log_dir
+                )
+                self.trash.add(now_ms, path, [f"{path}/{name}"])
+            elif self.offline:
+                log.warning("%s/%s is left alone: the log itself may be in a dir that is offline", path, name)
+            else:
+                try:
+                    self.disk.rename(f"{path}/{name}", f"{path}/{names.dir_name(*key)}")
+                    self.disk.sync_dir(path)
+                    self._load(path, key, Checkpoints(), now_ms)
+                except OSError as error:
+                    self.take_offline(path, StorageError(path, error))
+        self.moves.cut_off.clear()
+
+    # --- dirs that fail -------------------------------------------------------------------------------------
 
     def take_offline(self, path: str, error: StorageError) -> list[PartitionLog]:
         """Stop using a log dir; returns the logs that were in it."""
@@ -337,6 +436,7 @@ class LogManager:
             partition_log.abandon()
             del self._logs[partition_log.topic, partition_log.partition]
         self.trash.forget(path)
+        self.moves.lose(path)
         self.meta.pop(path, None)
         lock = self._locks.pop(path, None)
         if lock is not None:
@@ -366,7 +466,7 @@ class LogManager:
                 if directory not in synced:  # what took its place must last before it goes
                     self.disk.sync_dir(directory)
                     synced.add(directory)
-                if doomed.path.endswith(f"-{DirKind.DELETE.value}"):
+                if doomed.path.endswith((f"-{DirKind.DELETE.value}", f"-{DirKind.FUTURE.value}")):
                     self.disk.remove_tree(doomed.path)
                 else:
                     self.disk.remove(doomed.path)
@@ -429,6 +529,7 @@ class LogManager:
 
     def close(self) -> None:
         """Close all logs cleanly and mark their dirs so; a dir that fails meanwhile is left unmarked."""
+        self.moves.cancel_all()
         for path in self.online:
             try:
                 for partition_log in self:

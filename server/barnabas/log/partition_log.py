@@ -125,6 +125,22 @@ class PartitionLog:
         return self.store.all
 
     @property
+    def generation(self) -> int:
+        """How often the log was truncated in this life: offsets may have other records since."""
+        return self._generation
+
+    def take_over(self, old: PartitionLog) -> None:
+        """Be, from now on, what `old` was: a copy of it with the same end."""
+        assert (self.log_start_offset, self.log_end_offset) == (old.log_start_offset, old.log_end_offset)
+        self.config = old.config
+        self.topic_id = old.topic_id
+        self.producers = old.producers
+        self.epochs = old.epochs
+        self.last_flush_ms = old.last_flush_ms
+        self.high_watermark = old.high_watermark
+        self.last_stable_offset = old.last_stable_offset
+
+    @property
     def active(self) -> Segment:
         """The segment that is appended to."""
         return self.store.active

@@ -42,6 +42,10 @@ class Trash:
             due.append(heappop(self._heap))
         return due
 
+    def discard(self, path: str) -> None:
+        """Keep a path after all."""
+        self._heap = sorted(doomed for doomed in self._heap if doomed.path != path)
+
     def forget(self, log_dir: str) -> None:
         """Drop what is on a log dir that has failed."""
         self._heap = sorted(doomed for doomed in self._heap if doomed.log_dir != log_dir)

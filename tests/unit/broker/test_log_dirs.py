@@ -4,9 +4,11 @@ import errno
 from contextlib import asynccontextmanager
 
 import pytest
+import trio
 
 from barnabas.errors import StorageError
 from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
 from barnabas.wire.generated.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.wire.generated.errors import ErrorCode
@@ -138,3 +140,69 @@ async def test_a_disk_that_fills_up_while_the_house_is_kept_stays_online(disk):
         assert broker.logs.online == ["/a"]
         assert await client.fetch("t", 0) == (0, [b"x"])
         disk.room = None
+
+
+async def alter(client, path, topic, *partitions, version=2):
+    asked = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name=topic, partitions=list(partitions))
+    log_dir = AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=path, topics=[asked])
+    response = await client.ask(AlterReplicaLogDirsRequest(dirs=[log_dir]), version)
+    return {result.partition_index: result.error_code for result in response.results[0].partitions}
+
+
+async def until(condition):
+    while not condition():
+        await trio.sleep(0.001)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_a_log_moves_while_it_is_written_and_read(disk, version, monkeypatch):
+    monkeypatch.setattr("barnabas.log.moving.LAST_STEP_BYTES", 0)
+    async with three_dirs(disk) as client:
+        expected = [b"first"]
+        broker = client.broker
+        with trio.fail_after(30):
+            for target in ("/c", "/a", "/b"):
+                assert await alter(client, target, "t", 0, version=version) == {0: 0}
+                for n in range(20):
+                    response = await client.produce("t", 0, b"%d" % n)
+                    assert (response.error_code, response.base_offset) == (0, len(expected))
+                    expected.append(b"%d" % n)
+                await until(lambda: not len(broker.logs.moves))
+                assert places(client)[0] == target
+                assert await client.fetch("t", 0) == (0, expected)
+
+
+async def test_a_move_under_way_is_described(disk):
+    async with three_dirs(disk) as client:
+        broker = client.broker
+        before = places(client)[0]
+        target = next(path for path in DIRS if path != before)
+        broker.logs.begin_move("t", 0, target, 0)  # and nobody carries it out
+        await client.produce("t", 0, b"x" * 100)
+        asked = DescribeLogDirsRequest.DescribableLogDirTopic(topic="t", partitions=[0])
+        response = await client.ask(DescribeLogDirsRequest(topics=[asked]), 4)
+        found = {
+            result.log_dir: (partition.is_future_key, partition.offset_lag, partition.partition_size > 100)
+            for result in response.results
+            for topic in result.topics
+            for partition in topic.partitions
+        }
+        assert found == {before: (False, 0, True), target: (True, 2, False)}
+        assert all(result.total_bytes >= result.usable_bytes > 0 for result in response.results)
+
+
+async def test_moves_that_cannot_be_are_refused_as_by_kafka(disk):
+    async with three_dirs(disk) as client:
+        assert await alter(client, "/nowhere", "t", 0) == {0: ErrorCode.LOG_DIR_NOT_FOUND}
+        assert await alter(client, "/a", "n" * 249, 0) == {0: ErrorCode.INVALID_TOPIC_EXCEPTION}
+        assert await alter(client, "/c", "later", 0) == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        await client.create("later")
+        assert client.broker.logs.get("later", 0).log_dir == "/c"
+        disk.fault = lambda _, path: OSError(errno.EIO, "broken") if path.startswith("/b/") else None
+        assert await alter(client, "/b", "later", 0) == {0: 0}
+        with trio.fail_after(30):
+            await until(lambda: "/b" in client.broker.logs.offline)
+        assert client.broker.logs.get("later", 0).log_dir == "/c"
+        assert await alter(client, "/b", "later", 0) == {0: ErrorCode.KAFKA_STORAGE_ERROR}
+        lost = next(n for n in range(6) if client.broker.logs.get("t", n) is None)
+        assert await alter(client, "/a", "t", lost) == {lost: ErrorCode.KAFKA_STORAGE_ERROR}

@@ -83,7 +83,7 @@ def test_damaged_meta_properties_are_explained(broker):
 
 def test_strange_directories_are_left_alone(broker):
     broker.manager.close()
-    for name in ("lost+found", "t-0.00-stray", "t-1.00-future", "__cluster_metadata-0", "metadata"):
+    for name in ("lost+found", "t-0.00-stray", "__cluster_metadata-0", "metadata"):
         directory(broker, name).mkdir()
         directory(broker, name).joinpath("00000000000000000000.log").write_bytes(b"x")
     broker.start()

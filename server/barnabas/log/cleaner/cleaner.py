@@ -161,6 +161,8 @@ class LogCleaner:
         task.discard()
         if isinstance(error, CleaningAbortedError):
             log.info("%s", error)
+        elif isinstance(error, OSError) and task.partition_log.is_closed:
+            log.info("the cleaning of %s ended with the log: %s", task.partition_log.name, error)
         elif isinstance(error, RecordsError):
             log.error("%s is damaged and will not be cleaned: %s", task.partition_log.name, error.message)
             self.uncleanable.add(task.partition_log)

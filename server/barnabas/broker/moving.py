@@ -1,0 +1,89 @@
+"""Moving replicas between the broker's log dirs (AlterReplicaLogDirs, KIP-113).
+
+The rule: one move at a time, copied in a thread; the last, short step is taken in the event loop, where nobody else
+changes the log meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.errors import RequestError, StorageError
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.log.moving import Move
+
+log = logging.getLogger(__name__)
+
+PASSES_MAX = 10  # then the last step takes what is left: producers may be faster than the disk for ever
+
+
+class LogMover:
+    """Carries out the moves that it was given, in their order. Lifecycle: `run` in a task, until it is cancelled."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._send, self._receive = trio.open_memory_channel[tuple[str, int]](math.inf)
+
+    def start(self, topic: str, partition: int, log_dir: str) -> None:
+        """Have a replica moved; a move to elsewhere that is under way is given up.
+
+        Raises RequestError with LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, REPLICA_NOT_AVAILABLE or
+        UNKNOWN_TOPIC_OR_PARTITION, as Kafka does; a replica that is not here yet will be made in that log dir.
+        """
+        logs = self._broker.logs
+        if log_dir not in logs.dirs:
+            raise RequestError(ErrorCode.LOG_DIR_NOT_FOUND, f"{log_dir} is no log dir of this broker")
+        if log_dir in logs.offline:
+            raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, f"log dir {log_dir} is offline")
+        logs.prefer(topic, partition, log_dir)
+        try:
+            self._broker.partitions.leader(topic, partition)
+        except RequestError as error:
+            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise RequestError(ErrorCode.REPLICA_NOT_AVAILABLE, error.message) from error
+            raise
+        try:
+            if logs.begin_move(topic, partition, log_dir, self._broker.now_ms()) is not None:
+                self._send.send_nowait((topic, partition))
+        except StorageError as error:
+            raise self._broker.storage_failed(error) from error
+
+    async def run(self) -> None:
+        """Carry out moves until cancelled."""
+        async for key in self._receive:
+            move = self._broker.logs.moves.get(*key)
+            if move is not None:
+                await self._move(move)
+
+    async def _move(self, move: Move) -> None:
+        broker, moved = self._broker, move.partition_log
+        try:
+            await self._copy(move)
+            if not move.is_cancelled:
+                new = broker.logs.finish_move(move, broker.now_ms())
+                broker.partitions.replace_log(new)
+        except StorageError as error:
+            if move.is_cancelled:
+                return  # its directory was taken away under it
+            log.error("%s could not be moved to %s: %s", moved.name, move.target_dir, error)
+            broker.logs.moves.cancel(move, broker.now_ms())
+            broker.storage_failed(error)
+            if moved.is_closed and broker.logs.get(moved.topic, moved.partition) is None:
+                broker.partitions.lose([moved])
+
+    async def _copy(self, move: Move) -> None:
+        for _ in range(PASSES_MAX):
+            try:
+                copies = move.plan()
+            except OSError as error:
+                raise StorageError(move.partition_log.log_dir, error) from error
+            if move.is_near or move.is_cancelled:
+                return
+            await trio.to_thread.run_sync(move.run, copies)

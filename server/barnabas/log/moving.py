@@ -1,0 +1,276 @@
+"""Moving a log to another log dir while it is written and read (KIP-113).
+
+The rule: files are copied byte for byte into a `-future` directory, again and again until little is missing; the last
+step copies the rest and swaps the directories in one go, so that nobody ever sees half a log. A `Move` is planned and
+finished by the thread that owns the log; `run` may be called in any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from barnabas.errors import StorageError
+from barnabas.log.disk import Disk, File
+from barnabas.log.errors import in_doubt
+from barnabas.log.format import names, properties
+from barnabas.log.format.checkpoints import TopicPartition
+from barnabas.log.format.names import DirKind
+from barnabas.log.loading import save_epochs
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segment import Segment
+from barnabas.log.trash import Trash
+
+CHUNK_BYTES = 1 << 20
+LAST_STEP_BYTES = 1 << 20  # what may be left for the last step, during which the log stands still
+INDEX_SUFFIXES = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
+
+
+class Copy(NamedTuple):
+    """Bytes of one file that are to be copied; with `start` 0, what is there already goes."""
+
+    segment: Segment
+    base_offset: int
+    suffix: str
+    source: str
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Move:
+    """A log on its way to `target_dir`; `directory` is where it grows.
+
+    Lifecycle: `plan` and `run` in turns until `is_near`, then `LogManager.finish_move`; `cancel` at any time.
+    """
+
+    partition_log: PartitionLog
+    target_dir: str
+    directory: str
+    disk: Disk
+    is_cancelled: bool = False
+    copied_end_offset: int = 0  # the log end when the last copy that is done was planned
+    _copied: dict[str, tuple[Segment, int]] = field(default_factory=dict)  # file name -> what, bytes of it
+    _generation: int = 0
+    _planned_end_offset: int = 0
+
+    @property
+    def offset_lag(self) -> int:
+        """How many offsets are not there yet (DescribeLogDirs)."""
+        return max(0, self.partition_log.log_end_offset - self.copied_end_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the log that are there."""
+        return sum(size for name, (_, size) in self._copied.items() if name.endswith(names.LOG))
+
+    @property
+    def is_near(self) -> bool:
+        """Whether so little is missing that the last step is short."""
+        return self.partition_log.size_bytes - self.size_bytes <= LAST_STEP_BYTES
+
+    def cancel(self) -> None:
+        """Have `run` stop soon; from any thread."""
+        self.is_cancelled = True
+
+    # --- in the thread that owns the log --------------------------------------------------------------------
+
+    def plan(self, *, whole: bool = False) -> list[Copy]:
+        """Say what is missing: of the active segment only the batches, unless `whole`. Raises OSError."""
+        log = self.partition_log
+        if log.generation != self._generation:  # truncated meanwhile: what is there may be of another history
+            self._generation = log.generation
+            self._copied.clear()
+        self._planned_end_offset = log.log_end_offset
+        copies: list[Copy] = []
+        for segment in log.segments:
+            self._plan_file(copies, segment, names.LOG, segment.size)
+            if segment is not log.active or whole:
+                segment.write_indexes()
+                for suffix in INDEX_SUFFIXES:
+                    if suffix != names.TXN_INDEX or segment.has_txn_index:
+                        self._plan_file(copies, segment, suffix, log.disk.stat(segment.path(suffix)).size)
+        return copies
+
+    def _plan_file(self, copies: list[Copy], segment: Segment, suffix: str, size: int) -> None:
+        known, start = self._copied.get(names.file_name(segment.base_offset, suffix), (None, 0))
+        if known is not segment or start > size:
+            start = 0
+        if known is not segment or start < size:
+            copies.append(Copy(segment, segment.base_offset, suffix, segment.path(suffix), start, size))
+
+    def complete(self) -> None:
+        """Copy all that is still missing, and remove what the log no longer has. Raises StorageError."""
+        log = self.partition_log
+        try:
+            log.active.seal()
+            log.take_snapshot()
+            copies = self.plan(whole=True)
+            snapshots = {
+                names.file_name(offset, names.SNAPSHOT): self.disk.read(log.store.snapshots.path(offset))
+                for offset in log.store.snapshots.offsets
+            }
+        except OSError as error:
+            raise StorageError(log.log_dir, error) from error
+        self.run(copies)
+        try:
+            self._write_small_files(snapshots)
+        except OSError as error:
+            raise StorageError(self.target_dir, error) from error
+
+    def _write_small_files(self, snapshots: dict[str, bytes]) -> None:
+        log = self.partition_log
+        wanted = set(snapshots)
+        for segment in log.segments:
+            wanted |= {names.file_name(segment.base_offset, suffix) for suffix in names.SEGMENT_SUFFIXES}
+            if not segment.has_txn_index:
+                wanted.discard(names.file_name(segment.base_offset, names.TXN_INDEX))
+        for name, data in snapshots.items():
+            self.disk.replace(f"{self.directory}/{name}", data, sync=True)
+        for entry in self.disk.list(self.directory):
+            if entry.name not in wanted:
+                self.disk.remove(f"{self.directory}/{entry.name}")
+        save_epochs(self.disk, self.directory, log.epochs, sync=True)
+        if log.topic_id is not None:
+            path = f"{self.directory}/{names.PARTITION_METADATA}"
+            self.disk.replace(path, properties.encode_partition_metadata(log.topic_id), sync=True)
+        self.disk.sync_dir(self.directory)
+        self.disk.sync_dir(self.target_dir)  # its name must last before the old one goes
+
+    # --- in any thread --------------------------------------------------------------------------------------
+
+    def run(self, copies: list[Copy]) -> None:
+        """Copy; what is there when this returns is on the medium. Raises StorageError.
+
+        A file that is gone meanwhile (deleted or compacted) is left to the next plan.
+        """
+        end_offset = self._planned_end_offset
+        for n, copy in enumerate(copies):
+            if self.is_cancelled:
+                return
+            if copy.suffix == names.LOG and n:
+                self.copied_end_offset = copy.base_offset
+            if not self._copy(copy):
+                end_offset = min(end_offset, copy.base_offset)
+        self.copied_end_offset = end_offset
+
+    def _copy(self, copy: Copy) -> bool:
+        """Copy one file; False if it is gone. Raises StorageError for the dir that fails."""
+        try:
+            source = self.disk.open(copy.source)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StorageError(self.partition_log.log_dir, error) from error
+        name = names.file_name(copy.base_offset, copy.suffix)
+        try:
+            target = self.disk.open(f"{self.directory}/{name}", create=True)
+            if not copy.start:
+                target.truncate(0)
+            position = copy.start
+            while position < copy.end and not self.is_cancelled:
+                data = self._read(source, min(CHUNK_BYTES, copy.end - position), position)
+                if not data:
+                    return False  # truncated meanwhile: the next plan begins anew
+                target.write(data, position)
+                position += len(data)
+            target.sync()
+        except OSError as error:
+            raise StorageError(self.target_dir, error) from error
+        self._copied[name] = (copy.segment, position)
+        return True
+
+    def _read(self, source: File, size: int, position: int) -> bytes:
+        try:
+            return source.read(size, position)
+        except OSError as error:
+            raise StorageError(self.partition_log.log_dir, error) from error
+
+
+class Moves:
+    """The moves that are under way, and `cut_off`: (log dir, name, whose) of the copies that a crash has left."""
+
+    def __init__(self, disk: Disk, trash: Trash) -> None:
+        self.cut_off: list[tuple[str, str, TopicPartition]] = []
+        self._disk = disk
+        self._trash = trash
+        self._moves: dict[TopicPartition, Move] = {}
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    def __iter__(self) -> Iterator[Move]:
+        return iter(list(self._moves.values()))
+
+    def get(self, topic: str, partition: int) -> Move | None:
+        """Return the move of a partition's log."""
+        return self._moves.get((topic, partition))
+
+    def begin(self, partition_log: PartitionLog, target: str, now_ms: int) -> Move | None:
+        """Begin one, unless the log is there or on its way there. Raises StorageError."""
+        key = (partition_log.topic, partition_log.partition)
+        move = self._moves.get(key)
+        if move is not None:
+            if move.target_dir == target:
+                return None
+            self.cancel(move, now_ms)
+        if partition_log.log_dir == target:
+            return None
+        name = names.marked_dir_name(*key, DirKind.FUTURE, self._disk.unique_id().hex())
+        try:
+            self._disk.make_dirs(f"{target}/{name}")
+        except OSError as error:
+            raise StorageError(target, error) from error
+        move = self._moves[key] = Move(partition_log, target, f"{target}/{name}", self._disk)
+        return move
+
+    def cancel(self, move: Move, now_ms: int) -> None:
+        """Give a move up: what was copied goes."""
+        move.cancel()
+        if self._forget(move):
+            self._trash.add(now_ms, move.target_dir, [move.directory])
+
+    def _forget(self, move: Move) -> bool:
+        key = (move.partition_log.topic, move.partition_log.partition)
+        if self._moves.get(key) is not move:
+            return False
+        del self._moves[key]
+        return True
+
+    def cancel_all(self) -> None:
+        """Stop all moves; their copies are found, and removed, when the dirs are opened again."""
+        for move in self:
+            move.cancel()
+        self._moves.clear()
+
+    def lose(self, log_dir: str) -> None:
+        """A log dir has failed: moves from and to it end."""
+        for move in self:
+            if log_dir in (move.target_dir, move.partition_log.log_dir):
+                move.cancel()
+                self._forget(move)
+
+    def swap(self, move: Move, now_ms: int) -> None:
+        """Take the old directory's name away and give it to the new one; a crash in between is mended when the dirs
+        are opened. Raises StorageError, and the old one has its name again.
+        """
+        old = move.partition_log
+        key = (old.topic, old.partition)
+        gone = f"{old.log_dir}/{names.marked_dir_name(*key, DirKind.DELETE, self._disk.unique_id().hex())}"
+        try:
+            self._disk.rename(old.dir, gone)
+            self._disk.sync_dir(old.log_dir)
+        except OSError as error:
+            raise StorageError(old.log_dir, error) from error
+        try:
+            self._disk.rename(move.directory, f"{move.target_dir}/{old.name}")
+        except OSError as error:
+            self._disk.rename(gone, old.dir)
+            raise StorageError(move.target_dir, error) from error
+        self._forget(move)
+        self._trash.add(now_ms + old.config.file_delete_delay_ms, old.log_dir, [gone])
+        try:
+            self._disk.sync_dir(move.target_dir)
+        except OSError as error:
+            raise StorageError(move.target_dir, in_doubt(error)) from error
