@@ -42,6 +42,7 @@ class Lives(RuleBasedStateMachine):
         self.open: set[tuple[str, int]] = set()
         self.highest = Producer(0, -1)
         self.fenced: set[Producer] = set()
+        self.used: set[Producer] = set()
 
     def attempt(self, event):
         """Let an event decide, and take up what it has decided; returns its result, or the error code."""
@@ -88,6 +89,8 @@ class Lives(RuleBasedStateMachine):
                 self.fenced.add(before.producer)
                 self.ended(commit=False)
             return
+        assert goes_on or result not in self.used, "a new instance is told from every one before"
+        self.used.add(result)
         if before is not None and result != before.producer:
             self.fenced.add(before.producer)
         self.instances[who] = self.current = result
@@ -128,6 +131,7 @@ class Lives(RuleBasedStateMachine):
             assert producer == before.producer
             assert producer not in self.fenced
             self.ended(commit=commit)
+            self.used.add(result)
             self.current = result
         if not late:  # the answer has arrived
             self.instances[who] = result
