@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 EFFORT ?= 100
 
-.PHONY: run test test-pipeline pipeline-demo check bench compat soak gen docs lock clean nightly help
+.PHONY: run test test-pipeline pipeline-demo check bench compat crash soak gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -43,6 +43,9 @@ gen: $(VENV)/.ready-test  ## generate the codecs from schemas/ and the reference
 
 compat: $(VENV)/.ready-test  ## stock clients against the broker: the matrix (ARGS="--clients a,b")
 	$(BIN)/python -m compat.matrix $(ARGS)
+
+crash: $(VENV)/.ready-test  ## the broker killed under idempotent producers, nothing lost (ARGS="--rounds 200 --seed 7")
+	$(BIN)/python -m compat.crash $(ARGS)
 
 soak: $(VENV)/.ready-test  ## transactional clients and the broker killed at random, nothing lost (ARGS="--rounds 100 --seed 7")
 	$(BIN)/python -m compat.soak $(ARGS)

@@ -1,0 +1,137 @@
+"""Rounds of load and SIGKILL, and what must hold after them.
+
+The rule: the partition itself is the witness. It is read to its end, and every record in it is accounted for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat.crash.producers import KafkaPython, Librdkafka, Load
+from compat.matrix.brokers import ROOT, Barnabas, restart
+
+TOPIC = "crash"
+# Small segments, so that rolling, sealing and flushing are often in the middle when the kill comes.
+TOPIC_SETTINGS = {
+    "internal.segment.bytes": "65536",
+    "index.interval.bytes": "512",
+    "compression.type": "producer",
+}
+LOADS: tuple[type[Load], ...] = (Librdkafka, KafkaPython, Librdkafka)
+ROUND_S = (0.05, 1.0)
+READ_TIMEOUT_S = 120
+
+
+class LostError(Exception):
+    """A promise was broken; the message says which."""
+
+
+@dataclass
+class Figures:
+    """What a run has seen."""
+
+    kills: int = 0
+    clean_stops: int = 0
+    sent: int = 0
+    acknowledged: int = 0
+    segments: int = 0
+    seconds: float = 0.0
+
+
+def run(directory: Path, *, seed: int, rounds: int) -> Figures:
+    """Kill the broker `rounds` times under load, at moments drawn from `seed`, and check. Raises LostError."""
+    choose = random.Random(seed)
+    begun = time.monotonic()
+    figures = Figures()
+    broker = Barnabas(directory)
+    broker.start()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    topic = NewTopic(TOPIC, len(LOADS), 1, config=TOPIC_SETTINGS)
+    for made in admin.create_topics([topic]).values():
+        made.result(30)
+    loads = [load(broker.bootstrap, TOPIC, partition) for partition, load in enumerate(LOADS)]
+    for load in loads:
+        load.start()
+    for _ in range(rounds):
+        time.sleep(choose.uniform(*ROUND_S))
+        how = "term" if choose.random() < 0.1 else "kill"
+        restart(broker, how)
+        figures.kills += how == "kill"
+        figures.clean_stops += how == "term"
+    for load in loads:
+        load.stop()
+        figures.sent += load.sent
+        figures.acknowledged += len(load.acknowledged)
+    for load in loads:
+        check(load, read(broker.bootstrap, load.partition))
+    broker.stop()
+    figures.segments = verify(directory / "data")
+    figures.seconds = time.monotonic() - begun
+    return figures
+
+
+def read(bootstrap: str, partition: int) -> list[tuple[int, int]]:
+    """All records of a partition as (number, offset)."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "witness", "log_level": 0, "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition(TOPIC, partition, 0)])
+    found: list[tuple[int, int]] = []
+    deadline = time.monotonic() + READ_TIMEOUT_S
+    while True:
+        message = consumer.poll(0.5)
+        if time.monotonic() > deadline:
+            raise LostError(f"partition {partition} cannot be read to its end")
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            found.append((int((message.value() or b"").split()[0]), message.offset() or 0))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            consumer.close()
+            return found
+        else:
+            raise LostError(str(error))
+
+
+def check(load: Load, found: list[tuple[int, int]]) -> None:
+    """Every number that was sent is there, in order, once, where the producer was told. Raises LostError."""
+    where = f"{type(load).__name__} on partition {load.partition}"
+    if load.errors:
+        raise LostError(f"{where}: {load.errors[:3]}")
+    if len(load.acknowledged) != load.sent:
+        raise LostError(f"{where}: {load.sent - len(load.acknowledged)} records were never answered")
+    numbers = [number for number, _ in found]
+    if numbers != list(range(load.sent)):
+        at = next((n for n, number in enumerate(numbers) if number != n), len(numbers))
+        raise LostError(
+            f"{where}: {len(numbers)} of {load.sent} records, and record {at} is not in its place"
+        )
+    offsets = dict(found)
+    # After a restart a repeated batch may be answered without its offset: then there is nothing to compare.
+    wrong = [
+        (n, offset, offsets[n]) for n, offset in load.acknowledged if offset not in (offsets[n], -1, None)
+    ]
+    if wrong:
+        raise LostError(f"{where}: told another offset than the record has: {wrong[:3]}")
+
+
+def verify(data: Path) -> int:
+    """Have `barnabas log verify` look at what is on the disk; returns how many segments there are."""
+    command = [sys.executable, "-m", "barnabas", "log", "verify", "--deep", "--quiet", "--json", str(data)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        errors = [json.loads(line) for line in done.stdout.splitlines()]
+        raise LostError(f"the log dir is damaged: {errors[:3]}{done.stderr}")
+    return len(list(data.glob(f"{TOPIC}-*/*.log")))
