@@ -1,15 +1,23 @@
-"""`python -m bench.micro [wire] [records] [log] [requests] [imports]`: time the parts of a request's way alone."""
+"""`python -m bench.micro [GROUP ...]`: time the parts of a request's way, and of a log's life, alone."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from bench.micro import imports, log, records, requests, wire
+from bench.micro import imports, log, lookups, records, recovery, requests, wire
 from bench.micro.timing import HEADER
 from bench.tools import ROOT
 
-GROUPS = {"imports": imports, "wire": wire, "records": records, "log": log, "requests": requests}
+GROUPS = {
+    "imports": imports,
+    "wire": wire,
+    "records": records,
+    "log": log,
+    "recovery": recovery,
+    "lookups": lookups,
+    "requests": requests,
+}
 
 
 def main(argv: list[str] | None = None) -> int:
