@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.log.disk import OsDisk
 from barnabas.log.format import names
+from barnabas.log.format.names import DirKind
 from barnabas.logtool.places import (
     PartitionPlace,
     Place,
@@ -222,7 +223,9 @@ def _verify(options: argparse.Namespace) -> int:
             verifier = Verifier(disk, report, deep=options.deep, is_live=is_live, on_bytes=progress.add)
             ends = {}
             for partition in partitions:
-                ends[partition.topic, partition.partition] = verifier.partition(partition)
+                end_offset = verifier.partition(partition)
+                if partition.kind is DirKind.CURRENT:
+                    ends[partition.topic, partition.partition] = end_offset
             if place.kind is PlaceKind.LOG_DIR and not options.only:
                 verify_log_dir(disk, place.path, ends, report)
         checked += len(partitions)

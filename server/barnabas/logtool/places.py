@@ -95,11 +95,16 @@ def open_partition(disk: Disk, path: str) -> PartitionPlace:
 
 
 def partitions_of(disk: Disk, log_dir: str, wanted: str = "") -> list[PartitionPlace]:
-    """List the partitions in a log dir, or only those of a topic or of one directory name. Raises OSError."""
+    """List the partitions in a log dir, or only those of a topic or of one directory name.
+
+    Those that are deleted, and only wait to be removed, must be named to be listed. Raises OSError.
+    """
     found = []
     for entry in disk.list(log_dir):
         parsed = names.parse_dir_name(entry.name) if entry.is_dir else None
-        if parsed is not None and wanted in ("", entry.name, parsed.topic):
+        if parsed is None or (parsed.kind is DirKind.DELETE and wanted != entry.name):
+            continue
+        if wanted in ("", entry.name, parsed.topic):
             found.append(open_partition(disk, f"{log_dir}/{entry.name}"))
     return sorted(found, key=lambda place: (place.topic, place.partition, place.name))
 

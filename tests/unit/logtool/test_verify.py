@@ -189,3 +189,16 @@ def test_leftovers_are_no_damage(tool, log_dir):
     errors, rows = verify(tool, log_dir)
     assert errors == []
     assert [row["kind"] for row in rows] == ["note", "warning"]
+
+
+def test_copies_of_a_partition_are_told_from_it(tool, log_dir):
+    for name in (
+        "orders-0.0123456789abcdef0123456789abcdef-future",
+        "orders-0.0123456789abcdef0123456789abcdef-delete",
+    ):
+        copy = log_dir / name
+        copy.mkdir()
+        (copy / "00000000000000000000.log").write_bytes(b"")
+    (row,) = tool("verify", log_dir)
+    assert (row["partitions"], row["errors"], row["warnings"]) == (2, 0, 0)
+    assert tool("verify", "--only", name, log_dir)[-1]["partitions"] == 1
