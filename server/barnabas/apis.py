@@ -98,11 +98,18 @@ _ROWS: tuple[tuple[int, int, int], ...] = (
     (69, 0, 1),  # ConsumerGroupDescribe
     (74, 0, 1),  # ListConfigResources
     (75, 0, 0),  # DescribeTopicPartitions
+    (76, 0, 1),  # ShareGroupHeartbeat
+    (77, 0, 1),  # ShareGroupDescribe
+    (78, 0, 2),  # ShareFetch
+    (79, 0, 2),  # ShareAcknowledge
     (83, 0, 0),  # InitializeShareGroupState
     (84, 0, 0),  # ReadShareGroupState
     (85, 0, 1),  # WriteShareGroupState
     (86, 0, 0),  # DeleteShareGroupState
     (87, 0, 1),  # ReadShareGroupStateSummary
+    (90, 0, 1),  # DescribeShareGroupOffsets
+    (91, 0, 0),  # AlterShareGroupOffsets
+    (92, 0, 0),  # DeleteShareGroupOffsets
     (88, 0, 1),  # StreamsGroupHeartbeat
     (89, 0, 1),  # StreamsGroupDescribe
 )

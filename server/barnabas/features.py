@@ -22,6 +22,7 @@ class Feature:
 FEATURES: tuple[Feature, ...] = (
     Feature("transaction.version", 0, 2, 2),  # 2: EndTxn bumps the epoch, Produce adds partitions (KIP-890)
     Feature("group.version", 0, 1, 1),  # KIP-848: consumer groups
+    Feature("share.version", 0, 1, 1),  # KIP-932: share groups
     Feature("streams.version", 0, 1, 1),  # KIP-1071: streams groups
 )
 FEATURES_EPOCH = 0

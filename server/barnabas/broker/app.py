@@ -24,7 +24,6 @@ from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.internal_topics import (
     OFFSETS_TOPIC,
     SHAPES,
-    SHARE_TOPIC,
     TRANSACTION_TOPIC,
     InternalTopic,
 )
@@ -39,7 +38,6 @@ from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.cluster.image import BROKER, TOPIC
 from barnabas.config import broker as settings
 from barnabas.coordination.groups import GroupCoordinator
-from barnabas.coordination.share_state import ShareStateCoordinator
 from barnabas.coordination.transactions import TransactionCoordinator
 from barnabas.errors import RequestError, StorageError
 from barnabas.groups.settings import GroupSettings, MigrationPolicy
@@ -49,6 +47,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.context import ConnectionInfo
+    from barnabas.broker.shares import Shares
     from barnabas.cluster.image import Change, ClusterImage
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
@@ -103,6 +102,9 @@ class Broker:
             streams_heartbeat_interval_ms=get(settings.GROUP_STREAMS_HEARTBEAT_INTERVAL_MS),
             streams_size_max=get(settings.GROUP_STREAMS_MAX_SIZE),
             streams_standby_replicas=get(settings.GROUP_STREAMS_NUM_STANDBY_REPLICAS),
+            share_session_timeout_ms=get(settings.GROUP_SHARE_SESSION_TIMEOUT_MS),
+            share_heartbeat_interval_ms=get(settings.GROUP_SHARE_HEARTBEAT_INTERVAL_MS),
+            share_size_max=get(settings.GROUP_SHARE_MAX_SIZE),
             migration_policy=MigrationPolicy(get(settings.GROUP_CONSUMER_MIGRATION_POLICY).lower()),
         )
         self.groups = GroupCoordinator(
@@ -118,13 +120,8 @@ class Broker:
             new_producer_id=self._new_producer_id,
             write_marker=partial(write_marker, self),
         )
-        self.share_state = ShareStateCoordinator(
-            InternalTopic(self, SHARE_TOPIC),
-            self.now_ms,
-            lambda: self.metadata.image,
-            updates_max=get(settings.SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT),
-            write_timeout_ms=get(settings.SHARE_COORDINATOR_WRITE_TIMEOUT_MS),
-        )
+        self._shares: Shares | None = None
+        self._background: trio.Nursery
         self.config_for_topic: Callable[[str], LogConfig]
         self._stopping = trio.Event()
         self._tell_full_again_ms = 0
@@ -165,11 +162,11 @@ class Broker:
 
     async def _serve(self, task_status: trio.TaskStatus[Broker]) -> None:
         async with trio.open_nursery() as background:
+            self._background = background
             background.start_soon(housekeeping.keep_house, self)
             background.start_soon(self.mover.run)
             background.start_soon(self.groups.run)
             background.start_soon(self.transactions.run)
-            background.start_soon(self.share_state.run)
             async with trio.open_nursery() as accepting:
                 connections = Connections(
                     background, idle_ms_max=self.config.get(settings.CONNECTIONS_MAX_IDLE_MS)
@@ -187,6 +184,21 @@ class Broker:
 
     async def _new_producer_id(self) -> int:
         return await self.producer_ids.next()
+
+    @property
+    def shares(self) -> Shares:
+        """Share groups; what they need is imported and started when the first of them is asked for."""
+        if self._shares is None:
+            from barnabas.broker.shares import Shares
+
+            self._shares = Shares(self)
+            self._background.start_soon(self._shares.run)
+        return self._shares
+
+    def connection_closed(self, connection_id: int) -> None:
+        """A connection is at its end, and with it the share sessions that began on it."""
+        if self._shares is not None:
+            self._shares.connection_closed(connection_id)
 
     def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
         """The metadata store has a new image: bring partitions and their settings in line with it."""

@@ -72,6 +72,7 @@ class Connection:
             log.exception("closing %s after an internal error", self.info)
         finally:
             self._transport.close()
+            self._broker.connection_closed(self.info.connection_id)
 
     async def _serve_one(self) -> bool:
         """Read and answer one request; false when the connection is at its end."""

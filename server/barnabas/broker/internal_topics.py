@@ -117,6 +117,10 @@ class InternalTopic:
         """Wait for the high watermark."""
         await self._broker.partitions.leader(self._topic, partition).wait_committed(end_offset)
 
+    def delete_before(self, partition: int, offset: int) -> None:
+        """Let a partition begin at `offset`."""
+        self._broker.partitions.leader(self._topic, partition).log.delete_records_before(offset)
+
     def read(self, partition: int) -> Iterator[Entry]:
         """All batches of a partition, oldest first."""
         log = self._broker.partitions.leader(self._topic, partition).log

@@ -31,5 +31,8 @@ class Journal(Protocol):
     async def wait_committed(self, partition: int, end_offset: int) -> None:
         """Wait for the high watermark to reach `end_offset`. Raises RequestError."""
 
+    def delete_before(self, partition: int, offset: int) -> None:
+        """Let a partition begin at `offset`. Raises RequestError, StorageError."""
+
     def read(self, partition: int) -> Iterator[Entry]:
         """All batches of a partition, oldest first. Raises RequestError, StorageError."""

@@ -1,18 +1,29 @@
-"""The share coordinator, as handlers and share partitions see it: shards of share partitions over __share_group_state."""
+"""The share coordinator, as handlers and share partitions see it: shards of share partitions over __share_group_state.
+
+The rule: the topic is not compacted, since updates add up. When many records have piled up, all states are written anew,
+and what was before that is deleted.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.coordination.journal import Journal
 from barnabas.coordination.runtime import Runtime
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, StorageError
+from barnabas.groups.decision import Decision
 from barnabas.ids import parse_uuid, uuid_text
 from barnabas.share.records import ShareState, StateKey
 from barnabas.share.state import ShareStateShard, StateWrite
 from barnabas.wire.generated.errors import ErrorCode
 
+log = logging.getLogger(__name__)
+
+RECORDS_MIN, RECORDS_PER_STATE = 1000, 10
+"""So many records in all, and so many for each state, must have piled up before they are cleared away."""
+STATES_PER_BATCH = 50
 WRITE_TIMEOUT_MS = 5_000
 """Kafka's share.coordinator.write.timeout.ms."""
 
@@ -61,6 +72,25 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
     async def forget_topics(self, topic_ids: set[bytes]) -> None:
         """These topics are deleted: what was known of their records goes too."""
         await self.perform_on_all(lambda shard, out: shard.forget_topics(topic_ids, out))
+
+    async def prune(self) -> None:
+        """Clear away what is redundant in the partitions that are loaded; what cannot be done is logged."""
+        for partition, shard in list(self._shards.items()):
+            machine, start = shard.machine, shard.end_offset
+            piled_up = machine.records_seen > max(RECORDS_MIN, RECORDS_PER_STATE * len(machine.states))
+            if not start or not piled_up:
+                continue
+            keys = list(machine.states)
+            try:
+                for first in range(0, len(keys), STATES_PER_BATCH):
+                    out = Decision()
+                    machine.snapshot(keys[first : first + STATES_PER_BATCH], self._now_ms(), out)
+                    self._apply(shard, out)
+                machine.records_seen = 0
+                await self._committed(shard, shard.end_offset)
+                self._journal.delete_before(partition, start)
+            except (RequestError, StorageError) as error:
+                log.warning("partition %d of the share coordinator is not cleared: %s", partition, error)
 
 
 def name_of(key: StateKey) -> str:

@@ -17,6 +17,8 @@ from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
 from barnabas.groups.consumer.membership import Heartbeat
 from barnabas.groups.member import Joining
+from barnabas.groups.share import membership as share_membership
+from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.streams import membership as streams_membership
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.turn import Turn
@@ -107,6 +109,28 @@ def streams_heartbeat(
         raise
 
 
+# --- the share protocol -------------------------------------------------------------------------------------
+
+
+def share_heartbeat(
+    shard: GroupShard, beat: share_membership.Heartbeat, turn: Turn
+) -> share_membership.Answer:
+    """A ShareGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and what `share.membership` raises."""
+    request = beat.request
+    try:
+        if request.member_epoch < 0:
+            group = shard.share_group(request.group_id)
+            return share_membership.Answer(share_membership.leave(group, request.member_id, turn))
+        if request.member_epoch == 0 and not shard.exists(request.group_id):
+            group = shard.new_share_group(request.group_id)
+        else:
+            group = shard.share_group(request.group_id)
+        return share_membership.heartbeat(group, beat, turn)
+    except RequestError:
+        turn.out.clear()
+        raise
+
+
 # --- the classic protocol -----------------------------------------------------------------------------------
 
 
@@ -121,8 +145,8 @@ def join_group(shard: GroupShard, joining: Joining, turn: Turn) -> None:
             f"{settings.session_timeout_ms_min} to {settings.session_timeout_ms_max}",
         )
     known = shard.groups.get(request.group_id)
-    if isinstance(known, StreamsGroup):
-        raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "this is a streams group")
+    if isinstance(known, StreamsGroup | ShareGroup):
+        raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"this is a {known.kind} group")
     if isinstance(known, ConsumerGroup) and not known.is_unused:
         try:
             _join_consumer_group(shard, known, joining, turn)

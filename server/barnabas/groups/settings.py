@@ -45,6 +45,14 @@ class StreamsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareMemberSettings:
+    """What the members of one share group obey."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSettings:
     """Kafka's names with underscores, Kafka's defaults."""
 
@@ -64,6 +72,9 @@ class GroupSettings:
     streams_heartbeat_interval_ms: int = 5_000
     streams_size_max: int = 2**31 - 1
     streams_standby_replicas: int = 0
+    share_session_timeout_ms: int = 45_000
+    share_heartbeat_interval_ms: int = 5_000
+    share_size_max: int = 200
 
     def of_group(self, image: ClusterImage, group_id: str) -> ConsumerSettings:
         """What a consumer group obeys: its own settings, and the broker's for the rest."""
@@ -72,6 +83,16 @@ class GroupSettings:
             session_timeout_ms=int(own.get("consumer.session.timeout.ms", self.consumer_session_timeout_ms)),
             heartbeat_interval_ms=int(
                 own.get("consumer.heartbeat.interval.ms", self.consumer_heartbeat_interval_ms)
+            ),
+        )
+
+    def of_share_group(self, image: ClusterImage, group_id: str) -> ShareMemberSettings:
+        """What a share group's members obey: its own settings, and the broker's for the rest."""
+        own = image.settings_of(GROUP, group_id)
+        return ShareMemberSettings(
+            session_timeout_ms=int(own.get("share.session.timeout.ms", self.share_session_timeout_ms)),
+            heartbeat_interval_ms=int(
+                own.get("share.heartbeat.interval.ms", self.share_heartbeat_interval_ms)
             ),
         )
 

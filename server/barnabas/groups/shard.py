@@ -22,6 +22,9 @@ from barnabas.groups.offsets import Place, expired_places
 from barnabas.groups.pending import PendingOffsets
 from barnabas.groups.records import group_record, offset_record
 from barnabas.groups.settings import GroupSettings
+from barnabas.groups.share import membership as share_membership
+from barnabas.groups.share.group import ShareGroup
+from barnabas.groups.share.replay import replay as replay_share
 from barnabas.groups.streams import membership as streams_membership
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.streams.replay import replay as replay_streams
@@ -36,7 +39,7 @@ from barnabas.wire.generated.records import group_metadata, legacy_offset_commit
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 
-EpochGroup = ConsumerGroup | StreamsGroup
+EpochGroup = ConsumerGroup | StreamsGroup | ShareGroup
 """Groups whose members have epochs of their own, and that change only by replay."""
 Group = ClassicGroup | EpochGroup
 
@@ -54,6 +57,7 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets: dict[str, dict[Place, OffsetCommitValue]] = {}
         self.pending = PendingOffsets()
+        self._begun_ms: dict[str, dict[bytes, int]] = {}
 
     # --- finding --------------------------------------------------------------------------------------------
 
@@ -80,6 +84,18 @@ class GroupShard:
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id!r}, not a streams group")
         return group
 
+    def share_group(self, group_id: str) -> ShareGroup:
+        """A share group that must exist. Raises GROUP_ID_NOT_FOUND."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            what = "there is no group" if group is None else f"a {group.kind} group is"
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id!r}, not a share group")
+        return group
+
+    def new_share_group(self, group_id: str) -> ShareGroup:
+        """A share group of which nothing is written yet; what is remembered of it besides is kept for its records."""
+        return ShareGroup(group_id, self.settings, begun_ms=self._begun_ms.setdefault(group_id, {}))
+
     def exists(self, group_id: str) -> bool:
         """Whether anything is known of a group."""
         return group_id in self.groups or group_id in self.offsets
@@ -99,6 +115,12 @@ class GroupShard:
     ) -> streams_membership.Answer:
         """A StreamsGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
         return protocols.streams_heartbeat(self, beat, Turn(self.image(), now_ms, out))
+
+    def share_heartbeat(
+        self, beat: share_membership.Heartbeat, now_ms: int, out: Decision
+    ) -> share_membership.Answer:
+        """A ShareGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
+        return protocols.share_heartbeat(self, beat, Turn(self.image(), now_ms, out))
 
     def sync(self, request: SyncGroupRequest, waiter: int, now_ms: int, out: Decision) -> None:
         """A SyncGroup request. Raises RequestError."""
@@ -139,7 +161,7 @@ class GroupShard:
             topics = self.image().topics
             slots = [(topics[topic].id, partition) for topic, partition in places if topic in topics]
             group.check_commit(member_id, generation, slots, api_version, transactional=transactional)
-        elif isinstance(group, StreamsGroup):
+        elif isinstance(group, StreamsGroup | ShareGroup):
             group.check_commit(member_id, generation, places, api_version, transactional=transactional)
         elif group is not None:
             group.check_commit(member_id, instance_id, generation, now_ms, out, transactional=transactional)
@@ -191,6 +213,8 @@ class GroupShard:
         """Forget the offsets that are kept too long (KIP-211), and the groups of which nothing is left."""
         for group_id in list(self.groups.keys() | self.offsets.keys()):
             group, offsets = self.groups.get(group_id), self.offsets.get(group_id, {})
+            if isinstance(group, ShareGroup):  # it has no offsets, and stays until it is deleted
+                continue
             pending = self.pending.places(group_id)
             gone = [
                 place
@@ -221,6 +245,8 @@ class GroupShard:
             protocols.member_overdue(self, group, timer[0], timer[2], Turn(self.image(), now_ms, out))
         elif isinstance(group, StreamsGroup):
             streams_membership.overdue(group, timer[0], timer[2], Turn(self.image(), now_ms, out))
+        elif isinstance(group, ShareGroup):
+            share_membership.overdue(group, timer[2], Turn(self.image(), now_ms, out))
         if not isinstance(group, ClassicGroup):
             return
         match timer[0]:
@@ -262,7 +288,10 @@ class GroupShard:
             elif loading:
                 metadata = group_metadata.RECORD.decode_value(value)
                 self.groups[group_id] = ClassicGroup.restored(group_id, self.settings, metadata)
-        elif not replay_consumer(kind, key, value, self._consumer_group, self._end_consumer):
+        elif not (
+            replay_consumer(kind, key, value, self._consumer_group, self._end_consumer)
+            or replay_share(kind, key, value, self._share_group, self._end_share)
+        ):
             replay_streams(kind, key, value, self._streams_group, self._end_streams)
 
     def _consumer_group(self, group_id: str, make: bool) -> ConsumerGroup | None:
@@ -282,6 +311,19 @@ class GroupShard:
             return None
         made = self.groups[group_id] = StreamsGroup(group_id, self.settings)
         return made
+
+    def _share_group(self, group_id: str, make: bool) -> ShareGroup | None:
+        group = self.groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            return group
+        if not make:
+            return None
+        made = self.groups[group_id] = self.new_share_group(group_id)
+        return made
+
+    def _end_share(self, group_id: str) -> None:
+        self._begun_ms.pop(group_id, None)
+        self._end(group_id, ShareGroup)
 
     def _end_streams(self, group_id: str) -> None:
         self._end(group_id, StreamsGroup)
@@ -313,5 +355,7 @@ class GroupShard:
                 membership.watch_all(group, turn)
             elif isinstance(group, StreamsGroup):
                 streams_membership.watch_all(group, turn)
+            elif isinstance(group, ShareGroup):
+                share_membership.watch_all(group, turn)
             else:
                 group.watch_sessions(now_ms, out)

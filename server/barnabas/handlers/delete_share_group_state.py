@@ -24,6 +24,6 @@ async def handle(
     """End each on its own; one that is not there is ended."""
 
     async def delete(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
-        await context.broker.share_state.delete(key)
+        await context.broker.shares.state.delete(key)
 
     return await answer_each(request, DeleteShareGroupStateResponse(), "DeleteStateResult", delete)

@@ -44,7 +44,7 @@ async def _delete(context: RequestContext, name: str | None, topic_id: bytes) ->
             result.topic_id = store.image.topics[name].id
         await store.change(lambda image: controller.delete_topic(image, name))
         await context.broker.groups.forget_topics({name})
-        await context.broker.share_state.forget_topics({result.topic_id})
+        await context.broker.shares.groups.forget_topics({result.topic_id})
     except RequestError as error:
         result.error_code = error.code
         result.error_message = error.message or None

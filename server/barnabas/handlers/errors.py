@@ -92,11 +92,13 @@ _ECHOES: dict[int, Echo] = {
         Echo("partition_indexes", "partitions", "PartitionResponse", ("partition_index",)),
     ),
     75: Echo("topics", "topics", "DescribeTopicPartitionsResponseTopic", ("name",)),
+    77: Echo("group_ids", "groups", "DescribedGroup", ("group_id",)),
     83: _states("InitializeStateResult"),
     84: _states("ReadStateResult"),
     85: _states("WriteStateResult"),
     86: _states("DeleteStateResult"),
     87: _states("ReadStateSummaryResult"),
+    90: Echo("groups", "groups", "DescribeShareGroupOffsetsResponseGroup", ("group_id",)),
 }  # fmt: skip
 
 _TOP_LEVEL_SINCE = {1: 7, 3: 13, 9: 2, 35: 3}

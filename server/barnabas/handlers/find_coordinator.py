@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordination.share_state import key_of, name_of
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -48,7 +47,9 @@ async def _find(context: RequestContext, key_type: int, key: str) -> Coordinator
         elif key_type == TRANSACTION:
             await context.broker.transactions.partition_of(key)
         elif key_type == SHARE and context.api_version >= SHARE_SINCE:
-            await context.broker.share_state.partition_of(name_of(key_of(key)))
+            from barnabas.coordination.share_state import key_of, name_of
+
+            await context.broker.shares.state.partition_of(name_of(key_of(key)))
         else:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type} here"

@@ -24,7 +24,7 @@ async def handle(
     """Begin each on its own."""
 
     async def initialize(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
-        await context.broker.share_state.initialize(key, asked.state_epoch, asked.start_offset)
+        await context.broker.shares.state.initialize(key, asked.state_epoch, asked.start_offset)
 
     return await answer_each(
         request, InitializeShareGroupStateResponse(), "InitializeStateResult", initialize

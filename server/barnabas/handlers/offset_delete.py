@@ -8,6 +8,7 @@ from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
 from barnabas.groups.embedded import CONSUMER
 from barnabas.groups.shard import GroupShard
+from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.subscription import subscribed_topics
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -26,6 +27,8 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
         if not shard.exists(request.group_id):
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND)
         group = shard.groups.get(request.group_id)
+        if isinstance(group, ShareGroup):
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{request.group_id!r} is a share group")
         if group is not None and group.members and group.protocol_type != CONSUMER:
             raise RequestError(ErrorCode.NON_EMPTY_GROUP, "the group has members that are no consumers")
         subscribed = subscribed_topics(group) if group is not None else set()

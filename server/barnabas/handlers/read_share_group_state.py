@@ -22,7 +22,7 @@ async def handle(context: RequestContext, request: ReadShareGroupStateRequest) -
     """Read each on its own; leaders with an older epoch may not write from then on."""
 
     async def read(key: StateKey, asked: Asked, result: Result) -> None:
-        state = await context.broker.share_state.read(key, asked.leader_epoch)
+        state = await context.broker.shares.state.read(key, asked.leader_epoch)
         result.state_epoch, result.start_offset = state.state_epoch, state.start_offset
         result.state_batches = [ReadShareGroupStateResponse.StateBatch(*batch) for batch in state.batches]
 

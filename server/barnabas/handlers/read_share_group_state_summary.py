@@ -25,7 +25,7 @@ async def handle(
     """Read each on its own; what has no state has no start offset."""
 
     async def read(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
-        state = await context.broker.share_state.summary(key)
+        state = await context.broker.shares.state.summary(key)
         if state is None:
             result.start_offset, result.delivery_complete_count = UNKNOWN_OFFSET, -1
             return

@@ -30,7 +30,7 @@ async def handle(
             StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
             for batch in asked.state_batches
         ]
-        await context.broker.share_state.write(
+        await context.broker.shares.state.write(
             key,
             StateWrite(
                 asked.state_epoch,

@@ -6,7 +6,7 @@ after many of them a snapshot says everything, so that a load reads no more than
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from barnabas.cluster.image import ClusterImage
@@ -45,6 +45,8 @@ class ShareStateShard:
         self._updates_max = updates_max
         self._image = image
         self.states: dict[StateKey, ShareState] = {}
+        self.records_seen = 0
+        """How many records were written and read; reset by whoever has made them redundant."""
 
     # --- deciding -------------------------------------------------------------------------------------------
 
@@ -109,12 +111,12 @@ class ShareStateShard:
         """These topics are gone, and with them what was known of their records."""
         out.records += [tombstone(key) for key in self.states if key[1] in topic_ids]
 
-    def snapshot_all(self, now_ms: int, out: Decision) -> int:
-        """Write all states anew, so that what was written before is no longer needed; returns how many."""
-        for key, state in self.states.items():
+    def snapshot(self, keys: Iterable[StateKey], now_ms: int, out: Decision) -> None:
+        """Write these states anew, so that what was written of them before is no longer needed."""
+        for key in keys:
+            state = self.states[key]
             newer = replace(state, snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms)
             out.records.append(snapshot_record(key, newer))
-        return len(self.states)
 
     def _known(self, key: StateKey, leader_epoch: int) -> ShareState:
         state = self.states.get(key)
@@ -154,6 +156,7 @@ class ShareStateShard:
 
     def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:  # noqa: ARG002
         """Take up a record. Raises DecodeError."""
+        self.records_seen += 1
         kind = record_type_id(key)
         if kind == share_snapshot.RECORD.type_id:
             of = share_snapshot.RECORD.decode_key(key)

@@ -160,7 +160,7 @@ def test_snapshots_of_everything_make_the_rest_redundant() -> None:
     coordinator.initialize()
     coordinator.write(StateWrite(0, 0, 0, 0, (StateBatch(5, 9, 2, 1),)))
     out = Decision()
-    assert coordinator.shard.snapshot_all(4000, out) == 1
+    coordinator.shard.snapshot([KEY], 4000, out)
     coordinator.log.clear()
     coordinator.apply(out)
     assert coordinator.reloaded().states == coordinator.shard.states

@@ -1,0 +1,263 @@
+"""The share partitions of this broker: loaded when first fetched from, written down through the share coordinator.
+
+The rule: a share partition lives as long as this broker leads its partition in the same epoch, and nobody else has
+begun its state anew. Whoever waits for records is woken when records become free, and when there are new ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.errors import RequestError
+from barnabas.groups.topics import Slot
+from barnabas.share.acknowledgement import Acknowledgement
+from barnabas.share.partition import SharePartition, Written
+from barnabas.share.records import UNKNOWN_OFFSET, StateKey
+from barnabas.share.settings import BY_DURATION, EARLIEST, ShareSettings
+from barnabas.share.state import StateWrite
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.broker.partitions import Partition
+    from barnabas.coordination.share_state import ShareStateCoordinator
+
+log = logging.getLogger(__name__)
+
+_FENCED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
+_COORDINATOR = (
+    ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)  # fmt: skip
+IDLE_SECONDS = 3600.0
+
+
+class Shared:
+    """A share partition with the log that it is about, and those who wait for something in it."""
+
+    __slots__ = ("closed", "key", "leader_epoch", "led", "records", "state_epoch", "waiting")
+
+    def __init__(self, key: StateKey, led: Partition, records: SharePartition, state_epoch: int) -> None:
+        self.key = key
+        self.led = led
+        self.leader_epoch = led.leader_epoch
+        self.records = records
+        self.state_epoch = state_epoch
+        self.closed = False
+        self.waiting: set[trio.Event] = set()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this broker still leads the partition as it did when this was loaded."""
+        return not self.closed and not self.led.closed and self.led.leader_epoch == self.leader_epoch
+
+    def wake(self) -> None:
+        """Something may have become free."""
+        for event in self.waiting:
+            event.set()
+
+
+class SharePartitions:
+    """All that are loaded. Lifecycle: `run` in a task, for locks that end and members that vanish."""
+
+    def __init__(self, broker: Broker, state: ShareStateCoordinator, defaults: ShareSettings) -> None:
+        self._broker = broker
+        self._state = state
+        self._defaults = defaults
+        self._loaded: dict[StateKey, Shared] = {}
+        self._loading: dict[StateKey, trio.Event] = {}
+        self._changed = trio.Event()
+        self._nursery: trio.Nursery | None = None
+
+    def settings_of(self, group_id: str) -> ShareSettings:
+        """What a group obeys now."""
+        return self._defaults.of_group(self._broker.metadata.image, group_id)
+
+    # --- finding --------------------------------------------------------------------------------------------
+
+    def get(self, key: StateKey) -> Shared | None:
+        """The share partition, if it is loaded and still ours."""
+        shared = self._loaded.get(key)
+        if shared is not None and not shared.is_current:
+            self._close(shared)
+            return None
+        return shared
+
+    async def load(self, key: StateKey) -> Shared:
+        """The share partition, read from the share coordinator if need be. Raises RequestError as a client sees it."""
+        while (shared := self.get(key)) is None:
+            loading = self._loading.get(key)
+            if loading is not None:
+                await loading.wait()
+                continue
+            self._loading[key] = trio.Event()
+            try:
+                shared = await self._read(key)
+                self._loaded[key] = shared
+            finally:
+                self._loading.pop(key).set()
+        shared.records.settings = self.settings_of(key[0])
+        return shared
+
+    async def _read(self, key: StateKey) -> Shared:
+        group_id, topic_id, index = key
+        led = self._broker.partitions.leader(self._broker.metadata.image.topic_name(topic_id) or "", index)
+        try:
+            state = await self._state.read(key, led.leader_epoch)
+        except RequestError as error:
+            raise _as_seen_by_clients(error) from error
+        settings = self.settings_of(group_id)
+        start = state.start_offset
+        if start == UNKNOWN_OFFSET:
+            start = self._reset_offset(led, settings)
+        return Shared(key, led, SharePartition.restore(settings, start, state.batches), state.state_epoch)
+
+    def _reset_offset(self, led: Partition, settings: ShareSettings) -> int:
+        if settings.reset.kind == EARLIEST:
+            return led.log.log_start_offset
+        if settings.reset.kind == BY_DURATION:
+            found = led.log.offset_for_timestamp(self._broker.now_ms() - settings.reset.before_ms)
+            if found is not None and found.offset < led.log.high_watermark:
+                return found.offset
+        return led.log.high_watermark
+
+    def forget_group(self, group_id: str) -> None:
+        """Nothing of what is known of this group counts any more; it is read again when it is needed."""
+        for shared in [shared for key, shared in self._loaded.items() if key[0] == group_id]:
+            self._close(shared)
+
+    def _close(self, shared: Shared) -> None:
+        shared.closed = True
+        if self._loaded.get(shared.key) is shared:
+            del self._loaded[shared.key]
+        shared.wake()
+
+    # --- deciding -------------------------------------------------------------------------------------------
+
+    async def acknowledge(
+        self, key: StateKey, member_id: str, acknowledgements: list[Acknowledgement]
+    ) -> None:
+        """Take up and write down what a member says. Raises RequestError as a client sees it."""
+        shared = self.get(key)
+        if shared is None:
+            raise RequestError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nothing was fetched from this partition"
+            )
+        shared.records.settings = self.settings_of(key[0])
+        written = shared.records.acknowledge(member_id, acknowledgements, self._broker.now_ms())
+        await self._write(shared, written)
+
+    async def release(
+        self, group_id: str, member_id: str, slots: Iterable[Slot]
+    ) -> dict[Slot, RequestError | None]:
+        """A member's session is at its end: free what it has acquired; how it went for each slot."""
+        results: dict[Slot, RequestError | None] = {}
+        for topic_id, index in slots:
+            results[topic_id, index] = None
+            shared = self.get((group_id, topic_id, index))
+            try:
+                if shared is None:
+                    raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                await self._write(shared, shared.records.release(member_id))
+            except RequestError as error:
+                results[topic_id, index] = error
+        return results
+
+    async def _write(self, shared: Shared, written: Written) -> None:
+        """Write down what was decided; it counts when that is done. Raises RequestError as a client sees it."""
+        if not written:
+            self.locks_changed()
+            return
+        done = False
+        try:
+            await self._state.write(
+                shared.key,
+                StateWrite(
+                    shared.state_epoch,
+                    shared.leader_epoch,
+                    written.start_offset,
+                    written.complete_count,
+                    written.batches,
+                ),
+            )
+            done = True
+        except RequestError as error:
+            seen = _as_seen_by_clients(error)
+            if seen.code in (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ):
+                self._close(shared)
+            raise seen from error
+        finally:
+            shared.records.settle(written, done=done)
+            self.locks_changed()
+            shared.wake()
+
+    # --- time -----------------------------------------------------------------------------------------------
+
+    def locks_changed(self) -> None:
+        """Records were acquired or given back: the next end of a lock may be another one."""
+        self._changed.set()
+
+    def member_vanished(self, group_id: str, member_id: str, slots: Iterable[Slot]) -> None:
+        """The connection of a member's session is closed: free what it has, in the background."""
+        if self._nursery is not None:
+            self._nursery.start_soon(self.release, group_id, member_id, tuple(slots))
+
+    async def run(self) -> None:
+        """End locks in time, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                while True:
+                    self._changed = trio.Event()
+                    due_ms = self._expire()
+                    wait_ms = None if due_ms is None else due_ms - self._broker.now_ms()
+                    with trio.move_on_after(IDLE_SECONDS if wait_ms is None else max(wait_ms, 1) / 1000):
+                        await self._changed.wait()
+            finally:
+                self._nursery = None
+
+    def _expire(self) -> int | None:
+        """End the locks that are due; returns when the next one is."""
+        assert self._nursery is not None
+        now_ms = self._broker.now_ms()
+        dues = []
+        for shared in tuple(self._loaded.values()):
+            due_ms = shared.records.lock_due_ms
+            if due_ms is not None and due_ms <= now_ms:
+                shared.records.settings = self.settings_of(shared.key[0])
+                self._nursery.start_soon(self._write_expired, shared, shared.records.expire(now_ms))
+                shared.wake()
+                due_ms = shared.records.lock_due_ms
+            if due_ms is not None:
+                dues.append(due_ms)
+        return min(dues, default=None)
+
+    async def _write_expired(self, shared: Shared, written: Written) -> None:
+        try:
+            await self._write(shared, written)
+        except RequestError as error:
+            # The records are free all the same; their delivery counts are found again with what is written next.
+            log.warning(
+                "locks that have ended in %s-%d are not written down: %s",
+                shared.led.topic,
+                shared.led.index,
+                error,
+            )
+
+
+def _as_seen_by_clients(error: RequestError) -> RequestError:
+    """The share coordinator's error as the leader of the partition tells it."""
+    if error.code in _COORDINATOR:
+        return RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
+    if error.code in _FENCED:
+        return RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
+    if error.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        return error
+    return RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message)

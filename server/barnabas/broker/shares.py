@@ -1,0 +1,62 @@
+"""Share groups as the broker has them: the coordinator of their state, the share partitions, the sessions.
+
+The rule: made when the first request for a share group comes, and then as long as the broker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.broker.internal_topics import SHARE_TOPIC, InternalTopic
+from barnabas.broker.share_partitions import SharePartitions
+from barnabas.config import broker as settings
+from barnabas.coordination.share_groups import ShareGroups
+from barnabas.coordination.share_state import ShareStateCoordinator
+from barnabas.share.sessions import ShareSessions
+from barnabas.share.settings import ShareSettings
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+
+
+class Shares:
+    """Lifecycle: `run` in a task, until cancelled."""
+
+    def __init__(self, broker: Broker) -> None:
+        get = broker.config.get
+        self.state = ShareStateCoordinator(
+            InternalTopic(broker, SHARE_TOPIC),
+            broker.now_ms,
+            lambda: broker.metadata.image,
+            updates_max=get(settings.SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT),
+            write_timeout_ms=get(settings.SHARE_COORDINATOR_WRITE_TIMEOUT_MS),
+        )
+        self.sessions = ShareSessions(get(settings.GROUP_SHARE_MAX_SHARE_SESSIONS))
+        self.partitions = SharePartitions(
+            broker,
+            self.state,
+            ShareSettings(
+                record_lock_ms=get(settings.GROUP_SHARE_RECORD_LOCK_DURATION_MS),
+                deliveries_max=get(settings.GROUP_SHARE_DELIVERY_COUNT_LIMIT),
+                records_in_flight_max=get(settings.GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS),
+            ),
+        )
+        self._prune_seconds = get(settings.SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS) / 1000
+        self.groups = ShareGroups(broker.groups, self.state, broker.now_ms, self.partitions.forget_group)
+
+    async def run(self) -> None:
+        """Let locks end and clear away what is redundant, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.state.run)
+            nursery.start_soon(self.partitions.run)
+            while True:
+                await trio.sleep(self._prune_seconds)
+                await self.state.prune()
+
+    def connection_closed(self, connection_id: int) -> None:
+        """End the sessions that began on a connection."""
+        for session in self.sessions.of_connection(connection_id):
+            self.sessions.close(session.key)
+            self.partitions.member_vanished(*session.key, session.slots)

@@ -1,0 +1,138 @@
+"""Share groups over both of their coordinators: membership is with the groups, the state of partitions with the shares.
+
+The rule: the group coordinator writes down what it is going to ask of the share coordinator, asks, and writes down that
+it is done. What is broken off in between is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from barnabas.coordination.groups import GroupCoordinator
+from barnabas.coordination.share_state import ShareStateCoordinator
+from barnabas.errors import RequestError
+from barnabas.groups.decision import Decision
+from barnabas.groups.shard import GroupShard
+from barnabas.groups.share import states
+from barnabas.groups.share.membership import Answer, Beginning, Heartbeat
+from barnabas.groups.topics import Slot
+from barnabas.groups.turn import Turn
+from barnabas.wire.generated.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+
+
+class ShareGroups:
+    """What needs both coordinators. `state_changed` is told of groups whose state was begun anew or is gone."""
+
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        state: ShareStateCoordinator,
+        now_ms: Callable[[], int],
+        state_changed: Callable[[str], None],
+    ) -> None:
+        self._groups = groups
+        self._state = state
+        self._now_ms = now_ms
+        self._state_changed = state_changed
+
+    async def heartbeat(self, beat: Heartbeat) -> ShareGroupHeartbeatResponse:
+        """A ShareGroupHeartbeat request. Raises RequestError.
+
+        Who is the first to want a topic need not wait for another heartbeat until it is told what to fetch.
+        """
+        answer = await self._beat(beat)
+        if answer.beginning is None:
+            return answer.response
+        group_id = beat.request.group_id
+        for error in (await self._begin(group_id, answer.beginning)).values():
+            if error is not None:
+                raise error
+        request = ShareGroupHeartbeatRequest(
+            group_id=group_id, member_id=beat.request.member_id, member_epoch=answer.response.member_epoch
+        )
+        second = (await self._beat(replace(beat, request=request))).response
+        if second.assignment is None:
+            second.assignment = answer.response.assignment
+        return second
+
+    async def _beat(self, beat: Heartbeat) -> Answer:
+        now_ms = self._now_ms()
+        return await self._groups.perform(
+            beat.request.group_id, lambda shard, out: shard.share_heartbeat(beat, now_ms, out)
+        )
+
+    async def _begin(self, group_id: str, beginning: Beginning) -> dict[Slot, RequestError | None]:
+        """Begin states, and write down which of them are there; how it went for each slot."""
+        results: dict[Slot, RequestError | None] = {}
+        for slot, offset in beginning.offsets.items():
+            results[slot] = None
+            try:
+                await self._state.initialize((group_id, *slot), beginning.state_epoch, offset)
+            except RequestError as error:
+                results[slot] = error
+        done = [slot for slot, error in results.items() if error is None]
+        failed = [slot for slot, error in results.items() if error is not None]
+        await self._groups.perform(
+            group_id, lambda shard, out: states.begun(shard, group_id, done, failed, out)
+        )
+        return results
+
+    # --- offsets --------------------------------------------------------------------------------------------
+
+    async def alter_offsets(self, group_id: str, offsets: dict[Slot, int]) -> dict[Slot, RequestError | None]:
+        """Let a group without members begin at other offsets; how it went for each slot. Raises NON_EMPTY_GROUP,
+        GROUP_ID_NOT_FOUND.
+        """
+        now_ms = self._now_ms()
+
+        def event(shard: GroupShard, out: Decision) -> int:
+            return states.begin(shard, group_id, offsets, Turn(shard.image(), now_ms, out))
+
+        state_epoch = await self._groups.perform(group_id, event)
+        results = await self._begin(group_id, Beginning(state_epoch, offsets))
+        self._state_changed(group_id)
+        return results
+
+    async def delete_offsets(
+        self, group_id: str, topic_ids: Iterable[bytes]
+    ) -> dict[bytes, RequestError | None]:
+        """Forget the state of topics in a group without members; how it went for each that had one.
+
+        Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
+        """
+        wanted = frozenset(topic_ids)
+        slots = await self._groups.perform(
+            group_id, lambda shard, out: states.being_deleted(shard, group_id, wanted, out)
+        )
+        results: dict[bytes, RequestError | None] = {}
+        for slot in sorted(slots):
+            results.setdefault(slot[0], None)
+            try:
+                await self._state.delete((group_id, *slot))
+            except RequestError as error:
+                results[slot[0]] = error
+        done = frozenset(topic_id for topic_id, error in results.items() if error is None)
+        await self._groups.perform(group_id, lambda shard, out: states.deleted(shard, group_id, done, out))
+        self._state_changed(group_id)
+        return results
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete a group of any kind, with its offsets or the state of its partitions. Raises RequestError."""
+        slots = await self._groups.perform(
+            group_id, lambda shard, out: states.being_deleted(shard, group_id, None, out)
+        )
+        for slot in sorted(slots):
+            await self._state.delete((group_id, *slot))
+        await self._groups.perform(group_id, lambda shard, out: shard.delete_group(group_id, out))
+        self._state_changed(group_id)
+
+    async def forget_topics(self, topic_ids: set[bytes]) -> None:
+        """These topics are deleted: nothing is known of their records any more."""
+        await self._state.forget_topics(topic_ids)
+        await self._groups.perform_on_all(
+            lambda shard, out: states.forget_topics(shard, frozenset(topic_ids), out)
+        )

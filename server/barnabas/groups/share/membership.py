@@ -1,0 +1,260 @@
+"""Joining, staying in and leaving a share group by ShareGroupHeartbeat. Pure.
+
+The rule: every heartbeat takes the same way. The member as it says it is; the group's epoch, one higher if the
+subscription, the topics or the partitions with a state have changed; the target, if it is behind the epoch; the member
+at its target, at once, since nobody must give up anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from barnabas.cluster.image import ClusterImage
+from barnabas.errors import RequestError
+from barnabas.groups.assignors.simple import assign_shared
+from barnabas.groups.assignors.subscriber import Subscriber
+from barnabas.groups.share import records
+from barnabas.groups.share.group import ShareGroup
+from barnabas.groups.share.known import slots_in
+from barnabas.groups.share.member import LEAVE_EPOCH, ShareMember
+from barnabas.groups.topics import NO_SLOTS, Slot, Slots, by_topic, topic_ids, topics_hash
+from barnabas.groups.turn import Turn
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+
+MEMBER_ID_LENGTH_MAX = 36
+INITIALIZE_RETRY_MS = 30_000
+"""How long the share coordinator is given to begin a state before it is asked again (Kafka's constant)."""
+UNKNOWN_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A ShareGroupHeartbeat request with what the handler knows beyond its fields."""
+
+    request: ShareGroupHeartbeatRequest
+    client_id: str
+    client_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """States that the share coordinator is to begin: their epoch, and the start offset of each slot, -1 for none yet."""
+
+    state_epoch: int
+    offsets: Mapping[Slot, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the member is told, and what must be begun before there is more to tell."""
+
+    response: ShareGroupHeartbeatResponse
+    beginning: Beginning | None = None
+
+
+def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
+    """Whether the fields fit together. Raises INVALID_REQUEST."""
+    why = ""
+    if not request.group_id.strip():
+        why = "the group id is empty"
+    elif not request.member_id.strip() or len(request.member_id) > MEMBER_ID_LENGTH_MAX:
+        why = f"a member id of 1 to {MEMBER_ID_LENGTH_MAX} characters is expected"
+    elif request.rack_id is not None and not request.rack_id.strip():
+        why = "the rack id is empty"
+    elif request.member_epoch == 0 and not request.subscribed_topic_names:
+        why = "who joins must give topic names"
+    elif request.member_epoch < LEAVE_EPOCH:
+        why = f"there is no member epoch {request.member_epoch}"
+    if why:
+        raise RequestError(ErrorCode.INVALID_REQUEST, why)
+
+
+# --- staying ------------------------------------------------------------------------------------------------
+
+
+def heartbeat(group: ShareGroup, beat: Heartbeat, turn: Turn) -> Answer:
+    """Join or stay. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+    request = beat.request
+    joins = request.member_epoch == 0
+    known = group.members.get(request.member_id)
+    if known is None and len(group.members) >= group.settings.share_size_max:
+        raise RequestError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"the group has {group.settings.share_size_max} members, which is the most",
+        )
+    before = known or ShareMember(request.member_id) if joins else group.member(request.member_id)
+    if not joins:
+        _check_epoch(before, request.member_epoch)
+    after = before.after_heartbeat(request, beat.client_id, beat.client_host)
+    if after != before or known is None:
+        turn.out.records.append(records.member_record(group.id, after))
+    members = [*(member for member in group.members.values() if member.id != after.id), after]
+    epoch, changed = _epoch(group, members, before.topics != after.topics, turn)
+    target, target_epoch = group.target.get(after.id, NO_SLOTS), group.assignment_epoch
+    if epoch > target_epoch:
+        target, target_epoch = _write_target(group, members, epoch, turn)[after.id], epoch
+    moved = _moved(after, target, target_epoch, changed, turn.image)
+    if moved is not after:
+        turn.out.records.append(records.current_record(group.id, moved))
+    watch_session(group, moved, turn)
+    response = ShareGroupHeartbeatResponse(
+        member_id=moved.id,
+        member_epoch=moved.epoch,
+        heartbeat_interval_ms=group.settings.of_share_group(turn.image, group.id).heartbeat_interval_ms,
+    )
+    if joins or request.subscribed_topic_names is not None or moved.assigned != before.assigned:
+        response.assignment = ShareGroupHeartbeatResponse.Assignment(
+            topic_partitions=[
+                ShareGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in by_topic(moved.assigned)
+            ]
+        )
+    return Answer(response, _begin(group, members, epoch, turn))
+
+
+def _check_epoch(member: ShareMember, epoch: int) -> None:
+    """One that is behind by an answer that was lost may go on."""
+    if epoch not in (member.epoch, member.previous_epoch):
+        raise RequestError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"the member is in epoch {member.epoch}, not {epoch}: it must join again",
+        )
+
+
+def _epoch(group: ShareGroup, members: Iterable[ShareMember], changed: bool, turn: Turn) -> tuple[int, bool]:
+    """The group's epoch from now on, and whether it is a new one."""
+    changed = changed or group.epoch == 0 or _is_outdated(group, turn.image)
+    if not changed and group.topics_seen is turn.image.topics:
+        return group.epoch, False
+    new_hash = topics_hash(_topics_of(members), turn.image)
+    group.topics_seen = turn.image.topics
+    if not changed and new_hash == group.topics_hash:
+        return group.epoch, False
+    turn.out.records.append(records.epoch_record(group.id, group.epoch + 1, new_hash))
+    return group.epoch + 1, True
+
+
+def _is_outdated(group: ShareGroup, image: ClusterImage) -> bool:
+    """Whether there are states of other partitions than those that the target is about."""
+    if not group.members or group.assignment_epoch < group.epoch:
+        return False
+    ids = topic_ids(_topics_of(group.members.values()), image)
+    slots = frozenset(slot for slot in group.known.slots if slot[0] in ids)
+    return not slots <= frozenset().union(*group.target.values())
+
+
+def _topics_of(members: Iterable[ShareMember]) -> set[str]:
+    return set().union(*(member.topics for member in members))
+
+
+def _write_target(
+    group: ShareGroup, members: Iterable[ShareMember], epoch: int, turn: Turn
+) -> dict[str, Slots]:
+    """Let the assignor decide anew, and write what is different."""
+    subscribers = [
+        Subscriber(
+            member.id, topic_ids(member.topics, turn.image), assigned=group.target.get(member.id, NO_SLOTS)
+        )
+        for member in members
+    ]
+    target = assign_shared(subscribers, group.known.slots)
+    for member_id, slots in target.items():
+        if group.target.get(member_id) != slots:
+            turn.out.records.append(records.target_record(group.id, member_id, slots))
+    turn.out.records.append(records.target_epoch_record(group.id, epoch, turn.now_ms))
+    return target
+
+
+def _moved(
+    member: ShareMember, target: Slots, target_epoch: int, changed: bool, image: ClusterImage
+) -> ShareMember:
+    """The member at its target, as far as it still wants it."""
+    if member.epoch == target_epoch and not changed:
+        return member
+    ids = topic_ids(member.topics, image)
+    assigned = frozenset(slot for slot in target if slot[0] in ids)
+    if member.epoch == target_epoch:
+        return member if assigned == member.assigned else replace(member, assigned=assigned)
+    return replace(member, epoch=target_epoch, previous_epoch=member.epoch, assigned=assigned)
+
+
+# --- the states of partitions -------------------------------------------------------------------------------
+
+
+def _begin(group: ShareGroup, members: Iterable[ShareMember], epoch: int, turn: Turn) -> Beginning | None:
+    """The partitions of subscribed topics that have no state yet; it is written down that it is being made."""
+    known, image = group.known, turn.image
+    underway = {
+        topic_id: partitions
+        for topic_id, partitions in known.initializing.items()
+        if turn.now_ms - group.begun_ms.get(topic_id, turn.now_ms - INITIALIZE_RETRY_MS) < INITIALIZE_RETRY_MS
+    }
+    there = known.slots | slots_in(underway)
+    topics = [image.topics[name] for name in sorted(_topics_of(members)) if name in image.topics]
+    missing = [
+        (topic.id, index)
+        for topic in topics
+        for index in range(len(topic.partitions))
+        if (topic.id, index) not in there
+    ]
+    if not missing:
+        return None
+    # A partition that is added to a known topic is read from its beginning; a new topic, from where the group says.
+    offsets = {slot: 0 if slot[0] in known.initialized else UNKNOWN_OFFSET for slot in missing}
+    begin(group, offsets, turn)
+    return Beginning(epoch, offsets)
+
+
+def begin(group: ShareGroup, slots: Iterable[Slot], turn: Turn) -> None:
+    """The share coordinator is going to be asked to begin these states."""
+    slots = list(slots)
+    names = {slot[0]: turn.image.topic_name(slot[0]) or "" for slot in slots}
+    turn.out.records.append(records.known_record(group.id, group.known.begun(slots, names)))
+    group.begun_ms.update(dict.fromkeys(names, turn.now_ms))
+
+
+# --- leaving ------------------------------------------------------------------------------------------------
+
+
+def leave(group: ShareGroup, member_id: str, turn: Turn) -> ShareGroupHeartbeatResponse:
+    """A member leaves. Raises UNKNOWN_MEMBER_ID."""
+    remove(group, group.member(member_id), turn)
+    return ShareGroupHeartbeatResponse(member_id=member_id, member_epoch=LEAVE_EPOCH)
+
+
+def remove(group: ShareGroup, member: ShareMember, turn: Turn) -> None:
+    """A member is gone; the group's epoch rises, and the next heartbeat finds a new target."""
+    turn.out.records += records.member_tombstones(group.id, member.id)
+    turn.out.timers["session", group.id, member.id] = None
+    rest = [other for other in group.members.values() if other.id != member.id]
+    epoch = group.epoch + 1
+    turn.out.records.append(records.epoch_record(group.id, epoch, topics_hash(_topics_of(rest), turn.image)))
+    if not rest:
+        turn.out.records.append(records.target_epoch_record(group.id, epoch, 0))
+
+
+# --- time ---------------------------------------------------------------------------------------------------
+
+
+def watch_session(group: ShareGroup, member: ShareMember, turn: Turn) -> None:
+    """A member has a whole session timeout to be heard of again."""
+    timeout_ms = group.settings.of_share_group(turn.image, group.id).session_timeout_ms
+    turn.out.timers["session", group.id, member.id] = turn.now_ms + timeout_ms
+
+
+def overdue(group: ShareGroup, member_id: str, turn: Turn) -> None:
+    """Nothing was heard of a member in time."""
+    member = group.members.get(member_id)
+    if member is not None:
+        remove(group, member, turn)
+
+
+def watch_all(group: ShareGroup, turn: Turn) -> None:
+    """After a load: every member has all of its time again."""
+    for member in group.members.values():
+        watch_session(group, member, turn)

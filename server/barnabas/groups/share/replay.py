@@ -1,0 +1,104 @@
+"""Taking up the records of share groups. Pure.
+
+The rule: a value makes its group if there is none of this kind; a tombstone for what is not there means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from barnabas.groups.share.group import ShareGroup
+from barnabas.groups.share.known import NOTHING_KNOWN
+from barnabas.groups.share.member import ShareMember
+from barnabas.groups.share.records import known_of
+from barnabas.groups.topics import NO_SLOTS
+from barnabas.wire.generated.records import share_group_current_member_assignment as current
+from barnabas.wire.generated.records import share_group_member_metadata as member_metadata
+from barnabas.wire.generated.records import share_group_metadata as metadata
+from barnabas.wire.generated.records import share_group_state_partition_metadata as known_topics
+from barnabas.wire.generated.records import share_group_target_assignment_member as target_member
+from barnabas.wire.generated.records import share_group_target_assignment_metadata as target_metadata
+
+Find = Callable[[str, bool], ShareGroup | None]
+"""The group of an id; made if the flag says so, otherwise None where there is none of this kind."""
+End = Callable[[str], None]
+
+
+def replay(kind: int, key: bytes, value: bytes | None, find: Find, end: End) -> bool:
+    """Take up a record, if it is one of a share group; whether it was. Raises DecodeError."""
+    record_type = _TYPES.get(kind)
+    if record_type is None:
+        return False
+    where = record_type.decode_key(key)
+    group = find(where.group_id, value is not None)
+    if group is not None:
+        if kind == metadata.RECORD.type_id and value is None:
+            end(where.group_id)
+        else:
+            written = None if value is None else record_type.decode_value(value)
+            _TAKE_UP[kind](group, where, written)
+    return True
+
+
+def _epoch(group: ShareGroup, _: Any, written: Any) -> None:
+    group.epoch, group.topics_hash = written.epoch, written.metadata_hash
+
+
+def _target_epoch(group: ShareGroup, _: Any, written: Any) -> None:
+    group.assignment_epoch = written.assignment_epoch if written is not None else 0
+
+
+def _target(group: ShareGroup, where: Any, written: Any) -> None:
+    if written is None:
+        group.target.pop(where.member_id, None)
+    else:
+        topics = written.topic_partitions
+        group.target[where.member_id] = frozenset((t.topic_id, p) for t in topics for p in t.partitions)
+
+
+def _member(group: ShareGroup, where: Any, written: Any) -> None:
+    if written is None:
+        group.members.pop(where.member_id, None)
+        return
+    member = group.members.get(where.member_id) or ShareMember(where.member_id)
+    group.members[where.member_id] = replace(
+        member,
+        rack_id=written.rack_id,
+        client_id=written.client_id,
+        client_host=written.client_host,
+        topics=frozenset(written.subscribed_topic_names),
+    )
+
+
+def _current(group: ShareGroup, where: Any, written: Any) -> None:
+    member = group.members.get(where.member_id)
+    if written is None:
+        if member is not None:
+            group.members[where.member_id] = replace(member, epoch=-1, previous_epoch=-1, assigned=NO_SLOTS)
+        return
+    group.members[where.member_id] = replace(
+        member or ShareMember(where.member_id),
+        epoch=written.member_epoch,
+        previous_epoch=written.previous_member_epoch,
+        assigned=frozenset((t.topic_id, p) for t in written.assigned_partitions for p in t.partitions),
+    )
+
+
+def _known(group: ShareGroup, _: Any, written: Any) -> None:
+    group.known = NOTHING_KNOWN if written is None else known_of(written)
+
+
+_TAKE_UP: dict[int, Callable[[ShareGroup, Any, Any], None]] = {
+    metadata.RECORD.type_id: _epoch,
+    target_metadata.RECORD.type_id: _target_epoch,
+    target_member.RECORD.type_id: _target,
+    member_metadata.RECORD.type_id: _member,
+    current.RECORD.type_id: _current,
+    known_topics.RECORD.type_id: _known,
+}
+_TYPES: dict[int, Any] = {
+    module.RECORD.type_id: module.RECORD
+    for module in (metadata, target_metadata, target_member, member_metadata, current, known_topics)
+}

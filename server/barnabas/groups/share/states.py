@@ -1,0 +1,81 @@
+"""Which partitions of a share group have a state with the share coordinator, step by step. Pure.
+
+The rule: what is going to be asked of the share coordinator is written down before, and again when it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.groups.decision import Decision
+from barnabas.groups.share import membership, records
+from barnabas.groups.share.group import ShareGroup
+from barnabas.groups.share.known import KnownTopics, slots_in
+from barnabas.groups.topics import Slot, Slots
+from barnabas.groups.turn import Turn
+
+if TYPE_CHECKING:
+    from barnabas.groups.shard import GroupShard
+
+
+def begin(shard: GroupShard, group_id: str, slots: Iterable[Slot], turn: Turn) -> int:
+    """A group without members is to begin elsewhere; its state epoch. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    group = shard.new_share_group(group_id) if not shard.exists(group_id) else shard.share_group(group_id)
+    group.check_empty()
+    epoch = group.epoch + 1
+    turn.out.records.append(records.epoch_record(group_id, epoch, group.topics_hash))
+    turn.out.records.append(records.target_epoch_record(group_id, epoch, 0))
+    membership.begin(group, slots, turn)
+    return epoch
+
+
+def begun(
+    shard: GroupShard, group_id: str, done: Iterable[Slot], failed: Iterable[Slot], out: Decision
+) -> None:
+    """The share coordinator has begun states, or could not."""
+    group = shard.groups.get(group_id)
+    if isinstance(group, ShareGroup):
+        _write(group, group.known.finished(done).failed(failed), out)
+
+
+def being_deleted(
+    shard: GroupShard, group_id: str, topic_ids: frozenset[bytes] | None, out: Decision
+) -> Slots:
+    """States that are going to be deleted, of these topics or of all; those that there are. None in other groups.
+
+    Raises NON_EMPTY_GROUP; GROUP_ID_NOT_FOUND for topics of a group that is no share group.
+    """
+    group = shard.groups.get(group_id)
+    if not isinstance(group, ShareGroup):
+        if topic_ids is not None:
+            shard.share_group(group_id)
+        return frozenset()
+    group.check_empty()
+    wanted = group.known.topic_ids if topic_ids is None else topic_ids
+    there = (
+        group.known.slots if topic_ids is not None else group.known.slots | slots_in(group.known.initializing)
+    )
+    slots = frozenset(slot for slot in there if slot[0] in wanted)
+    if slots:
+        _write(group, group.known.being_deleted(frozenset(slot[0] for slot in slots)), out)
+    return slots
+
+
+def deleted(shard: GroupShard, group_id: str, topic_ids: frozenset[bytes], out: Decision) -> None:
+    """The share coordinator has deleted the states of these topics."""
+    group = shard.groups.get(group_id)
+    if isinstance(group, ShareGroup):
+        _write(group, group.known.without(topic_ids), out)
+
+
+def forget_topics(shard: GroupShard, topic_ids: frozenset[bytes], out: Decision) -> None:
+    """These topics are gone."""
+    for group in shard.groups.values():
+        if isinstance(group, ShareGroup):
+            _write(group, group.known.without(topic_ids), out)
+
+
+def _write(group: ShareGroup, known: KnownTopics, out: Decision) -> None:
+    if known != group.known:
+        out.records.append(records.known_record(group.id, known))

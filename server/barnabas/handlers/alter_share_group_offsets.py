@@ -1,0 +1,52 @@
+"""AlterShareGroupOffsets v0. Lets a share group without members begin elsewhere (KIP-932)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.groups.topics import Slot
+from barnabas.wire.generated.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+Topic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
+Partition = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition
+
+
+async def handle(
+    context: RequestContext, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse:
+    """Move each partition on its own; a group that is not there is made."""
+    response = AlterShareGroupOffsetsResponse()
+    offsets: dict[Slot, int] = {}
+    answers: dict[Slot, Partition] = {}
+    for asked in request.topics:
+        info = context.broker.metadata.image.topics.get(asked.topic_name)
+        topic = Topic(topic_name=asked.topic_name, topic_id=info.id if info else bytes(16))
+        response.responses.append(topic)
+        for wanted in asked.partitions:
+            answer = Partition(partition_index=wanted.partition_index)
+            topic.partitions.append(answer)
+            if info is None or not 0 <= wanted.partition_index < len(info.partitions):
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                answer.error_message = f"there is no partition {asked.topic_name}-{wanted.partition_index}"
+            else:
+                offsets[info.id, wanted.partition_index] = wanted.start_offset
+                answers[info.id, wanted.partition_index] = answer
+    try:
+        if not request.group_id:
+            raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        for slot, error in (
+            await context.broker.shares.groups.alter_offsets(request.group_id, offsets)
+        ).items():
+            if error is not None:
+                answers[slot].error_code, answers[slot].error_message = error.code, error.message or None
+    except RequestError as error:
+        return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or None)
+    return response

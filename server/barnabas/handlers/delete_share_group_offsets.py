@@ -1,0 +1,51 @@
+"""DeleteShareGroupOffsets v0. Lets a share group without members forget topics (KIP-932)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+Topic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
+
+
+async def handle(
+    context: RequestContext, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse:
+    """Forget each topic on its own."""
+    image = context.broker.metadata.image
+    ids = {topic.topic_name: image.topics[topic.topic_name].id for topic in request.topics
+           if topic.topic_name in image.topics}  # fmt: skip
+    try:
+        if not request.group_id:
+            raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        results = await context.broker.shares.groups.delete_offsets(request.group_id, ids.values())
+    except RequestError as error:
+        return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or None)
+    response = DeleteShareGroupOffsetsResponse()
+    for asked in request.topics:
+        topic_id = ids.get(asked.topic_name)
+        answer = Topic(topic_name=asked.topic_name, topic_id=topic_id or bytes(16))
+        refusal = _refusal(asked.topic_name, topic_id, results)
+        if refusal is not None:
+            answer.error_code, answer.error_message = refusal.code, refusal.message or None
+        response.responses.append(answer)
+    return response
+
+
+def _refusal(
+    name: str, topic_id: bytes | None, results: dict[bytes, RequestError | None]
+) -> RequestError | None:
+    if topic_id is None:
+        return RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    if topic_id not in results:
+        return RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the group has no offsets in {name!r}")
+    return results[topic_id]

@@ -1,0 +1,79 @@
+"""DescribeShareGroupOffsets v0-v1. Where share groups begin in their partitions (KIP-932); v1 adds the lag (KIP-1226)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.groups.decision import Decision
+from barnabas.groups.shard import GroupShard
+from barnabas.groups.share.group import ShareGroup
+from barnabas.groups.topics import by_topic
+from barnabas.share.records import UNKNOWN_OFFSET
+from barnabas.wire.generated.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+)
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
+Topic = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
+Partition = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
+
+
+async def handle(
+    context: RequestContext, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse:
+    """Describe each group on its own; without topics, all that it has a state of."""
+    response = DescribeShareGroupOffsetsResponse()
+    for asked in request.groups:
+        answer = Group(group_id=asked.group_id)
+        response.groups.append(answer)
+        try:
+            if asked.topics is None:
+                topics = await _known(context, asked.group_id)
+            else:
+                topics = [(topic.topic_name, topic.partitions) for topic in asked.topics]
+            for name, partitions in topics:
+                answer.topics.append(await _topic(context, asked.group_id, name, partitions))
+        except RequestError as error:
+            answer.topics = []
+            answer.error_code, answer.error_message = error.code, error.message or None
+    return response
+
+
+async def _known(context: RequestContext, group_id: str) -> list[tuple[str, list[int]]]:
+    def find(shard: GroupShard, _: Decision) -> list[tuple[bytes, list[int]]]:
+        group = shard.groups.get(group_id)
+        return by_topic(group.known.slots) if isinstance(group, ShareGroup) else []
+
+    image = context.broker.metadata.image
+    return [
+        (name, partitions)
+        for topic_id, partitions in await context.broker.groups.perform(group_id, find)
+        if (name := image.topic_name(topic_id)) is not None
+    ]
+
+
+async def _topic(context: RequestContext, group_id: str, name: str, partitions: list[int]) -> Topic:
+    info = context.broker.metadata.image.topics.get(name)
+    topic = Topic(topic_name=name, topic_id=info.id if info else bytes(16))
+    for index in partitions:
+        partition = Partition(partition_index=index, start_offset=UNKNOWN_OFFSET)
+        topic.partitions.append(partition)
+        try:
+            if info is None:
+                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            state = await context.broker.shares.state.summary((group_id, info.id, index))
+            if state is None:
+                continue
+            partition.start_offset, partition.leader_epoch = state.start_offset, state.leader_epoch
+            if UNKNOWN_OFFSET not in (state.start_offset, state.complete_count):
+                end = context.broker.partitions.leader(name, index).log.high_watermark
+                partition.lag = end - state.start_offset - state.complete_count
+        except RequestError as error:
+            partition.error_code, partition.error_message = error.code, error.message or None
+    return topic

@@ -1,0 +1,105 @@
+"""What ShareFetch and ShareAcknowledge have in common: who asks, what is acknowledged, and who leads now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from barnabas.errors import RequestError
+from barnabas.groups.topics import Slot
+from barnabas.share.acknowledgement import Acknowledgement, check_acknowledgements
+from barnabas.share.sessions import SessionKey
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+MEMBER_ID_LENGTH_MAX = 36
+RENEW_SINCE = 2
+"""The version of both APIs from which on locks can be renewed (KIP-1222)."""
+
+Outcomes = dict[Slot, RequestError | None]
+"""For each slot that something was said of: what was wrong, None if nothing."""
+
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def check_asker(request: Any) -> SessionKey:
+    """The group and the member that ask. Raises INVALID_REQUEST."""
+    if request.group_id is None:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "there is no group id")
+    member_id = request.member_id
+    if not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"a member id of 1 to {MEMBER_ID_LENGTH_MAX} characters is expected"
+        )
+    return request.group_id, member_id
+
+
+def acknowledgements_of(request: Any) -> dict[Slot, list[Acknowledgement]]:
+    """What a request says of the records of each slot that it names."""
+    return {
+        (topic.topic_id, partition.partition_index): [
+            Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+            for batch in partition.acknowledgement_batches
+        ]
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+
+
+async def acknowledge(
+    context: RequestContext, key: SessionKey, said: dict[Slot, list[Acknowledgement]], *, is_renew: bool
+) -> Outcomes:
+    """Take up what is said of each slot on its own; nothing said is fine."""
+    outcomes: Outcomes = {}
+    group_id, member_id = key
+    for slot, acknowledgements in said.items():
+        outcomes[slot] = None
+        try:
+            check_acknowledgements(
+                acknowledgements, knows_renew=context.api_version >= RENEW_SINCE, is_renew=is_renew
+            )
+            check_exists(context, slot)
+            if acknowledgements:
+                await context.broker.shares.partitions.acknowledge(
+                    (group_id, *slot), member_id, acknowledgements
+                )
+        except RequestError as error:
+            outcomes[slot] = error
+    return outcomes
+
+
+def check_exists(context: RequestContext, slot: Slot) -> None:
+    """Raise UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION for a slot that there is not."""
+    image = context.broker.metadata.image
+    name = image.topic_name(slot[0])
+    if name is None:
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+    if not 0 <= slot[1] < len(image.topics[name].partitions):
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{slot[1]}")
+
+
+async def end_session(context: RequestContext, key: SessionKey) -> None:
+    """A member's last request: what it still has is free again."""
+    session = context.broker.shares.sessions.close(key)
+    if session is not None:
+        await context.broker.shares.partitions.release(*key, session.slots)
+
+
+def tell_leaders(context: RequestContext, response: Any, answers: Iterable[tuple[Slot, Any]]) -> None:
+    """Where a partition is led by somebody else, say by whom (KIP-951)."""
+    image = context.broker.metadata.image
+    nodes = set()
+    for (topic_id, index), answer in answers:
+        name = image.topic_name(topic_id)
+        if answer.error_code not in _MOVED or name is None:
+            continue
+        info = image.topics[name].partitions[index]
+        answer.current_leader.leader_id, answer.current_leader.leader_epoch = info.leader, info.leader_epoch
+        nodes.add(info.leader)
+    for node_id in sorted(nodes & image.brokers.keys()):
+        host, port, rack = context.endpoint_of(node_id)
+        response.node_endpoints.append(
+            type(response).NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+        )

@@ -1,0 +1,191 @@
+"""ShareFetch v0-v2. Acquires records for a member of a share group, and takes up what it says of others (KIP-932).
+
+Waits up to max_wait_ms for min_bytes of records that nobody has. v1 limits records instead of bytes per partition (which
+v0, never stable, may say without effect), and tells how long locks last; v2 renews locks (KIP-1222) and can take the
+limit strictly (KIP-1206).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.errors import RequestError
+from barnabas.handlers import share_common
+from barnabas.handlers.share_reading import acquire, look
+from barnabas.share.acquisition import NO_LIMIT, RECORD_LIMIT, Wish
+from barnabas.share.sessions import EPOCH_FINAL, EPOCH_INITIAL, SessionKey
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.share_fetch import ShareFetchRequest, ShareFetchResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+    from barnabas.broker.partitions import Partition
+    from barnabas.broker.share_partitions import Shared
+    from barnabas.groups.topics import Slot
+
+RECORDS_MAX_SINCE = 1
+
+Topic = ShareFetchResponse.ShareFetchableTopicResponse
+PartitionData = ShareFetchResponse.PartitionData
+Answers = dict["Slot", PartitionData]
+
+
+async def handle(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
+    """First what is acknowledged, then what is acquired; the last request of a session only acknowledges."""
+    try:
+        key = share_common.check_asker(request)
+        _check_renew(request)
+        slots = _resolve_session(context, request, key)
+    except RequestError as error:
+        if error.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            await trio.sleep(max(request.max_wait_ms, 0) / 1000)
+        return ShareFetchResponse(error_code=error.code, error_message=error.message or None)
+    said = {slot: acks for slot, acks in share_common.acknowledgements_of(request).items() if acks}
+    outcomes = await share_common.acknowledge(context, key, said, is_renew=request.is_renew_ack)
+    answers: Answers = {}
+    if request.share_session_epoch == EPOCH_FINAL:
+        await share_common.end_session(context, key)
+    elif not request.is_renew_ack:
+        answers = await _fetch(context, request, key, slots)
+    for slot, refusal in outcomes.items():
+        answer = answers.setdefault(slot, PartitionData(partition_index=slot[1], records=b""))
+        if refusal is not None:
+            answer.acknowledge_error_code = refusal.code
+            answer.acknowledge_error_message = refusal.message or None
+    return _respond(context, key, answers)
+
+
+def _check_renew(request: ShareFetchRequest) -> None:
+    if request.is_renew_ack and (
+        request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms
+    ):
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, "a request that renews must ask for no bytes, no records, and not wait"
+        )
+
+
+def _resolve_session(context: RequestContext, request: ShareFetchRequest, key: SessionKey) -> list[Slot]:
+    """The slots to fetch from, the first ones first. Raises RequestError."""
+    sessions, epoch = context.broker.shares.sessions, request.share_session_epoch
+    named = [(topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions]
+    if epoch == EPOCH_INITIAL:
+        if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
+            raise RequestError(ErrorCode.INVALID_REQUEST, "a session does not begin with acknowledgements")
+        return list(sessions.open(key, named, context.connection.connection_id).slots)
+    session = sessions.resume(key, epoch)
+    if epoch == EPOCH_FINAL:
+        return []
+    session.update(
+        named,
+        [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions],
+    )
+    return session.rotated(epoch)
+
+
+# --- fetching ---------------------------------------------------------------------------------------------------
+
+
+class _News:
+    """Set when a partition has grown, or records of a share partition have become free."""
+
+    __slots__ = ("event",)
+
+    def __init__(self) -> None:
+        self.event = trio.Event()
+
+    def partition_advanced(self, partition: Partition) -> None:  # noqa: ARG002
+        self.event.set()
+
+
+async def _fetch(
+    context: RequestContext, request: ShareFetchRequest, key: SessionKey, slots: list[Slot]
+) -> Answers:
+    answers: Answers = {}
+    wish = _wish(context, request, key[1])
+    bytes_max = min(request.max_bytes, context.broker.fetch_bytes_max)
+    if not slots or wish.records_max <= 0 or bytes_max <= 0:
+        return answers
+    deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
+    bytes_min = min(request.min_bytes, bytes_max)
+    while True:
+        loaded = await _load(context, key[0], slots, answers)
+        if not loaded:
+            return answers
+        found = look(loaded, bytes_max)
+        size = sum(len(each.data) for each in found)
+        late = trio.current_time() >= deadline
+        if found and (late or size >= bytes_min or any(each.cut_short for each in found)):
+            for slot, data in acquire(context, found, wish):
+                answers[slot] = data
+        if late or any(slot in answers for slot in loaded):
+            return answers
+        if not found or size < bytes_min:
+            await _wait(list(loaded.values()), deadline)
+        else:
+            # What was there were aborted records: look at what comes after them.
+            await trio.lowlevel.checkpoint()
+
+
+def _wish(context: RequestContext, request: ShareFetchRequest, member_id: str) -> Wish:
+    if context.api_version < RECORDS_MAX_SINCE:
+        return Wish(member_id, NO_LIMIT)
+    return Wish(
+        member_id, request.max_records, max(request.batch_size, 1), request.share_acquire_mode == RECORD_LIMIT
+    )
+
+
+async def _load(
+    context: RequestContext, group_id: str, slots: list[Slot], answers: Answers
+) -> dict[Slot, Shared]:
+    """The share partitions that can be used; what is wrong with the others is put into the answers."""
+    loaded: dict[Slot, Shared] = {}
+    for slot in slots:
+        if slot in answers:
+            continue
+        try:
+            share_common.check_exists(context, slot)
+            loaded[slot] = await context.broker.shares.partitions.load((group_id, *slot))
+        except RequestError as error:
+            answers[slot] = PartitionData(
+                partition_index=slot[1],
+                error_code=error.code,
+                error_message=error.message or None,
+                records=b"",
+            )
+    return loaded
+
+
+async def _wait(loaded: list[Shared], deadline: float) -> None:
+    """Until there may be more to acquire in any of these, or the time is over."""
+    news = _News()
+    for shared in loaded:
+        shared.waiting.add(news.event)
+        shared.led.subscribe(news)
+    try:
+        with trio.move_on_at(deadline):
+            await news.event.wait()
+    finally:
+        for shared in loaded:
+            shared.waiting.discard(news.event)
+            shared.led.unsubscribe(news)
+
+
+# --- answering --------------------------------------------------------------------------------------------------
+
+
+def _respond(context: RequestContext, key: SessionKey, answers: Answers) -> ShareFetchResponse:
+    response = ShareFetchResponse()
+    if context.api_version >= RECORDS_MAX_SINCE:
+        settings = context.broker.shares.partitions.settings_of(key[0])
+        response.acquisition_lock_timeout_ms = settings.record_lock_ms
+    topics: dict[bytes, Topic] = {}
+    for (topic_id, _), answer in answers.items():
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = Topic(topic_id=topic_id)
+            response.responses.append(topic)
+        topic.partitions.append(answer)
+    share_common.tell_leaders(context, response, answers.items())
+    return response

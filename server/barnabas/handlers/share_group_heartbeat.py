@@ -1,0 +1,25 @@
+"""ShareGroupHeartbeat v0-v1. Joins, stays in or leaves a share group (KIP-932); both versions say the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.groups.share.membership import Heartbeat, check_heartbeat
+from barnabas.wire.generated.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+
+async def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
+    """Let the group take note, and tell the member where it stands."""
+    beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
+    try:
+        check_heartbeat(request)
+        return await context.broker.shares.groups.heartbeat(beat)
+    except RequestError as error:
+        return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)

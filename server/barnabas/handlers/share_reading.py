@@ -1,0 +1,131 @@
+"""Reading the log for a share group: batches from the next offset on, and which of their records are acquired.
+
+The rule: headers are looked at, records are not. What is sent are whole batches, as they are; the member leaves out what
+it was not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.records.batch import BatchHeader, iter_any_records, iter_batches
+from barnabas.records.control import ControlType, parse_type
+from barnabas.share.aborted import aborted_batches
+from barnabas.share.acquisition import Wish
+from barnabas.share.inflight import Span
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.share_fetch import ShareFetchResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+    from barnabas.broker.share_partitions import Shared
+    from barnabas.groups.topics import Slot
+
+PartitionData = ShareFetchResponse.PartitionData
+
+READ_BYTES_MAX = 1 << 20
+"""What is read of one partition at a time: a member asks for some hundred records, whatever its limit in bytes."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What was read of one partition. `cut_short` says that there is more than was read."""
+
+    slot: Slot
+    shared: Shared
+    data: bytes
+    batches: list[tuple[int, BatchHeader]]
+    upper_offset: int
+    cut_short: bool
+
+
+def look(loaded: dict[Slot, Shared], bytes_max: int) -> list[Found]:
+    """Read from where there is something to acquire; the bytes are shared out evenly."""
+    wanted = {slot: shared for slot, shared in loaded.items() if shared.records.can_acquire}
+    found = []
+    for slot, shared in wanted.items():
+        each = _read(slot, shared, max(bytes_max // len(wanted), 1))
+        if each is not None:
+            found.append(each)
+    return found
+
+
+def _read(slot: Slot, shared: Shared, bytes_max: int) -> Found | None:
+    log, records = shared.led.log, shared.records
+    upper = log.last_stable_offset if records.settings.committed_only else log.high_watermark
+    limit = min(bytes_max, READ_BYTES_MAX)
+    for _ in range(2):
+        try:
+            result = log.read(records.next_offset, max_bytes=limit, upper_offset=upper, min_one_batch=True)
+        except RequestError as error:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            records.log_starts_at(log.log_start_offset)
+            continue
+        data = result.to_bytes()
+        batches = list(iter_batches(data))
+        if not batches:
+            return None
+        return Found(slot, shared, data, batches, upper, len(data) >= limit)
+    return None
+
+
+def acquire(context: RequestContext, found: list[Found], wish: Wish) -> Iterator[tuple[Slot, PartitionData]]:
+    """Acquire what is wished for out of what was found; the answers of those partitions that gave something."""
+    left = wish.records_max
+    for each in found:
+        if left <= 0:
+            break
+        asked = Wish(wish.member, left, wish.batch_size, wish.strict)
+        spans = [(header.base_offset, header.last_offset) for _, header in each.batches]
+        acquired = each.shared.records.acquire(asked, spans, context.broker.now_ms(), _aborted(each))
+        if not acquired:
+            continue
+        left -= sum(last - first + 1 for first, last, _ in acquired)
+        yield (
+            each.slot,
+            PartitionData(
+                partition_index=each.slot[1],
+                records=_slice(each, acquired[0].first, acquired[-1].last),
+                acquired_records=[
+                    ShareFetchResponse.AcquiredRecords(
+                        first_offset=first, last_offset=last, delivery_count=deliveries
+                    )
+                    for first, last, deliveries in acquired
+                ],
+            ),
+        )
+    context.broker.shares.partitions.locks_changed()
+
+
+def _slice(found: Found, first: int, last: int) -> memoryview:
+    """The batches that have any of these offsets."""
+    wanted = [
+        (position, position + header.size)
+        for position, header in found.batches
+        if header.base_offset <= last and header.last_offset >= first
+    ]
+    return memoryview(found.data)[wanted[0][0] : wanted[-1][1]]
+
+
+def _aborted(found: Found) -> list[Span]:
+    if not found.shared.records.settings.committed_only:
+        return []
+    end = min(found.batches[-1][1].next_offset, found.upper_offset)
+    aborted = found.shared.led.log.aborted_transactions(found.batches[0][1].base_offset, end)
+    if not aborted:
+        return []
+    return aborted_batches(
+        ((header, _is_abort_marker(found.data, position, header)) for position, header in found.batches),
+        [(transaction.first_offset, transaction.producer_id) for transaction in aborted],
+    )
+
+
+def _is_abort_marker(data: bytes, position: int, header: BatchHeader) -> bool:
+    if not header.is_control:
+        return False
+    key = next((record.key for record in iter_any_records(data, position)), None)
+    return key is not None and parse_type(key) is ControlType.ABORT
