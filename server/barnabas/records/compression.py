@@ -19,6 +19,7 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+_CODECS = tuple(Codec)  # by id
 CODEC_NAMES = {codec: codec.name.lower() for codec in Codec}
 CODECS_BY_NAME = {name: codec for codec, name in CODEC_NAMES.items()} | {"uncompressed": Codec.NONE}
 
@@ -28,8 +29,8 @@ LEVELS = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 22)}
 
 def codec_of(codec_id: int) -> Codec:
     """Return the codec with that id. Raises UnsupportedCompressionError for one that does not exist."""
-    if 0 <= codec_id <= Codec.ZSTD:
-        return Codec(codec_id)
+    if 0 <= codec_id < len(_CODECS):
+        return _CODECS[codec_id]
     raise UnsupportedCompressionError(f"compression codec {codec_id} is unknown")
 
 

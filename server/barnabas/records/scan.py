@@ -98,6 +98,8 @@ class _Scanner:
         while self.index < self.count:
             at = self.pos
             self.walk(self.index + 1)
+            if self.index == self.count:
+                return
             if self.skip_run(at):
                 step = 1
             else:
@@ -179,7 +181,7 @@ class _Scanner:
 
     def skip_run(self, at: int) -> bool:
         """Skip the records from `self.index` on that are built like the one at `at`, if they are many."""
-        if not self.offsets_consecutive or self.index == self.count or self.body[at] != self.body[self.pos]:
+        if not self.offsets_consecutive or self.body[at] != self.body[self.pos]:
             return False
         layout = _read_layout(self.body, at, self.pos)
         many = self.count_alike(layout)
