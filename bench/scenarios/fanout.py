@@ -41,6 +41,7 @@ class Fanout(Scenario):
         self.title = f"{api} over {partitions:,} partitions"
         self.metrics = (
             Metric("cpu_us", "broker CPU per request", "us"),
+            Metric("cpu_us_each", "broker CPU per partition of it", "us"),
             Metric("p50_us", "p50", "us"),
             Metric("rss_mb", "RSS after", "MB"),
         )
@@ -74,6 +75,7 @@ class Fanout(Scenario):
         os.sync()
         return {
             "cpu_us": cpu / count * 1e6,
+            "cpu_us_each": cpu / count / self.partitions * 1e6,
             "p50_us": result["p50_us"],
             "rss_mb": rss_bytes(running.pid) / 1e6,
         }
