@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -47,6 +48,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """Run; returns the exit code."""
     arguments = _arguments(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: terminated"))  # no broker is left behind
     if arguments.list:
         for scenario in ALL:
             print(f"{scenario.name:24}{scenario.title}")

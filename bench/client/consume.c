@@ -25,7 +25,8 @@ int run_consume(struct options *options) {
     for (int i = 0; i < options->partitions; i++)
         if (rd_kafka_consume_start_queue(topic, i, next[i], queue)) die("%s", rd_kafka_err2str(rd_kafka_last_error()));
     while (received < options->count) {
-        ssize_t got = rd_kafka_consume_batch_queue(queue, STALL_TIMEOUT_MS, batch, BATCH);
+        int64_t left = options->count - received;  /* it would wait for a batch that nobody fills */
+        ssize_t got = rd_kafka_consume_batch_queue(queue, STALL_TIMEOUT_MS, batch, left < BATCH ? (size_t)left : BATCH);
         if (got <= 0) die("stalled after %lld messages", (long long)received);
         for (ssize_t i = 0; i < got; i++) {
             rd_kafka_message_t *message = batch[i];
