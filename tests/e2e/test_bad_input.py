@@ -5,6 +5,8 @@ Each case shows afterwards, on a new connection, that the broker still answers.
 
 from __future__ import annotations
 
+import resource
+import select
 import socket
 import struct
 import zlib
@@ -227,12 +229,45 @@ def test_a_large_claim_takes_memory_only_for_what_comes(broker: BrokerProcess) -
         connection.close()
 
 
-def test_hundreds_of_idle_connections_are_held(broker: BrokerProcess) -> None:
+def test_thousands_of_idle_connections_are_held(broker: BrokerProcess) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = min(3_000, hard - 500)
+    assert count >= 400, f"a process may have {hard} files here, too few to try this"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 500), hard))
     host, _, port = broker.bootstrap.rpartition(":")
     before = rss_bytes(broker)
-    idle = [socket.create_connection((host, int(port)), timeout=SECONDS_MAX) for _ in range(450)]
+    idle = [socket.create_connection((host, int(port)), timeout=SECONDS_MAX) for _ in range(count)]
+    try:
+        assert_alive(broker)
+        assert rss_bytes(broker) - before < count * 32 * 1024
+    finally:
+        for connection in idle:
+            connection.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert_alive(broker)
-    assert rss_bytes(broker) - before < 450 * 32 * 1024
-    for connection in idle:
-        connection.close()
+
+
+def test_a_client_that_never_reads_costs_no_memory(broker: BrokerProcess) -> None:
+    """Thousands of requests whose answers nobody takes: the broker stops reading them, and serves the others."""
+    before = rss_bytes(broker)
+    request = frame(header(API_VERSIONS, 0)) * 100
+    with connected(broker) as deaf:
+        deaf.setblocking(False)
+        sent = 0
+        while sent < 64 * MIB:
+            if not select.select([], [deaf], [], 0.5)[1]:
+                break  # nothing more is taken from it
+            sent += deaf.send(request)
+        assert sent < 64 * MIB, "the broker goes on reading what it cannot answer"
+        assert_alive(broker)
+        assert rss_bytes(broker) - before < 30 * MIB
     assert_alive(broker)
+
+
+def test_a_slow_writer_is_served(broker: BrokerProcess) -> None:
+    request = frame(header(API_VERSIONS, 0, correlation_id=11))
+    with connected(broker) as connection:
+        for byte in request:
+            connection.sendall(bytes([byte]))
+            assert_alive(broker)
+        assert struct.unpack_from(">i", answer(connection)) == (11,)
