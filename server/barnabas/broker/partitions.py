@@ -247,6 +247,10 @@ class Partitions:
         self, name: str, topic_id: bytes, index: int, info: PartitionInfo, now_ms: int, *, is_new: bool
     ) -> None:
         partition_log = self._logs.get(name, index)
+        if partition_log is not None and partition_log.topic_id not in (None, topic_id):
+            partition_log = None
+            is_new = True
+            self._set_aside(name, index)
         if partition_log is None:
             if self._logs.offline and not is_new:
                 log.error("%s-%d is not in any log dir that works: it stays offline", name, index)
@@ -258,6 +262,15 @@ class Partitions:
         self._partitions[(name, index)] = partition
         if partition.in_sync_count <= 1:
             partition_log.advance_high_watermark(partition_log.log_end_offset)
+
+    def _set_aside(self, name: str, index: int) -> None:
+        """A log is of another topic of that name, which was deleted while its log dir was offline."""
+        try:
+            path = self._logs.set_aside(name, index)
+        except StorageError as error:
+            self._storage_failed(error)
+        else:
+            log.error("%s-%d was of a topic that was deleted; it is kept as %s", name, index, path)
 
     def _create(self, name: str, topic_id: bytes, index: int, now_ms: int) -> PartitionLog | None:
         """Make a log, in the next log dir if one fails; None if all did: the partition is offline then."""

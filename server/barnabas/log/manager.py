@@ -364,6 +364,17 @@ class LogManager:
             raise StorageError(path, error) from error
         self.trash.add(now_ms + partition_log.config.file_delete_delay_ms, path, [f"{path}/{name}"])
 
+    def set_aside(self, topic: str, partition: int) -> str:
+        """Let a log be: its directory is renamed to a stray one, and kept. Returns its path; raises StorageError."""
+        partition_log = self._logs.pop((topic, partition))
+        name = names.marked_dir_name(topic, partition, DirKind.STRAY, self.disk.unique_id().hex())
+        partition_log.abandon()
+        try:
+            self.disk.rename(partition_log.dir, f"{partition_log.log_dir}/{name}")
+        except OSError as error:
+            raise StorageError(partition_log.log_dir, error) from error
+        return f"{partition_log.log_dir}/{name}"
+
     # --- moving to another dir (KIP-113) --------------------------------------------------------------------
 
     def begin_move(self, topic: str, partition: int, target: str, now_ms: int) -> Move | None:

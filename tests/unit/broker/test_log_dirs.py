@@ -10,6 +10,7 @@ from barnabas.errors import StorageError
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
+from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
 from barnabas.wire.generated.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.brokers import running
@@ -206,3 +207,24 @@ async def test_moves_that_cannot_be_are_refused_as_by_kafka(disk):
         assert await alter(client, "/b", "later", 0) == {0: ErrorCode.KAFKA_STORAGE_ERROR}
         lost = next(n for n in range(6) if client.broker.logs.get("t", n) is None)
         assert await alter(client, "/a", "t", lost) == {lost: ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+async def test_a_log_of_a_topic_that_was_deleted_meanwhile_is_not_taken_for_the_new_ones(disk):
+    async with running(["/a", "/b"], disk) as client:
+        await client.create("other")
+        await client.create("t")
+        await client.produce("t", 0, b"old")
+        assert client.broker.logs.get("t", 0).log_dir == "/b"
+        disk.fault = lambda _, path: OSError(errno.EIO, "broken") if path.startswith("/b") else None
+        await client.produce("t", 0, b"old")
+        await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 1)
+    disk.fault = None
+    kept = disk.read("/a/barnabas-metadata.jsonl")
+    async with running(["/a"], disk) as client:
+        await client.create("t")
+        client.broker.logs.delete("t", 0, 0)  # as if the new topic's partition had not been made yet
+    assert disk.read("/a/barnabas-metadata.jsonl") != kept
+    async with running(["/a", "/b"], disk) as client:
+        assert await client.fetch("t", 0) == (0, [])
+        assert (await client.produce("t", 0, b"new")).base_offset == 0
+    assert [entry.name for entry in disk.list("/b") if entry.name.endswith("-stray")]
