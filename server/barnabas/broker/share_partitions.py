@@ -33,6 +33,7 @@ _COORDINATOR = (
     ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )  # fmt: skip
 IDLE_SECONDS = 3600.0
+NEVER_MS = 2**63 - 1
 
 
 class Shared:
@@ -61,7 +62,7 @@ class Shared:
 
 
 class SharePartitions:
-    """All that are loaded. Lifecycle: `run` in a task, for locks that end and members that vanish."""
+    """All that are loaded. Lifecycle: `run` in a task, for locks that end."""
 
     def __init__(self, broker: Broker, state: ShareStateCoordinator, defaults: ShareSettings) -> None:
         self._broker = broker
@@ -70,6 +71,7 @@ class SharePartitions:
         self._loaded: dict[StateKey, Shared] = {}
         self._loading: dict[StateKey, trio.Event] = {}
         self._changed = trio.Event()
+        self._wake_ms = NEVER_MS
         self._nursery: trio.Nursery | None = None
 
     def settings_of(self, group_id: str) -> ShareSettings:
@@ -169,7 +171,6 @@ class SharePartitions:
     async def _write(self, shared: Shared, written: Written) -> None:
         """Write down what was decided; it counts when that is done. Raises RequestError as a client sees it."""
         if not written:
-            self.locks_changed()
             return
         done = False
         try:
@@ -195,19 +196,17 @@ class SharePartitions:
             raise seen from error
         finally:
             shared.records.settle(written, done=done)
-            self.locks_changed()
+            if not done:  # their locks go on, or have ended meanwhile
+                self.lock_ends_at(self._broker.now_ms())
             shared.wake()
 
     # --- time -----------------------------------------------------------------------------------------------
 
-    def locks_changed(self) -> None:
-        """Records were acquired or given back: the next end of a lock may be another one."""
-        self._changed.set()
-
-    def member_vanished(self, group_id: str, member_id: str, slots: Iterable[Slot]) -> None:
-        """The connection of a member's session is closed: free what it has, in the background."""
-        if self._nursery is not None:
-            self._nursery.start_soon(self.release, group_id, member_id, tuple(slots))
+    def lock_ends_at(self, due_ms: int) -> None:
+        """There is a lock that ends then: wake in time, if nothing else is due before."""
+        if due_ms < self._wake_ms:
+            self._wake_ms = due_ms
+            self._changed.set()
 
     async def run(self) -> None:
         """End locks in time, until cancelled."""
@@ -216,15 +215,15 @@ class SharePartitions:
             try:
                 while True:
                     self._changed = trio.Event()
-                    due_ms = self._expire()
-                    wait_ms = None if due_ms is None else due_ms - self._broker.now_ms()
-                    with trio.move_on_after(IDLE_SECONDS if wait_ms is None else max(wait_ms, 1) / 1000):
+                    self._wake_ms = self._expire()
+                    wait_seconds = max(self._wake_ms - self._broker.now_ms(), 1) / 1000
+                    with trio.move_on_after(min(wait_seconds, IDLE_SECONDS)):
                         await self._changed.wait()
             finally:
                 self._nursery = None
 
-    def _expire(self) -> int | None:
-        """End the locks that are due; returns when the next one is."""
+    def _expire(self) -> int:
+        """End the locks that are due; returns when the next one is, NEVER_MS for none."""
         assert self._nursery is not None
         now_ms = self._broker.now_ms()
         dues = []
@@ -237,7 +236,7 @@ class SharePartitions:
                 due_ms = shared.records.lock_due_ms
             if due_ms is not None:
                 dues.append(due_ms)
-        return min(dues, default=None)
+        return min(dues, default=NEVER_MS)
 
     async def _write_expired(self, shared: Shared, written: Written) -> None:
         try:

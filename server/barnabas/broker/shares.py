@@ -14,7 +14,7 @@ from barnabas.broker.share_partitions import SharePartitions
 from barnabas.config import broker as settings
 from barnabas.coordination.share_groups import ShareGroups
 from barnabas.coordination.share_state import ShareStateCoordinator
-from barnabas.share.sessions import ShareSessions
+from barnabas.share.sessions import SessionKey, ShareSession, ShareSessions
 from barnabas.share.settings import ShareSettings
 
 if TYPE_CHECKING:
@@ -43,12 +43,14 @@ class Shares:
                 records_in_flight_max=get(settings.GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS),
             ),
         )
+        self._nursery: trio.Nursery | None = None
         self._prune_seconds = get(settings.SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS) / 1000
         self.groups = ShareGroups(broker.groups, self.state, broker.now_ms, self.partitions.forget_group)
 
     async def run(self) -> None:
         """Let locks end and clear away what is redundant, until cancelled."""
         async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             nursery.start_soon(self.state.run)
             nursery.start_soon(self.partitions.run)
             while True:
@@ -56,7 +58,20 @@ class Shares:
                 await self.state.prune()
 
     def connection_closed(self, connection_id: int) -> None:
-        """End the sessions that began on a connection."""
+        """End the sessions that began on a connection; their records are released in the background."""
         for session in self.sessions.of_connection(connection_id):
             self.sessions.close(session.key)
-            self.partitions.member_vanished(*session.key, session.slots)
+            if self._nursery is not None:
+                self._nursery.start_soon(self._release, session)
+
+    async def end_session(self, key: SessionKey) -> None:
+        """End a session, if it is there: what its member has acquired is free."""
+        session = self.sessions.close(key)
+        if session is not None:
+            await self._release(session)
+
+    async def _release(self, session: ShareSession) -> None:
+        await self.partitions.release(*session.key, session.slots)
+        group_id = session.key[0]
+        if not self.sessions.has_any(group_id):  # nobody is left: what is written is enough
+            self.partitions.forget_group(group_id)

@@ -33,7 +33,7 @@ async def handle(context: RequestContext, request: ShareAcknowledgeRequest) -> S
         context, key, share_common.acknowledgements_of(request), is_renew=request.is_renew_ack
     )
     if request.share_session_epoch == EPOCH_FINAL:
-        await share_common.end_session(context, key)
+        await context.broker.shares.end_session(key)
     settings = context.broker.shares.partitions.settings_of(key[0])
     response = ShareAcknowledgeResponse(acquisition_lock_timeout_ms=settings.record_lock_ms)
     topics: dict[bytes, Topic] = {}

@@ -80,13 +80,6 @@ def check_exists(context: RequestContext, slot: Slot) -> None:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{slot[1]}")
 
 
-async def end_session(context: RequestContext, key: SessionKey) -> None:
-    """A member's last request: what it still has is free again."""
-    session = context.broker.shares.sessions.close(key)
-    if session is not None:
-        await context.broker.shares.partitions.release(*key, session.slots)
-
-
 def tell_leaders(context: RequestContext, response: Any, answers: Iterable[tuple[Slot, Any]]) -> None:
     """Where a partition is led by somebody else, say by whom (KIP-951)."""
     image = context.broker.metadata.image

@@ -46,7 +46,7 @@ async def handle(context: RequestContext, request: ShareFetchRequest) -> ShareFe
     outcomes = await share_common.acknowledge(context, key, said, is_renew=request.is_renew_ack)
     answers: Answers = {}
     if request.share_session_epoch == EPOCH_FINAL:
-        await share_common.end_session(context, key)
+        await context.broker.shares.end_session(key)
     elif not request.is_renew_ack:
         answers = await _fetch(context, request, key, slots)
     for slot, refusal in outcomes.items():

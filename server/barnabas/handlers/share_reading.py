@@ -75,15 +75,17 @@ def _read(slot: Slot, shared: Shared, bytes_max: int) -> Found | None:
 
 def acquire(context: RequestContext, found: list[Found], wish: Wish) -> Iterator[tuple[Slot, PartitionData]]:
     """Acquire what is wished for out of what was found; the answers of those partitions that gave something."""
-    left = wish.records_max
+    left, now_ms = wish.records_max, context.broker.now_ms()
+    partitions = context.broker.shares.partitions
     for each in found:
         if left <= 0:
             break
         asked = Wish(wish.member, left, wish.batch_size, wish.strict)
         spans = [(header.base_offset, header.last_offset) for _, header in each.batches]
-        acquired = each.shared.records.acquire(asked, spans, context.broker.now_ms(), _aborted(each))
+        acquired = each.shared.records.acquire(asked, spans, now_ms, _aborted(each))
         if not acquired:
             continue
+        partitions.lock_ends_at(now_ms + each.shared.records.settings.record_lock_ms)
         left -= sum(last - first + 1 for first, last, _ in acquired)
         yield (
             each.slot,
@@ -98,7 +100,6 @@ def acquire(context: RequestContext, found: list[Found], wish: Wish) -> Iterator
                 ],
             ),
         )
-    context.broker.shares.partitions.locks_changed()
 
 
 def _slice(found: Found, first: int, last: int) -> memoryview:

@@ -86,6 +86,10 @@ class ShareSessions:
         """End a session; returns it, if there was one."""
         return self._sessions.pop(key, None)
 
+    def has_any(self, group_id: str) -> bool:
+        """Whether a group has a session."""
+        return any(key[0] == group_id for key in self._sessions)
+
     def of_connection(self, connection_id: int) -> list[ShareSession]:
         """The sessions that began on a connection."""
         return [session for session in self._sessions.values() if session.connection_id == connection_id]
