@@ -113,7 +113,9 @@ async def _fetch(
         loaded = await _load(context, key[0], slots, answers)
         if not loaded:
             return answers
-        found = look(loaded, bytes_max)
+        found, failed = look(loaded, bytes_max)
+        for slot, error in failed:
+            answers[slot] = _failed(slot, error)
         size = sum(len(each.data) for each in found)
         late = trio.current_time() >= deadline
         if found and (late or size >= bytes_min or any(each.cut_short for each in found)):
@@ -148,13 +150,14 @@ async def _load(
             share_common.check_exists(context, slot)
             loaded[slot] = await context.broker.shares.partitions.load((group_id, *slot))
         except RequestError as error:
-            answers[slot] = PartitionData(
-                partition_index=slot[1],
-                error_code=error.code,
-                error_message=error.message or None,
-                records=b"",
-            )
+            answers[slot] = _failed(slot, error)
     return loaded
+
+
+def _failed(slot: Slot, error: RequestError) -> PartitionData:
+    return PartitionData(
+        partition_index=slot[1], error_code=error.code, error_message=error.message or None, records=b""
+    )
 
 
 async def _wait(loaded: list[Shared], deadline: float) -> None:

@@ -42,15 +42,19 @@ class Found:
     cut_short: bool
 
 
-def look(loaded: dict[Slot, Shared], bytes_max: int) -> list[Found]:
-    """Read from where there is something to acquire; the bytes are shared out evenly."""
+def look(loaded: dict[Slot, Shared], bytes_max: int) -> tuple[list[Found], list[tuple[Slot, RequestError]]]:
+    """Read from where there is something to acquire; the bytes are shared out evenly. What was found, and what failed."""
     wanted = {slot: shared for slot, shared in loaded.items() if shared.records.can_acquire}
-    found = []
+    found, failed = [], []
     for slot, shared in wanted.items():
-        each = _read(slot, shared, max(bytes_max // len(wanted), 1))
-        if each is not None:
-            found.append(each)
-    return found
+        try:
+            each = _read(slot, shared, max(bytes_max // len(wanted), 1))
+        except RequestError as error:
+            failed.append((slot, error))
+        else:
+            if each is not None:
+                found.append(each)
+    return found, failed
 
 
 def _read(slot: Slot, shared: Shared, bytes_max: int) -> Found | None:
