@@ -26,6 +26,7 @@ from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 
 NAME_LENGTH_MAX = 249
+CONTROLLERS_TOPIC = "__cluster_metadata"
 PARTITIONS_PER_REQUEST_MAX = 10_000
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -80,6 +81,8 @@ def create_topic(
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, POLICY_VIOLATION.
     """
     check_topic_name(name)
+    if name == CONTROLLERS_TOPIC:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"the name {name} is taken by Kafka's controllers")
     if name in image.topics:
         raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
     if "." in name or "_" in name:
@@ -90,9 +93,11 @@ def create_topic(
                     ErrorCode.INVALID_TOPIC_EXCEPTION,
                     f"topic {name!r} would be mixed up with {other!r} where '.' and '_' count as one",
                 )
+    check_settings(settings or {}, config)
     if assignments:
         replicas = _checked_assignments(image, assignments, first=0)
     else:
+        _check_replication_factor(image, replication_factor)
         if partitions <= 0:
             raise RequestError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: at least 1 is needed")
         if partitions > PARTITIONS_PER_REQUEST_MAX:
@@ -101,7 +106,6 @@ def create_topic(
                 f"{partitions} partitions: at most {PARTITIONS_PER_REQUEST_MAX} at once",
             )
         replicas = assign_replicas(image, partitions, replication_factor, start_index=start_index)
-    check_settings(settings or {}, config)
     infos = tuple(PartitionInfo(chosen[0], chosen, chosen) for chosen in replicas)
     changes: list[Change] = [TopicCreated(TopicInfo(name, topic_id, infos))]
     if settings:
@@ -113,17 +117,22 @@ def assign_replicas(
     image: ClusterImage, partitions: int, replication_factor: int, *, start_index: int, first: int = 0
 ) -> list[tuple[int, ...]]:
     """Spread replicas round the brokers, leaders in turn. Raises INVALID_REPLICATION_FACTOR."""
+    _check_replication_factor(image, replication_factor)
     brokers = sorted(image.brokers)
-    if not 0 < replication_factor <= len(brokers):
-        raise RequestError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor}: from 1 to {len(brokers)} is possible with {len(brokers)} brokers",
-        )
     count = len(brokers)
     return [
         tuple(brokers[(start_index + first + n + k) % count] for k in range(replication_factor))
         for n in range(partitions)
     ]
+
+
+def _check_replication_factor(image: ClusterImage, replication_factor: int) -> None:
+    count = len(image.brokers)
+    if not 0 < replication_factor <= count:
+        raise RequestError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {replication_factor}: from 1 to {count} is possible with {count} brokers",
+        )
 
 
 def _checked_assignments(

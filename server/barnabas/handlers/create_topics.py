@@ -50,6 +50,8 @@ async def _create(
     broker = context.broker
     overrides = _settings(topic)
     assignments = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
+    if len(assignments) < len(topic.assignments):
+        raise RequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
     if assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
         raise RequestError(
             ErrorCode.INVALID_REQUEST, "either counts or replica assignments can be given, not both"
@@ -76,7 +78,7 @@ async def _create(
         name=topic.name,
         num_partitions=count,
         replication_factor=len(next(iter(assignments.values()))) if assignments else replicas,
-        topic_id=bytes(16) if request.validate_only else topic_id,
+        topic_id=topic_id,
     )
     result.configs = [
         CreateTopicsResponse.CreatableTopicConfigs(

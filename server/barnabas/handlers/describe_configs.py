@@ -195,7 +195,8 @@ def _client_metrics(context: RequestContext, name: str) -> list[Described]:
     for row in client_metrics.ROWS:
         synonyms = []
         if row.name in own:
-            synonyms = [Synonym(name=row.name, value=own[row.name], source=CLIENT_METRICS_CONFIG)]
+            text = row.normal(own[row.name])
+            synonyms = [Synonym(name=row.name, value=text, source=CLIENT_METRICS_CONFIG)]
         entries.append(
             _entry(row, row.normal(own[row.name]) if row.name in own else row.format(row.default), synonyms)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cluster import controller
 from barnabas.errors import RequestError
 from barnabas.wire.generated.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
@@ -29,6 +30,7 @@ async def handle(context: RequestContext, request: DescribeProducersRequest) -> 
 def _describe(context: RequestContext, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     try:
+        controller.check_topic_name(topic)
         partition = context.broker.partitions.leader(topic, index)
     except RequestError as error:
         answer.error_code = error.code

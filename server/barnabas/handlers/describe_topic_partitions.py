@@ -36,13 +36,15 @@ async def handle(
     if request.cursor is not None:
         if request.cursor.partition_index < 0:
             raise RequestError(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
+        if request.topics and request.cursor.topic_name not in names:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, "the cursor's topic is none of those that are asked for"
+            )
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first_partition = request.cursor.partition_index
     most = context.broker.config.get(settings.MAX_REQUEST_PARTITION_SIZE_LIMIT)
-    room = min(request.response_partition_limit, most)
-    if room <= 0:
-        room = most
+    room = max(min(request.response_partition_limit, most), 1)
     response = DescribeTopicPartitionsResponse()
     for name in names:
         if room <= 0:
@@ -51,6 +53,7 @@ async def handle(
         info = topics.get(name)
         if info is None:
             response.topics.append(_unknown(name))
+            first_partition = 0
             continue
         last = first_partition + room
         response.topics.append(_page(info, first_partition, last))
@@ -69,7 +72,11 @@ def _unknown(name: str) -> Topic:
         controller.check_topic_name(name)
     except RequestError as error:
         return Topic(error_code=error.code, name=name)
-    return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+    return Topic(
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        name=name,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
 
 
 def _page(info: TopicInfo, first: int, last: int) -> Topic:

@@ -14,6 +14,7 @@ from barnabas.cluster import controller
 from barnabas.cluster.image import TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
+from barnabas.handlers.describe_cluster import CLUSTER_OPERATIONS
 from barnabas.ids import new_uuid
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
@@ -23,10 +24,9 @@ if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
 
 AUTO_CREATION_FLAG_SINCE = 4
-OPERATIONS_SINCE = 8
-TOPIC_OPERATIONS = (
-    0b1_1101_1111_1000 & ~0b0
-)  # read, write, create, delete, alter, describe, describe/alter configs
+ASKING_BY_ID_SINCE = 12
+TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+"""Bits of the ACL operations on a topic: read, write, create, delete, alter, describe, describe and alter configs."""
 NOT_ASKED = -(2**31)
 
 Topic = MetadataResponse.MetadataResponseTopic
@@ -35,9 +35,13 @@ Topic = MetadataResponse.MetadataResponseTopic
 async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """Describe what was asked for."""
     broker = context.broker
+    if not _is_sound(request, context.api_version):
+        return _refused(request)
     topics = [topic async for topic in _described(context, request)]
     image = broker.metadata.image
     response = MetadataResponse(cluster_id=image.cluster_id, controller_id=image.controller_id, topics=topics)
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
     for broker_id in image.brokers:
         host, port, rack = context.endpoint_of(broker_id)
         response.brokers.append(
@@ -53,18 +57,46 @@ async def _described(context: RequestContext, request: MetadataRequest) -> Async
         for info in image.topics.values():
             yield _describe(info, request)
         return
-    for entry in asked:
-        if entry.topic_id != ZERO_UUID:
-            name = context.broker.metadata.image.topic_name(entry.topic_id)
-            if name is None:
-                yield Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=entry.topic_id)
-                continue
-        else:
-            name = entry.name or ""
+    for name, topic_id in dict.fromkeys((entry.name, entry.topic_id) for entry in asked):
         try:
-            yield _describe(await _find(context, request, name), request)
+            if topic_id != ZERO_UUID:
+                name = context.broker.metadata.image.topic_name(topic_id)
+                if name is None:
+                    yield Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+                    continue
+            yield _describe(await _find(context, request, name or ""), request)
         except RequestError as error:
-            yield Topic(error_code=error.code, name=name, topic_authorized_operations=NOT_ASKED)
+            yield Topic(
+                error_code=error.code, name=name or "", topic_authorized_operations=_operations(request)
+            )
+
+
+def _is_sound(request: MetadataRequest, version: int) -> bool:
+    """Whether each topic is asked for by its name, or since v12 by its id."""
+    if version < ASKING_BY_ID_SINCE:
+        return all(entry.name is not None and entry.topic_id == ZERO_UUID for entry in request.topics or ())
+    return all(entry.name is not None or entry.topic_id != ZERO_UUID for entry in request.topics or ())
+
+
+def _refused(request: MetadataRequest) -> MetadataResponse:
+    """INVALID_REQUEST for every topic, and nothing else: what is asked for cannot be known."""
+    return MetadataResponse(
+        cluster_id=None,
+        error_code=ErrorCode.INVALID_REQUEST,
+        topics=[
+            Topic(
+                error_code=ErrorCode.INVALID_REQUEST,
+                name=entry.name or "",
+                topic_id=entry.topic_id,
+                topic_authorized_operations=NOT_ASKED,
+            )
+            for entry in request.topics or ()
+        ],
+    )
+
+
+def _operations(request: MetadataRequest) -> int:
+    return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
 
 
 async def _find(context: RequestContext, request: MetadataRequest, name: str) -> TopicInfo:
@@ -86,9 +118,7 @@ def _describe(info: TopicInfo, request: MetadataRequest) -> Topic:
         name=info.name,
         topic_id=info.id,
         is_internal=info.internal,
-        topic_authorized_operations=TOPIC_OPERATIONS
-        if request.include_topic_authorized_operations
-        else NOT_ASKED,
+        topic_authorized_operations=_operations(request),
         partitions=[
             MetadataResponse.MetadataResponsePartition(
                 partition_index=index,

@@ -40,7 +40,11 @@ def _answer(
     answer = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
     try:
         partition = context.broker.partitions.leader(topic, asked.partition, asked.current_leader_epoch)
-        answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+        if asked.leader_epoch == partition.leader_epoch:
+            # The log has no entry for an epoch in which nothing has been written yet; it ends where the log ends.
+            answer.leader_epoch, answer.end_offset = partition.leader_epoch, partition.log.log_end_offset
+        else:
+            answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
     except RequestError as error:
         answer.error_code = error.code
     return answer

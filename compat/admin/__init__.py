@@ -1,0 +1,1 @@
+"""How topics are made, described, grown and deleted, compared with Apache Kafka."""

@@ -1,0 +1,35 @@
+"""Records as bytes: one uncompressed batch of magic 2, enough to fill a partition."""
+
+from __future__ import annotations
+
+import struct
+
+
+def record_batch(values: list[bytes], timestamp_ms: int = 1_700_000_000_000) -> bytes:
+    """A batch of records with the key `k`, from no idempotent producer."""
+    records = b""
+    for index, value in enumerate(values):
+        record = b"\0\0" + _varint(index) + _varint(1) + b"k" + _varint(len(value)) + value + b"\0"
+        records += _varint(len(record)) + record
+    count = len(values)
+    tail = struct.pack(">hiqqqhii", 0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + records
+    return struct.pack(">qiibI", 0, len(tail) + 9, -1, 2, _crc32c(tail)) + tail
+
+
+def _varint(number: int) -> bytes:
+    number = number << 1 ^ number >> 63
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF

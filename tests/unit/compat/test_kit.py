@@ -1,0 +1,64 @@
+"""The comparisons' own reading of the schemas agrees with the broker's codecs, and their judgement can fail."""
+
+import pytest
+
+from barnabas.wire import registry
+from barnabas.wire.headers import encode_request
+from compat.kit.compare import Difference, Meant, judge
+from compat.kit.records import record_batch
+from compat.kit.wire import WireError, decode, encode, message
+
+WISH = {
+    "Topics": [
+        {
+            "Name": "t", "NumPartitions": 2, "ReplicationFactor": 1,
+            "Assignments": [{"PartitionIndex": 0, "BrokerIds": [1, 2]}],
+            "Configs": [{"Name": "a", "Value": None}, {"Name": "b", "Value": ""}],
+        }
+    ],
+    "timeoutMs": 5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_both_readings_of_the_schemas_agree(version):
+    definition = message("CreateTopicsRequest")
+    data = encode(definition, version, WISH)
+    request = registry.request_codec(19).decode_whole(data, version, 0)
+    assert request.topics[0].assignments[0].broker_ids == [1, 2]
+    assert [entry.value for entry in request.topics[0].configs] == [None, ""]
+    assert b"".join(bytes(chunk) for chunk in encode_request(19, version, 1, "kit", request)).endswith(data)
+    assert decode(definition, version, data)["Topics"] == WISH["Topics"]
+
+
+def test_nullable_structs_and_tags():
+    definition = message("DescribeTopicPartitionsRequest")
+    for cursor in (None, {"TopicName": "t", "PartitionIndex": 3}):
+        data = encode(definition, 0, {"Topics": [], "ResponsePartitionLimit": 7, "Cursor": cursor})
+        request = registry.request_codec(75).decode_whole(data, 0, 0)
+        assert (request.cursor and request.cursor.topic_name) == (cursor and "t")
+        assert decode(definition, 0, data)["Cursor"] == cursor
+
+
+def test_a_message_that_is_cut_short_is_no_answer():
+    definition = message("CreateTopicsRequest")
+    data = encode(definition, 7, WISH)
+    for end in range(len(data)):
+        with pytest.raises(WireError):
+            decode(definition, 7, data[:end])
+
+
+def test_the_records_are_a_batch_that_the_broker_takes():
+    from barnabas.records.validate import AppendRules
+    from tests.unit.records.test_validate import validate
+
+    assert validate(bytearray(record_batch([b"v", b"w"])), AppendRules()).record_count == 2
+
+
+def test_what_is_not_meant_and_what_is_gone_both_fail(capsys):
+    difference = Difference("create", "/Topics/t/ErrorCode", 0, 3)
+    assert judge([difference], [Meant("create", ".*/ErrorCode", "because")]) == 0
+    assert judge([difference], []) == 1
+    assert judge([], [Meant("create", ".*/ErrorCode", "because")]) == 1
+    assert judge([difference], [Meant("delete", ".*", "because")]) == 2
+    assert "no longer there" in capsys.readouterr().out
