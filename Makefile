@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 EFFORT ?= 100
 
-.PHONY: run test test-pipeline pipeline-demo check bench compat crash soak gen docs lock clean nightly help
+.PHONY: run test test-pipeline pipeline-demo check bench compat compare crash soak gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -46,6 +46,10 @@ compat: $(VENV)/.ready-test  ## stock clients against the broker: the matrix (AR
 
 crash: $(VENV)/.ready-test  ## the broker killed under idempotent producers, nothing lost (ARGS="--rounds 200 --seed 7")
 	$(BIN)/python -m compat.crash $(ARGS)
+
+compare: $(VENV)/.ready-test  ## settings and admin requests side by side with Apache Kafka, field by field (needs a JDK)
+	$(BIN)/python -m compat.configs.compare $(ARGS)
+	$(BIN)/python -m compat.admin.compare $(ARGS)
 
 soak: $(VENV)/.ready-test  ## transactional clients and the broker killed at random, nothing lost (ARGS="--rounds 100 --seed 7")
 	$(BIN)/python -m compat.soak $(ARGS)

@@ -105,6 +105,7 @@ def _serve(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str], str | None]:
     """All settings as text, where each was set, and the temporary data directory if there is one."""
     from barnabas.config.loading import parse_pairs
+    from barnabas.config.setting import SettingError
 
     settings: dict[str, str] = {}
     origins: dict[str, str] = {}
@@ -112,9 +113,13 @@ def _settings(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, st
         from barnabas.config.properties import parse_lines
 
         with open(options.config, encoding="utf-8") as file:
-            for number, name, value in parse_lines(file.read()):
+            text = file.read()
+        try:
+            for number, name, value in parse_lines(text):
                 settings[name] = value
                 origins[name] = f"{options.config}:{number}"
+        except SettingError as error:
+            raise SettingError(f"{options.config}: {error}") from error
     else:
         # Kafka's own example configuration does the same: nobody wants to wait three seconds for a first member.
         settings["group.initial.rebalance.delay.ms"] = "0"
