@@ -48,7 +48,7 @@ ROWS: tuple[Row, ...] = (
     ("log.flush.interval.ms", "long", None, "", "high", "cluster", "",
      "Time after which a log is forced to disk; log.flush.scheduler.interval.ms when unset."),
     ("log.flush.scheduler.interval.ms", "long", "9223372036854775807", "", "high", "", "",
-     "How often logs that are due are looked for."),
+     "Time after which a log is forced to disk when log.flush.interval.ms is unset; looked at every second."),
     ("log.flush.offset.checkpoint.interval.ms", "int", "60000", "0..", "high", "", "",
      "How often recovery points are written down."),
     ("log.flush.start.offset.checkpoint.interval.ms", "int", "60000", "0..", "high", "", "fixed",
