@@ -6,6 +6,7 @@ The rule: everything of both is in one temporary directory; only processes start
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,28 +39,23 @@ class Side:
 
 
 @contextmanager
-def both(
-    settings: Mapping[str, str] | None = None, version: str = "4.x", kafka_port: int = 0
-) -> Iterator[tuple[Side, Side]]:
-    """(Apache Kafka, Barnabas), running; `kafka_port` names a Kafka that runs already. Raises KafkaError, StartError."""
+def both(settings: Mapping[str, str] | None = None, version: str = "4.x") -> Iterator[tuple[Side, Side]]:
+    """(Apache Kafka, Barnabas), running. Raises KafkaError, StartError."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # whoever ends this must not leave brokers behind
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-")))
         kafka = RealKafka(version, data=directory / "kafka", settings=settings)
-        if not kafka_port:
-            kafka_port = stack.enter_context(kafka).port
-        else:
-            kafka.port = kafka_port
-            kafka._write_properties()
+        stack.enter_context(kafka)
         properties = (directory / "kafka" / "server.properties").read_text()
         port = free_port()
         ours = directory / "server.properties"
         ours.write_text(
-            properties.replace(f"127.0.0.1:{kafka_port}", f"127.0.0.1:{port}").replace(
+            properties.replace(kafka.bootstrap, f"127.0.0.1:{port}").replace(
                 str(kafka.log_dir), str(directory / "barnabas")
             )
         )
         stack.enter_context(_barnabas(ours))
-        yield Side("Kafka", kafka_port), Side("Barnabas", port)
+        yield Side("Kafka", kafka.port), Side("Barnabas", port)
 
 
 @contextmanager
