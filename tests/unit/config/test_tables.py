@@ -1,10 +1,15 @@
 """The tables of settings: complete, well-formed, and true about what the broker acts on."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+import barnabas
 from barnabas.config import broker, client_metrics, group, tables, topic
 from barnabas.config.setting import KINDS, Setting
 
+SERVER = Path(barnabas.__file__).parent
 EVERY = [tables.setting(name) for name in tables.names()]
 NAMED = {value.name for value in vars(broker).values() if isinstance(value, Setting)}
 
@@ -44,6 +49,22 @@ def test_what_is_said_to_have_an_effect_is_read_by_the_broker():
             read.update(bounded.setting.broker_names)
             read.update(bound.name for bound in (bounded.least, bounded.largest) if bound)
     assert {row.name for row in EVERY if not row.effect} == read
+
+
+def test_what_has_a_name_in_the_code_is_used():
+    sources = [
+        path.read_text()
+        for path in SERVER.rglob("*.py")
+        if path.name != "broker.py" and "generated" not in path.parts
+    ]
+    used = set(re.findall(r"\b[A-Z][A-Z_]+\b", "\n".join(sources)))
+    bounds = {bound.name for row in group.rows().values() for bound in (row.least, row.largest) if bound}
+    unused = {
+        value.name
+        for name, value in vars(broker).items()
+        if isinstance(value, Setting) and name not in used and value.name not in bounds
+    }
+    assert unused == set()
 
 
 def test_a_default_has_the_same_limits_as_what_it_is_a_default_of():

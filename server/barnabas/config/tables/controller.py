@@ -11,8 +11,6 @@ from barnabas.config.tables import Row
 ROWS: tuple[Row, ...] = (
     ("process.roles", "list", None, "broker|controller", "high", "", "kraft",
      "What the node is: broker, controller or both."),
-    ("controller.listener.names", "list", None, "", "high", "", "",
-     "Listeners of the controllers; they are not opened, since there are none."),
     ("controller.quorum.voters", "list", "", "", "high", "", "kraft",
      "The controllers that vote, id@host:port."),
     ("controller.quorum.bootstrap.servers", "list", "", "", "high", "", "kraft",

@@ -22,6 +22,8 @@ ROWS: tuple[Row, ...] = (
     ("listener.security.protocol.map", "string",
      "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "", "low", "", "",
      "Which protocol the listeners of each name speak, NAME:PROTOCOL."),
+    ("controller.listener.names", "list", None, "", "high", "", "",
+     "Listeners of the controllers; they are not opened, since there are none."),
     ("inter.broker.listener.name", "string", None, "", "medium", "", "single",
      "The listener that brokers use among themselves."),
     ("security.inter.broker.protocol", "string", "PLAINTEXT", "PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL", "medium", "",
