@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import trio
+
 from barnabas import apis
 from barnabas.broker import storage
 from barnabas.broker.app import Broker
@@ -47,8 +49,12 @@ async def broker_to_ask(directory: Path, settings: Mapping[str, str] | None = No
     """Open a broker's storage in a directory, and close it cleanly."""
     config = BrokerConfig({"log.dirs": str(directory / "logs"), **(settings or {})})
     broker = Broker(config, now_ms=lambda: NOW_MS)
-    await storage.open_storage(broker)
-    try:
-        yield Asked(broker)
-    finally:
-        await storage.close_storage(broker)
+    async with trio.open_nursery() as background:
+        broker._background = background  # what is only made when it is needed runs there
+        await storage.open_storage(broker)
+        try:
+            yield Asked(broker)
+        finally:
+            background.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await storage.close_storage(broker)
