@@ -21,6 +21,7 @@ from barnabas.config import broker as settings
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
+    from barnabas.config.loading import BrokerConfig
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,16 @@ class Listener:
             sock.close()
 
 
+def most_from(host: str, config: BrokerConfig) -> int:
+    """How many connections may be open from an address: max.connections.per.ip, or an override for that address."""
+    overrides = config.get(settings.MAX_CONNECTIONS_PER_IP_OVERRIDES)
+    for item in overrides.split(",") if overrides else ():
+        name, _, count = item.strip().rpartition(":")
+        if name == host.removeprefix("::ffff:"):
+            return int(count)
+    return config.get(settings.MAX_CONNECTIONS_PER_IP)
+
+
 class Connections:
     """All open connections of a broker, living in one nursery."""
 
@@ -103,11 +114,8 @@ class Connections:
     def start(self, broker: Broker, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
         """Serve an accepted socket in a task of its own, or refuse it when there are too many."""
         host = peer[0]
-        most, most_per_ip = (
-            broker.config.get(settings.MAX_CONNECTIONS),
-            broker.config.get(settings.MAX_CONNECTIONS_PER_IP),
-        )
-        if len(self._open) >= most or self._per_ip.get(host, 0) >= most_per_ip:
+        most = broker.config.get(settings.MAX_CONNECTIONS)
+        if len(self._open) >= most or self._per_ip.get(host, 0) >= most_from(host, broker.config):
             log.warning("refusing a connection from %s: %d are open, %d of them from there",
                         host, len(self._open), self._per_ip.get(host, 0))  # fmt: skip
             sock.close()

@@ -77,6 +77,7 @@ KINDS: dict[str, Kind[Any]] = {
 
 ANY_CASE = "/"
 REPLICAS = "replicas"
+COUNTS = "counts"
 
 
 class Setting(Generic[T]):
@@ -159,6 +160,8 @@ class Setting(Generic[T]):
             return self.kind.expected
         if self.allowed == REPLICAS:
             return "PARTITION:BROKER with commas between them, or *"
+        if self.allowed == COUNTS:
+            return "ADDRESS:COUNT with commas between them"
         if ".." not in self.allowed:
             return ("some of " if self.kind is LIST else "one of ") + self.allowed.replace("|", ", ").replace(
                 ANY_CASE, ", "
@@ -182,6 +185,8 @@ class Setting(Generic[T]):
             return bool(value.strip())
         if self.allowed == REPLICAS:
             return value == ("*",) or all(not item or _is_replica(item) for item in value)
+        if self.allowed == COUNTS:
+            return not value.strip() or all(map(_is_count, value.split(",")))
         if ".." in self.allowed:
             extra, _, bounds = self.allowed.rpartition(", ")
             low, _, high = bounds.partition("..")
@@ -218,6 +223,11 @@ class Setting(Generic[T]):
 def _is_replica(text: str) -> bool:
     partition, _, broker = text.partition(":")
     return text.isascii() and partition.isdigit() and broker.isdigit()
+
+
+def _is_count(text: str) -> bool:
+    address, _, count = text.strip().rpartition(":")
+    return bool(address) and count.isascii() and count.isdigit()
 
 
 def _java_double(value: float) -> str:

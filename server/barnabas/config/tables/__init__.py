@@ -5,7 +5,7 @@ A row is plain data: (name, type, default, allowed, importance, changes, effect,
     default     text as in a configuration file; None where Kafka has no default
     allowed     "" for anything of the type; "1..9", "0.." or "-1, 1..9" for numbers; "a|b" for one of these (each
                 item of a list), "a/b" the same in any case; "+" for a text that is not empty; "replicas" for
-                partition:broker items
+                partition:broker items, "counts" for address:count items
     importance  Kafka's: high, medium, low
     changes     "" at a restart only; "broker" or "cluster" while the broker runs, for one or for all (KIP-226);
                 "internal" is at a restart only, and not shown unless it is set
