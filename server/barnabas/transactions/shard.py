@@ -197,6 +197,9 @@ class TransactionShard:
             if commit or repeated or not bumps:
                 raise _impossible(transaction, commit=commit)
             # Version 2 may abort what has not begun: the bump makes sure that nothing late can begin it.
+        if bumps and transaction.epoch > EPOCH_MAX_OF_CLIENTS:
+            # Fenced by the coordinator in its last epoch: only a new instance, with a new id, can go on.
+            raise _fenced(transaction, producer)
         next_id = NO_PRODUCER_ID
         if bumps and transaction.is_exhausted:
             if new_producer_id is None:

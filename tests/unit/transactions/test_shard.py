@@ -204,6 +204,18 @@ def test_the_last_epoch_of_version_2_leads_to_a_new_id(harness):
     harness.add(after, ONE, version=2)
 
 
+def test_nobody_ends_anything_in_the_epoch_kept_for_fencing(harness):
+    harness.put(epoch=EPOCH_MAX_OF_CLIENTS)
+    old = harness.transaction.producer
+    harness.add(old, ONE, version=2)
+    harness.expire()
+    harness.complete()
+    told = harness.end(old, commit=False, version=2)  # counts as asked again
+    assert told == (7, EPOCH_MAX)
+    refused(ErrorCode.PRODUCER_FENCED, harness.end, told, commit=False, version=2)
+    assert harness.init() == (101, 0)
+
+
 def test_used_up_epochs_lead_to_a_new_id(harness):
     old = Producer(7, EPOCH_MAX_OF_CLIENTS)
     harness.put(epoch=old.epoch)
