@@ -122,10 +122,6 @@ class Lives(RuleBasedStateMachine):
             for offset in range(base, end + 1):
                 if self.known(offset).state is AVAILABLE and not self.is_free(offset):
                     self.known(offset).state = RecordState.ARCHIVED
-        if batches:
-            for offset in range(position, batches[0][0]):
-                if self.known(offset).state is AVAILABLE:
-                    self.known(offset).state = RecordState.ARCHIVED
 
     def is_free(self, offset: int) -> bool:
         runs = self.shared.flight.between(offset, offset)
