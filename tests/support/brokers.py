@@ -53,13 +53,25 @@ class Client:
         response = await self.ask(CreateTopicsRequest(topics=[spec], timeout_ms=10_000), 5)
         assert response.topics[0].error_code == 0, response
 
-    async def produce(self, topic: str, partition: int, *values: bytes, **options: Any) -> Any:
+    async def produce(
+        self,
+        topic: str,
+        partition: int,
+        *values: bytes,
+        acks: int = -1,
+        timeout_ms: int = 10_000,
+        **options: Any,
+    ) -> Any:
         """Produce one batch; returns the partition's part of the response."""
-        batch = encode_batch([Record(n, NOW_MS, None, value) for n, value in enumerate(values)], **options)
-        data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
+        data = ProduceRequest.PartitionProduceData(index=partition, records=self.batch(*values, **options))
         topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
-        response = await self.ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics), 8)
+        response = await self.ask(ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics), 8)
         return response.responses[0].partition_responses[0]
+
+    @staticmethod
+    def batch(*values: bytes, **options: Any) -> bytes:
+        """A batch of records without keys."""
+        return encode_batch([Record(n, NOW_MS, None, value) for n, value in enumerate(values)], **options)
 
     async def fetch(self, topic: str, partition: int, offset: int = 0) -> tuple[int, list[bytes | None]]:
         """Fetch once: error code and values."""

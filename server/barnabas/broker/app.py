@@ -21,6 +21,7 @@ import trio
 from barnabas.broker import housekeeping, storage
 from barnabas.broker.buffers import BufferPool
 from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.flushing import Flusher
 from barnabas.broker.internal_topics import (
     OFFSETS_TOPIC,
     SHAPES,
@@ -126,6 +127,7 @@ class Broker:
         self._stopping = trio.Event()
         self._tell_full_again_ms = 0
         self.mover = LogMover(self)
+        self.flusher = Flusher(self.now_ms, self.storage_failed)
 
     @property
     def bootstrap(self) -> str:
@@ -164,6 +166,7 @@ class Broker:
         async with trio.open_nursery() as background:
             self._background = background
             background.start_soon(housekeeping.keep_house, self)
+            background.start_soon(self.flusher.run)
             background.start_soon(self.mover.run)
             background.start_soon(self.groups.run)
             background.start_soon(self.transactions.run)

@@ -29,6 +29,7 @@ ACKS_ALL = -1
 
 
 StorageFailed = Callable[[StorageError], RequestError]
+RequestFlush = Callable[["Partition"], None]
 
 
 class Watcher(Protocol):
@@ -47,8 +48,11 @@ class Partition:
 
     __slots__ = (
         "_committed",
+        "_flushed",
+        "_request_flush",
         "_storage_failed",
         "_watchers",
+        "_why_closed",
         "appended_bytes",
         "closed",
         "in_sync_count",
@@ -65,6 +69,7 @@ class Partition:
         partition_log: PartitionLog,
         info: PartitionInfo,
         storage_failed: StorageFailed,
+        request_flush: RequestFlush,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -73,9 +78,12 @@ class Partition:
         self.in_sync_count = len(info.isr)
         self.closed = False
         self.appended_bytes = 0
+        self._why_closed = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._storage_failed = storage_failed
+        self._request_flush = request_flush
         self._watchers: set[Watcher] = set()
         self._committed: list[tuple[int, trio.Event]] = []
+        self._flushed: list[tuple[int, trio.Event]] = []
 
     def append(self, records: memoryview, *, acks: int, api_version: int, now_ms: int) -> AppendResult:
         """Validate and append a producer's records as the leader.
@@ -93,8 +101,6 @@ class Partition:
             result = self.log.append_as_leader(
                 records, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
             )
-            if self.log.wants_flush:
-                self.log.flush(now_ms)
         except StorageError as error:
             raise self._storage_failed(error) from error
         self.appended(result)
@@ -106,8 +112,6 @@ class Partition:
             result = self.log.append_as_leader(
                 records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR
             )
-            if self.log.wants_flush:
-                self.log.flush(now_ms)
         except StorageError as error:
             self._storage_failed(error)
             raise
@@ -115,28 +119,52 @@ class Partition:
         return result
 
     def appended(self, result: AppendResult) -> None:
-        """Something was appended by whatever way: move the high watermark as far as the replicas allow."""
+        """Something was appended by whatever way: move the high watermark as far as replicas and medium allow."""
         self.appended_bytes += result.size
-        if self.in_sync_count <= 1:
+        if self.log.wants_flush:
+            self._request_flush(self)
+        elif self.in_sync_count <= 1:
             self.log.advance_high_watermark(self.log.log_end_offset)
             self._advanced()
+
+    def flushed(self) -> None:
+        """A flush that was asked for is done: what it has synced may be acknowledged."""
+        recovery_point = self.log.recovery_point
+        for end_offset, event in self._flushed:
+            if end_offset <= recovery_point:
+                event.set()
+        if self.in_sync_count <= 1:
+            self.log.advance_high_watermark(recovery_point)
+            self._advanced()
+
+    async def wait_flushed(self, end_offset: int) -> None:
+        """Wait for the flush that `flush.messages` asks for before the records up to `end_offset` are acknowledged.
+
+        Returns at once where it asks for none. Raises RequestError as `wait_committed` does.
+        """
+        if self.log.wants_flush:
+            await self._wait(self._flushed, end_offset, lambda: self.log.recovery_point)
 
     async def wait_committed(self, end_offset: int) -> None:
         """Wait until the high watermark has reached `end_offset` (the offset after the last record waited for).
 
-        Raises RequestError(NOT_LEADER_OR_FOLLOWER) when the partition closes meanwhile.
+        Raises RequestError when the partition closes meanwhile: NOT_LEADER_OR_FOLLOWER, or KAFKA_STORAGE_ERROR if
+        its disk has failed.
         """
-        while self.log.high_watermark < end_offset:
+        await self._wait(self._committed, end_offset, lambda: self.log.high_watermark)
+
+    async def _wait(
+        self, waiters: list[tuple[int, trio.Event]], end_offset: int, reached: Callable[[], int]
+    ) -> None:
+        while reached() < end_offset:
             if self.closed:
-                raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            event = trio.Event()
-            entry = (end_offset, event)
-            self._committed.append(entry)
+                raise RequestError(self._why_closed)
+            entry = (end_offset, trio.Event())
+            waiters.append(entry)
             try:
-                await event.wait()
+                await entry[1].wait()
             finally:
-                if entry in self._committed:
-                    self._committed.remove(entry)
+                waiters.remove(entry)
 
     def subscribe(self, watcher: Watcher) -> None:
         """Tell `watcher` of every advance until it unsubscribes."""
@@ -146,17 +174,20 @@ class Partition:
         """Stop telling `watcher`."""
         self._watchers.discard(watcher)
 
-    def close(self) -> None:
-        """No longer led here: wake everybody."""
+    def close(self, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """No longer led here: wake everybody, and tell those who wait why."""
         self.closed = True
+        self._why_closed = why
+        for _, event in (*self._committed, *self._flushed):
+            event.set()
         self._advanced()
 
     def _advanced(self) -> None:
         if self._committed:
             high_watermark = self.log.high_watermark
-            ready = [event for end, event in self._committed if end <= high_watermark or self.closed]
-            for event in ready:
-                event.set()
+            for end_offset, event in self._committed:
+                if end_offset <= high_watermark:
+                    event.set()
         if self._watchers:
             for watcher in tuple(self._watchers):
                 watcher.partition_advanced(self)
@@ -165,11 +196,14 @@ class Partition:
 class Partitions:
     """All partitions led by this broker, kept in step with the cluster image."""
 
-    def __init__(self, broker_id: int, logs: LogManager, storage_failed: StorageFailed) -> None:
+    def __init__(
+        self, broker_id: int, logs: LogManager, storage_failed: StorageFailed, request_flush: RequestFlush
+    ) -> None:
         """`storage_failed` is told of every disk that fails; it returns what the client must see."""
         self._broker_id = broker_id
         self._logs = logs
         self._storage_failed = storage_failed
+        self._request_flush = request_flush
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._image: ClusterImage | None = None
 
@@ -258,7 +292,7 @@ class Partitions:
             partition_log = self._create(name, topic_id, index, now_ms)
             if partition_log is None:
                 return
-        partition = Partition(name, index, partition_log, info, self._storage_failed)
+        partition = Partition(name, index, partition_log, info, self._storage_failed, self._request_flush)
         self._partitions[(name, index)] = partition
         if partition.in_sync_count <= 1:
             partition_log.advance_high_watermark(partition_log.log_end_offset)
@@ -282,21 +316,22 @@ class Partitions:
                 if error.is_full or not self._logs.online:
                     return None
 
-    def _close(self, name: str, index: int) -> None:
+    def _close(self, name: str, index: int, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         partition = self._partitions.pop((name, index), None)
         if partition is not None:
-            partition.close()
+            partition.close(why)
 
     def replace_log(self, partition_log: PartitionLog) -> None:
         """A partition's log has been moved: it goes on with this one."""
         partition = self._partitions.get((partition_log.topic, partition_log.partition))
         if partition is not None:
             partition.log = partition_log
+            self._request_flush(partition)  # whoever waits for the old one's flush waits for this one's now
 
     def lose(self, logs: Iterable[PartitionLog]) -> None:
         """These logs' disk has failed: their partitions answer KAFKA_STORAGE_ERROR from now on."""
         for partition_log in logs:
-            self._close(partition_log.topic, partition_log.partition)
+            self._close(partition_log.topic, partition_log.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def reconfigure(self, topics: Iterable[str], config_for: Callable[[str], LogConfig]) -> None:
         """These topics' settings have changed: hand the new ones to their logs."""

@@ -62,7 +62,9 @@ async def open_storage(broker: Broker) -> None:
     cluster_id = broker.logs.cluster_id or uuid_text(new_uuid())
     broker.logs.write_meta(cluster_id, broker.broker_id)
     store.open(cluster_id, _this_broker(broker))
-    broker.partitions = Partitions(broker.broker_id, broker.logs, broker.storage_failed)
+    broker.partitions = Partitions(
+        broker.broker_id, broker.logs, broker.storage_failed, broker.flusher.request
+    )
     config.set_dynamic(
         store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker.broker_id))
     )

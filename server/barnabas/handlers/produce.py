@@ -1,7 +1,8 @@
 """Produce v0-v13. Appends each partition's records and answers when `acks` is satisfied.
 
 acks=0: no response; an error closes the connection, so that the client looks for the leader again. acks=1: answered
-after the append. acks=-1: answered when the high watermark has passed the records, or with REQUEST_TIMED_OUT.
+after the append, and after the flush that `flush.messages` may ask for. acks=-1: answered when the high watermark has
+passed the records. What takes longer than the request's timeout is answered with REQUEST_TIMED_OUT.
 v0-v1 carry message format v0, v2 carries v1 (both are stored as v2); v3 is the first with record batches; v7 the first
 with zstd; v8 adds per-record errors; v10 the current leader in the error answer; v11 can tell TRANSACTION_ABORTABLE;
 v12 makes partitions part of the transaction by itself (KIP-890); v13 names topics by id.
@@ -32,7 +33,7 @@ IMPLICIT_SINCE = 12
 TOPIC_IDS_SINCE = 13
 
 PartitionResponse = ProduceResponse.PartitionProduceResponse
-Pending = list[tuple[Partition, int, PartitionResponse]]
+Pending = list[tuple[Partition, int, PartitionResponse]]  # with the offset after the records
 
 
 async def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
@@ -49,8 +50,8 @@ async def handle(context: RequestContext, request: ProduceRequest) -> ProduceRes
     if request.acks == 0:
         _end_without_response(context, topics)
         return None
-    if request.acks == ACKS_ALL and pending:
-        await _wait_committed(pending, request.timeout_ms)
+    if pending:
+        await _wait(pending, request)
     return ProduceResponse(responses=topics)
 
 
@@ -105,11 +106,12 @@ def _append_topic(
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
             if refused and (name, data.index) in refused:
                 raise refused[name, data.index]
-            partition = _append(context, request, name, data, response)
+            partition, end_offset = _append(context, request, name, data, response)
         except RequestError as error:
             _fail(context, name, response, error)
         else:
-            pending.append((partition, response.base_offset, response))
+            if partition.log.high_watermark < end_offset:
+                pending.append((partition, end_offset, response))
     return ProduceResponse.TopicProduceResponse(
         name=name, topic_id=topic.topic_id, partition_responses=responses
     )
@@ -121,7 +123,8 @@ def _append(
     topic: str,
     data: ProduceRequest.PartitionProduceData,
     response: PartitionResponse,
-) -> Partition:
+) -> tuple[Partition, int]:
+    """Append, and return where to and up to which offset."""
     if request.acks not in (ACKS_ALL, 0, 1):
         raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; -1, 0 and 1 are known")
     partition = context.broker.partitions.leader(topic, data.index)
@@ -134,7 +137,7 @@ def _append(
     response.base_offset = result.base_offset
     response.log_append_time_ms = result.log_append_time_ms
     response.log_start_offset = result.log_start_offset
-    return partition
+    return partition, result.last_offset + 1
 
 
 def _fail(context: RequestContext, topic: str, response: PartitionResponse, error: RequestError) -> None:
@@ -151,21 +154,21 @@ def _fail(context: RequestContext, topic: str, response: PartitionResponse, erro
     )  # fmt: skip
 
 
-async def _wait_committed(pending: Pending, timeout_ms: int) -> None:
-    """Wait for the high watermark of every partition; what is late gets REQUEST_TIMED_OUT."""
-    for partition, base_offset, response in pending:
-        end_offset = partition.log.log_end_offset
-        if partition.log.high_watermark >= end_offset:
-            continue
-        with trio.move_on_after(max(timeout_ms, 0) / 1000) as scope:
+async def _wait(pending: Pending, request: ProduceRequest) -> None:
+    """Wait until the records of each partition may be acknowledged; what is late gets REQUEST_TIMED_OUT."""
+    deadline = trio.current_time() + max(request.timeout_ms, 0) / 1000
+    for partition, end_offset, response in pending:
+        with trio.move_on_at(deadline) as scope:
             try:
-                await partition.wait_committed(end_offset)
+                if request.acks == ACKS_ALL:
+                    await partition.wait_committed(end_offset)
+                else:
+                    await partition.wait_flushed(end_offset)
             except RequestError as error:
                 response.error_code = error.code
+                response.base_offset = -1
         if scope.cancelled_caught:
             response.error_code = ErrorCode.REQUEST_TIMED_OUT
-        if response.error_code:
-            response.base_offset = base_offset if response.error_code == ErrorCode.REQUEST_TIMED_OUT else -1
 
 
 def _end_without_response(

@@ -25,7 +25,7 @@ class FlushTask:
     partition_log: PartitionLog
     end_offset: int
     generation: int
-    message_count: int
+    appended_messages: int
     leader_epoch: int
     disk: Disk
     files: list[File]
@@ -81,7 +81,7 @@ def plan_flush(partition_log: PartitionLog, generation: int) -> FlushTask:
         partition_log,
         partition_log.log_end_offset,
         generation,
-        partition_log.unflushed_messages,
+        partition_log.appended_messages,
         partition_log.epochs.latest,
         partition_log.disk,
         files,

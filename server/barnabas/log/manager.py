@@ -486,8 +486,9 @@ class LogManager:
         return len(due)
 
     def flush_due(self, now_ms: int) -> list[FlushTask]:
-        """Return the flushes that are due: by flush.ms, by flush.messages, or as a segment has been rolled.
+        """Return the flushes that are due: by flush.ms, or as a segment has been rolled.
 
+        Those that flush.messages asks for are due with the append (`PartitionLog.wants_flush`).
         Each is to be `run`, best in a thread, and then to be told `finish`. Raises StorageError.
         """
         tasks = []
@@ -495,7 +496,6 @@ class LogManager:
             if partition_log.recovery_point < partition_log.log_end_offset and (
                 partition_log.recovery_point < partition_log.active.base_offset
                 or now_ms - partition_log.last_flush_ms >= partition_log.config.flush_ms
-                or partition_log.wants_flush
             ):
                 task = partition_log.begin_flush()
                 if task is not None:

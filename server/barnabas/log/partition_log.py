@@ -43,7 +43,9 @@ class PartitionLog:
     """
 
     __slots__ = (
+        "_flushed_messages",
         "_generation",
+        "appended_messages",
         "are_epochs_synced",
         "clean_offset",
         "config",
@@ -66,7 +68,6 @@ class PartitionLog:
         "store",
         "topic",
         "topic_id",
-        "unflushed_messages",
     )  # fmt: skip
 
     def __init__(
@@ -104,7 +105,8 @@ class PartitionLog:
         self.last_stable_offset = self.high_watermark
         self.clean_offset: int | None = None  # up to where the log has been compacted, None: never
         self.last_flush_ms = now_ms
-        self.unflushed_messages = 0
+        self.appended_messages = 0  # in this life
+        self._flushed_messages = 0  # those of them that are known to last
         self.is_closed = False  # for good: closed, deleted, or its disk has failed
         self.is_dir_synced = False  # whether the directory's own name is known to last
         self.needs_sync = not loaded.is_clean  # whether a clean end must sync even if nothing was appended
@@ -209,7 +211,7 @@ class PartitionLog:
         self.log_end_offset = valid.last_offset + 1
         if header.producer_id >= 0:
             self._update_producers(header, marker)
-        self.unflushed_messages += valid.record_count
+        self.appended_messages += valid.record_count
         return AppendResult(
             base_offset, valid.last_offset, valid.log_append_time_ms, self.log_start_offset,
             valid.record_count, size
@@ -247,7 +249,7 @@ class PartitionLog:
                 marker = read_end_marker(records, position, header) if is_end_marker(header) else None
                 self._update_producers(header, marker)
         count = sum(max(header.records_count, 0) for _, header in entries)
-        self.unflushed_messages += count
+        self.appended_messages += count
         return AppendResult(first.base_offset, last_offset, -1, self.log_start_offset, count, size)
 
     def _update_producers(self, header: BatchHeader, marker: EndMarker | None) -> None:
@@ -533,7 +535,7 @@ class PartitionLog:
     def _truncated(self, offset: int) -> None:
         self._generation += 1
         self.needs_sync = True
-        self.unflushed_messages = 0
+        self._flushed_messages = self.appended_messages
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
@@ -544,9 +546,14 @@ class PartitionLog:
     # --- lasting --------------------------------------------------------------------------------------------
 
     @property
+    def unflushed_messages(self) -> int:
+        """How many records were appended since the last flush began."""
+        return self.appended_messages - self._flushed_messages
+
+    @property
     def wants_flush(self) -> bool:
         """Whether flush.messages asks for a flush now, before anybody is told that the records are safe."""
-        return self.unflushed_messages >= self.config.flush_messages
+        return self.appended_messages - self._flushed_messages >= self.config.flush_messages
 
     @guarded
     def begin_flush(self) -> FlushTask | None:
@@ -565,7 +572,7 @@ class PartitionLog:
         if task.generation == self._generation:
             self.are_epochs_synced = self.are_epochs_synced or task.leader_epoch == self.epochs.latest
             self.recovery_point = max(self.recovery_point, task.end_offset)
-            self.unflushed_messages -= task.message_count
+            self._flushed_messages = max(self._flushed_messages, task.appended_messages)
 
     def flush(self, now_ms: int) -> None:
         """Return when everything appended so far survives a power cut. Raises StorageError."""

@@ -1,0 +1,68 @@
+"""Forcing partitions to the medium as `flush.messages` asks, while the broker goes on.
+
+The rule: the sync runs in a thread, one at a time for a partition. What is appended to it meanwhile waits for the
+next sync, all of it for the same one, so that many producers share what a disk can do per second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.errors import StorageError
+
+if TYPE_CHECKING:
+    from barnabas.broker.partitions import Partition, StorageFailed
+
+SYNCS_AT_ONCE = 8
+"""Syncs of different partitions that run side by side: a file system joins those that meet."""
+
+FULL_RETRY_SECONDS = 1.0
+
+
+class Flusher:
+    """Syncs the partitions that ask for it; `run` it in a task of its own.
+
+    A sync that fails takes the partition's log dir offline, which closes the partition and tells whoever waits.
+    """
+
+    def __init__(self, now_ms: Callable[[], int], storage_failed: StorageFailed) -> None:
+        self._now_ms = now_ms
+        self._storage_failed = storage_failed
+        self._wanted: dict[Partition, bool] = {}  # those in hand, with whether they want another sync
+        self._limiter = trio.CapacityLimiter(SYNCS_AT_ONCE)
+        self._nursery: trio.Nursery | None = None
+
+    def request(self, partition: Partition) -> None:
+        """Sync all that `partition` has now, and call its `flushed` then."""
+        is_in_hand = partition in self._wanted
+        self._wanted[partition] = True
+        if not is_in_hand and self._nursery is not None:
+            self._nursery.start_soon(self._flush, partition)
+
+    async def run(self) -> None:
+        """Serve requests until cancelled; a sync that has begun is waited for."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for partition in self._wanted:
+                nursery.start_soon(self._flush, partition)
+            await trio.sleep_forever()
+
+    async def _flush(self, partition: Partition) -> None:
+        while self._wanted[partition] and not partition.closed:
+            self._wanted[partition] = False
+            try:
+                task = partition.log.begin_flush()
+                if task is not None:
+                    await trio.to_thread.run_sync(task.run, limiter=self._limiter)
+                    task.finish(self._now_ms())
+            except StorageError as error:
+                self._storage_failed(error)
+                if not partition.closed:  # the disk is only full: there may be room later
+                    self._wanted[partition] = True
+                    await trio.sleep(FULL_RETRY_SECONDS)
+            else:
+                partition.flushed()
+        del self._wanted[partition]
