@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 EFFORT ?= 100
 
-.PHONY: run test test-pipeline pipeline-demo check bench compat compare crash soak gen docs lock clean nightly help
+.PHONY: run test test-pipeline pipeline-demo check bench compat compare handover crash soak gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -50,6 +50,9 @@ crash: $(VENV)/.ready-test  ## the broker killed under idempotent producers, not
 compare: $(VENV)/.ready-test  ## settings and admin requests side by side with Apache Kafka, field by field (needs a JDK)
 	$(BIN)/python -m compat.configs.compare $(ARGS)
 	$(BIN)/python -m compat.admin.compare $(ARGS)
+
+handover: $(VENV)/.ready-test  ## a log dir of ours opened by Apache Kafka 3.9, and by us again (needs a JDK)
+	$(BIN)/python -m compat.log.handover $(ARGS)
 
 soak: $(VENV)/.ready-test  ## transactional clients and the broker killed at random, nothing lost (ARGS="--rounds 100 --seed 7")
 	$(BIN)/python -m compat.soak $(ARGS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench.micro import imports, log, lookups, records, recovery, requests, wire
+from bench.micro import echo, imports, log, lookups, records, recovery, requests, wire
 from bench.micro.timing import HEADER
 from bench.tools import ROOT
 
@@ -17,6 +17,7 @@ GROUPS = {
     "recovery": recovery,
     "lookups": lookups,
     "requests": requests,
+    "echo": echo,
 }
 
 

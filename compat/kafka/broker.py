@@ -11,7 +11,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -47,8 +47,9 @@ class RealKafka:
     """Apache Kafka as a context manager; `bootstrap` is HOST:PORT once it is entered.
 
     `version` is `4.x`, `3.9` or exact; `mode` is `kraft` or, for 3.9, `zookeeper`. `port` 0 takes a free one.
-    `settings` are lines of server.properties. Without `data` a temporary directory is made and removed again;
-    a directory that was used before is started again with what is in it. Raises KafkaError.
+    `settings` are lines of server.properties. `prepare` is called before the broker starts, once ZooKeeper runs.
+    Without `data` a temporary directory is made and removed again; a directory that was used before is started again
+    with what is in it. Raises KafkaError.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class RealKafka:
         data: Path | str | None = None,
         settings: Mapping[str, str] | None = None,
         mode: str = "kraft",
+        prepare: Callable[[RealKafka], None] | None = None,
         jvm_options: tuple[str, ...] = LIGHT_JVM,
     ) -> None:
         self.release = release(version)
@@ -67,6 +69,7 @@ class RealKafka:
         self.mode = mode
         self.port = port
         self.settings = dict(settings or {})
+        self.prepare = prepare
         self.jvm_options = jvm_options
         self._temporary = data is None
         self.directory = Path(data) if data is not None else Path(tempfile.mkdtemp(prefix="kafka-"))
@@ -80,6 +83,11 @@ class RealKafka:
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def output(self) -> Path:
+        """The file with all that the broker says."""
+        return self._broker.output
 
     @property
     def pid(self) -> int | None:
@@ -96,6 +104,8 @@ class RealKafka:
             self._start_zookeeper()
         elif not (self.log_dir / "meta.properties").exists():
             self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
+        if self.prepare is not None:
+            self.prepare(self)
         # The pid file names the broker; `stop` needs nothing else.
         self._broker.start(
             java_command(self.release, "kafka.Kafka", str(properties), options=self.jvm_options)

@@ -11,21 +11,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas.broker.adoption import adopt_logs
 from barnabas.broker.open_files import allow_open_files, open_segments_max
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.startup import parse_endpoint
 from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.cluster.image import (
-    BROKER,
-    TOPIC,
-    BrokerInfo,
-    Change,
-    ClusterImage,
-    PartitionInfo,
-    TopicCreated,
-    TopicInfo,
-)
+from barnabas.cluster.image import BROKER, TOPIC, BrokerInfo, ClusterImage
 from barnabas.config import broker as settings
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.log.config import LogConfig
@@ -70,7 +62,7 @@ async def open_storage(broker: Broker) -> None:
     )
     broker.producer_ids = ProducerIds(store)
     store.subscribe(broker.image_changed)
-    adopted = _adopt(broker, store.image)
+    adopted = adopt_logs(broker, store.image)
     broker.partitions.apply(ClusterImage(cluster_id), store.image, broker.now_ms(), is_start=True)
     if adopted:
         store.change_nowait(lambda _: adopted)
@@ -91,22 +83,3 @@ def _this_broker(broker: Broker) -> BrokerInfo:
         name, host, port = parse_endpoint(text)
         endpoints[name] = (host, port)
     return BrokerInfo(broker.broker_id, broker.config.get(settings.BROKER_RACK), endpoints)
-
-
-def _adopt(broker: Broker, image: ClusterImage) -> list[Change]:
-    """Topics for the logs that no topic knows, as many partitions as there are logs up to the highest."""
-    found: dict[str, tuple[int, bytes | None]] = {}
-    for partition_log in broker.logs:
-        if partition_log.topic not in image.topics:
-            count, topic_id = found.get(partition_log.topic, (0, None))
-            found[partition_log.topic] = (
-                max(count, partition_log.partition + 1),
-                topic_id or partition_log.topic_id,
-            )
-    changes: list[Change] = []
-    for name, (count, topic_id) in sorted(found.items()):
-        log.warning("adopting topic %s with %d partitions, whose logs were found on disk", name, count)
-        me = (broker.broker_id,)
-        partitions = tuple(PartitionInfo(broker.broker_id, me, me) for _ in range(count))
-        changes.append(TopicCreated(TopicInfo(name, topic_id or new_uuid(), partitions)))
-    return changes

@@ -251,10 +251,10 @@ def whole_size(buf: Buffer, pos: int = 0) -> int:
 
 def compute_crc(buf: Buffer, pos: int, header: BatchHeader) -> int:
     """Compute the checksum that the batch or message at `pos` must have: CRC-32C for magic 2, else CRC-32."""
-    with memoryview(buf) as view:
-        if header.magic == 2:
-            return crc32c(view[pos + ATTRIBUTES_OFFSET : pos + header.size])
-        return crc32(view[pos + MAGIC_OFFSET : pos + header.size])
+    end = pos + LOG_OVERHEAD + header.batch_length
+    if header.magic == 2:
+        return crc32c(memoryview(buf)[pos + ATTRIBUTES_OFFSET : end])
+    return crc32(memoryview(buf)[pos + MAGIC_OFFSET : end])
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
@@ -293,14 +293,15 @@ def read_body(buf: Buffer, pos: int, header: BatchHeader, *, decompressed_bytes_
     DecompressedTooLargeError beyond `decompressed_bytes_max`, UnsupportedCompressionError for an unknown
     codec.
     """
-    if len(buf) - pos < header.size:
-        raise CorruptRecordsError(f"record batch is cut short: {len(buf) - pos} of {header.size} bytes")
-    with memoryview(buf) as view, view[pos + HEADER_SIZE : pos + header.size] as body:
-        if not header.codec:
-            return bytes(body)
-        from barnabas.records.compression import decompress
+    size = header.size
+    if len(buf) - pos < size:
+        raise CorruptRecordsError(f"record batch is cut short: {len(buf) - pos} of {size} bytes")
+    body = memoryview(buf)[pos + HEADER_SIZE : pos + size]
+    if not header.attributes & CODEC_MASK:
+        return bytes(body)
+    from barnabas.records.compression import decompress
 
-        return decompress(header.codec, body, magic=2, bytes_max=decompressed_bytes_max)
+    return decompress(header.codec, body, magic=2, bytes_max=decompressed_bytes_max)
 
 
 def iter_records(

@@ -71,8 +71,12 @@ def scan_body(body: bytes, count: int, base_timestamp: int) -> BodyScan:
     if scanner.pos != len(body):
         left = len(body) - scanner.pos
         raise InvalidRecordsError(f"{left} bytes are left over after the last of {count} records")
-    deltas = [raw >> 1 ^ -(raw & 1) for raw in scanner.raw_deltas]
-    low, high = base_timestamp + min(deltas), base_timestamp + max(deltas)
+    if len(scanner.raw_deltas) == 1:  # one record, or all of the same millisecond
+        raw = scanner.raw_deltas.pop()
+        low = high = base_timestamp + (raw >> 1 ^ -(raw & 1))
+    else:
+        deltas = [raw >> 1 ^ -(raw & 1) for raw in scanner.raw_deltas]
+        low, high = base_timestamp + min(deltas), base_timestamp + max(deltas)
     if not -TIMESTAMP_LIMIT <= low <= high < TIMESTAMP_LIMIT:
         raise InvalidRecordsError(f"timestamps from {low} to {high} are out of range")
     return BodyScan(low, high, scanner.null_keys, scanner.offsets_consecutive)

@@ -16,6 +16,8 @@ from typing import Literal
 from barnabas.records.batch import (
     DECOMPRESSED_BYTES_MAX,
     HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_OFFSET,
     NO_TIMESTAMP,
     SEQUENCE_MAX,
     TIMESTAMP_TYPE_BIT,
@@ -123,7 +125,7 @@ def validate_produce(
     RequestError) with the code for the client: CORRUPT_MESSAGE, INVALID_RECORD and INVALID_TIMESTAMP (both
     perhaps with `record_errors`), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    entries = list(iter_batches(buf))
+    entries = _entries(buf)
     if api_version >= PRODUCE_VERSION_MAGIC_2:
         _check_produce_version(entries, api_version)
     elif not entries:
@@ -148,6 +150,15 @@ def validate_produce(
             f"{len(result.records)} bytes of records do not fit a segment of {config.segment_bytes}",
         )
     return result
+
+
+def _entries(buf: Buffer) -> list[tuple[int, BatchHeader]]:
+    """All of `iter_batches`; without going about it for the usual request, which is one batch and nothing else."""
+    if len(buf) >= HEADER_SIZE and buf[MAGIC_OFFSET] == 2:
+        header = read_header(buf)
+        if LOG_OVERHEAD + header.batch_length == len(buf):
+            return [(0, header)]
+    return list(iter_batches(buf))
 
 
 def _check_produce_version(entries: list[tuple[int, BatchHeader]], api_version: int) -> None:

@@ -1,0 +1,372 @@
+"""Hand a log dir over: written by us, taken on by Apache Kafka 3.9, and by us again.
+
+    python -m compat.log.handover [--version 3.9] [--keep DIR]
+
+The rule: whoever opens the dir must serve the same records, committed offsets and transactions as the one before,
+and take more; and must find a clean end, so that nothing is mended or made anew. A dir has logs and no topics, so
+Kafka's controller is told of them through ZooKeeper, as if it had made them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+
+from compat.kafka import RealKafka
+from compat.log import workload
+from compat.log.compare import SETTINGS, STOP_TIMEOUT_S
+from compat.log.dumps import ROOT
+
+COMPACTED = "handed-over-compacted"
+GROUPS = ("compared-a", "compared-b")
+TOPICS = {workload.TOPIC: workload.PARTITIONS, COMPACTED: 1}
+TIMEOUT_S = 30
+KAFKA_BROKER_ID = 1
+PRODUCER_IDS_USED = 99_999  # or fewer, by us; Kafka must not give them to others
+# What Kafka says when it does not trust a log: it must say nothing of the kind.
+DISTRUST = re.compile(
+    r"corrupt|unclean|invalid|recovering unflushed|rebuilding producer state|deleting index|\bERROR\b",
+    re.IGNORECASE,
+)
+
+
+class Seen(NamedTuple):
+    """All that a client can see: records by isolation level, and committed offsets by group."""
+
+    uncommitted: list[tuple[object, ...]]
+    committed: list[tuple[object, ...]]
+    offsets: dict[str, dict[tuple[str, int], tuple[int, str]]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", default="3.9", help="a release that knows ZooKeeper (default: 3.9)")
+    parser.add_argument("--keep", metavar="DIR", type=Path, help="leave everything there")
+    options = parser.parse_args()
+    directory = options.keep or Path(tempfile.mkdtemp(prefix="compat-handover-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    logs = directory / "logs"
+    try:
+        differences = hand_over(logs, directory / "kafka", options.version)
+    finally:
+        if not options.keep:
+            shutil.rmtree(directory)
+    for difference in differences:
+        print(f"DIFFERENT  {difference}")
+    return 1 if differences else 0
+
+
+def hand_over(logs: Path, kafka_directory: Path, version: str) -> list[str]:
+    """Go all the way; returns what was not as it must be."""
+    with barnabas(logs) as bootstrap:
+        workload.write(bootstrap)
+        write_compacted(bootstrap)
+        written = look(bootstrap)
+    report("Barnabas wrote", written)
+
+    topics = found_topics(logs)
+    cluster_id = to_kafkas_meta_properties(logs)
+    kafka = RealKafka(
+        version,
+        data=kafka_directory,
+        mode="zookeeper",
+        settings={**SETTINGS, "log.dirs": str(logs)},
+        prepare=lambda broker: register(broker.zookeeper_port, cluster_id, topics),
+    )
+    with kafka:
+        taken_on = look(kafka.bootstrap)
+        add(kafka.bootstrap, "kafka")
+        added = look(kafka.bootstrap)
+    report(f"Kafka {kafka.release.version} took on", taken_on)
+    report("... and wrote more", added)
+    distrust = [
+        line
+        for line in kafka.output.read_text().splitlines()
+        if DISTRUST.search(line) and "INFO  [" not in line
+    ]
+
+    with barnabas(logs) as bootstrap:
+        taken_back = look(bootstrap)
+        add(bootstrap, "barnabas")
+        last = look(bootstrap)
+    report("Barnabas took back", taken_back)
+    report("... and wrote more", last)
+
+    return [
+        *different("Kafka sees other than was written", written, taken_on),
+        *(f"Kafka's log: {line}" for line in distrust),
+        *different("we see other than Kafka left", added, taken_back),
+        *(
+            f"what {who} added is not there"
+            for who, all_seen in (("kafka", added), ("barnabas", last))
+            if not has_added(all_seen, who)
+        ),
+    ]
+
+
+# --- the brokers ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def barnabas(logs: Path) -> Iterator[str]:
+    """Our broker on that dir; the bootstrap address."""
+    command = [sys.executable, "-m", "barnabas", "serve", "--listen", "127.0.0.1:0", "--data", str(logs)]
+    for name, value in SETTINGS.items():
+        command += ["--set", f"{name}={value}"]
+    environment = {"PYTHONPATH": str(ROOT / "server")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as broker:
+        assert broker.stdout is not None
+        try:
+            yield broker.stdout.readline().partition("bootstrap.servers=")[2].split()[0]
+        finally:
+            broker.send_signal(signal.SIGTERM)
+            broker.wait(STOP_TIMEOUT_S)
+
+
+class Topic(NamedTuple):
+    """A topic as its logs tell of it: id in Kafka's spelling, leader epochs by partition."""
+
+    topic_id: str
+    epochs: dict[int, int]
+
+
+def found_topics(logs: Path) -> dict[str, Topic]:
+    """The topics whose logs are in a dir."""
+    topics: dict[str, Topic] = {}
+    for path in sorted(logs.glob("*-*/partition.metadata")):
+        name, _, partition = path.parent.name.rpartition("-")
+        topic_id = re.search(r"topic_id: (\S+)", path.read_text())
+        assert topic_id, path
+        checkpoint = path.parent / "leader-epoch-checkpoint"  # not there before the first record
+        lines = checkpoint.read_text().splitlines()[2:] if checkpoint.exists() else []
+        epochs = [int(line.split()[0]) for line in lines]
+        topic = topics.setdefault(name, Topic(topic_id[1], {}))
+        topic.epochs[int(partition)] = max(epochs, default=0)
+    return topics
+
+
+def to_kafkas_meta_properties(logs: Path) -> str:
+    """Write the dir's `meta.properties` as a broker with ZooKeeper has it; returns the cluster id."""
+    path = logs / "meta.properties"
+    cluster_id = re.search(r"cluster.id=(\S+)", path.read_text())
+    assert cluster_id, path
+    path.write_text(f"version=0\nbroker.id={KAFKA_BROKER_ID}\ncluster.id={cluster_id[1]}\n")
+    return cluster_id[1]
+
+
+def register(zookeeper_port: int, cluster_id: str, topics: dict[str, Topic]) -> None:
+    """Tell a ZooKeeper that is empty of the cluster and its topics, as Kafka's controller would have."""
+    zookeeper = KazooClient(f"127.0.0.1:{zookeeper_port}")
+    zookeeper.start(TIMEOUT_S)
+
+    def put(path: str, value: object) -> None:
+        zookeeper.create(path, json.dumps(value).encode(), makepath=True)
+
+    try:
+        put("/cluster/id", {"version": "1", "id": cluster_id})
+        block = {
+            "version": 1,
+            "broker": KAFKA_BROKER_ID,
+            "block_start": "0",
+            "block_end": str(PRODUCER_IDS_USED),
+        }
+        put("/latest_producer_id_block", block)
+        for name, topic in topics.items():
+            is_compacted = name in (COMPACTED, "__consumer_offsets", "__transaction_state")
+            config = {"cleanup.policy": "compact"} if is_compacted else {}
+            put(f"/config/topics/{name}", {"version": 1, "config": config})
+            replicas = {str(partition): [KAFKA_BROKER_ID] for partition in topic.epochs}
+            put(
+                f"/brokers/topics/{name}",
+                {
+                    "version": 3,
+                    "topic_id": topic.topic_id,
+                    "partitions": replicas,
+                    "adding_replicas": {},
+                    "removing_replicas": {},
+                },
+            )
+            for partition, epoch in topic.epochs.items():
+                put(
+                    f"/brokers/topics/{name}/partitions/{partition}/state",
+                    {
+                        "controller_epoch": 0,
+                        "leader": KAFKA_BROKER_ID,
+                        "version": 1,
+                        "leader_epoch": epoch,
+                        "isr": [KAFKA_BROKER_ID],
+                    },
+                )
+    finally:
+        zookeeper.stop()
+        zookeeper.close()
+
+
+# --- what clients write and see ---------------------------------------------------------------------------------
+
+
+def write_compacted(bootstrap: str) -> None:
+    """A topic that has been compacted by the time this returns: few keys, many values, tombstones, small segments."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    config = {
+        "cleanup.policy": "compact",
+        "internal.segment.bytes": "4096",
+        "min.cleanable.dirty.ratio": "0.01",
+        "delete.retention.ms": "0",
+    }
+    topic = NewTopic(COMPACTED, num_partitions=1, replication_factor=1, config=config)
+    admin.create_topics([topic])[COMPACTED].result(TIMEOUT_S)
+    producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 8, "enable.idempotence": True})
+    for n in range(2_000):
+        value = None if n % 23 == 0 else b"%d" % n
+        producer.produce(COMPACTED, key=b"key-%d" % (n * 7 % 50), value=value, partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    wait_until(lambda: len(read(bootstrap, COMPACTED, 1, "read_committed")) < 1_000, "compacted")
+
+
+def add(bootstrap: str, who: str) -> None:
+    """Write more, by an idempotent producer, by the transactional id that was there before, and by a commit."""
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for n in range(100):
+        producer.produce(workload.TOPIC, key=b"%d" % n, value=b"added by " + who.encode(), partition=n % 2)
+    producer.produce(COMPACTED, key=b"key-1", value=b"added by " + who.encode(), partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "compared"})
+    producer.init_transactions(TIMEOUT_S)
+    for end in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        producer.produce(workload.TOPIC, value=f"{end.__name__} by {who}".encode(), partition=0)
+        producer.flush(TIMEOUT_S)
+        end(TIMEOUT_S)
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUPS[1]})
+    at = TopicPartition(workload.TOPIC, 1, 7 if who == "kafka" else 8, metadata=f"committed by {who}")
+    consumer.commit(offsets=[at], asynchronous=False)
+    consumer.close()
+
+
+def has_added(seen: Seen, who: str) -> bool:
+    """Whether what `add` writes is there, and what it aborts is not seen as committed."""
+    values = [record[3] for record in seen.committed]
+    everything = [record[3] for record in seen.uncommitted]
+    return (
+        values.count(f"added by {who}".encode()) == 101
+        and values.count(f"commit_transaction by {who}".encode()) == 1
+        and f"abort_transaction by {who}".encode() not in values
+        and everything.count(f"abort_transaction by {who}".encode()) == 1
+        and seen.offsets[GROUPS[1]][workload.TOPIC, 1][1] == f"committed by {who}"
+    )
+
+
+def look(bootstrap: str) -> Seen:
+    """Read everything there is."""
+    uncommitted: list[tuple[object, ...]] = []
+    committed: list[tuple[object, ...]] = []
+    for topic, partitions in TOPICS.items():
+        uncommitted += read(bootstrap, topic, partitions, "read_uncommitted")
+        committed += read(bootstrap, topic, partitions, "read_committed")
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    offsets = {}
+    for group in GROUPS:
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        known = asked[group].result(TIMEOUT_S).topic_partitions
+        offsets[group] = {(at.topic, at.partition): (at.offset, at.metadata or "") for at in known}
+    return Seen(uncommitted, committed, offsets)
+
+
+def read(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[tuple[object, ...]]:
+    """All records of a topic from its beginning to its end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "handover-reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+            "auto.offset.reset": "earliest",
+            "check.crcs": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    records: list[tuple[object, ...]] = []
+    at_end: set[int] = set()
+    while len(at_end) < partitions:
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None, f"{topic} did not end in {TIMEOUT_S} s"
+        if message.error() is None:
+            records.append(shown(message))
+        else:
+            assert message.error().name() == "_PARTITION_EOF", message.error()
+            at_end.add(message.partition())
+    consumer.close()
+    return sorted(records, key=lambda record: (record[0], record[1]))  # type: ignore[arg-type, return-value]
+
+
+def shown(message: Message) -> tuple[object, ...]:
+    """Everything that a client learns of a record."""
+    return (
+        message.partition(),
+        message.offset(),
+        message.key(),
+        message.value(),
+        message.timestamp(),
+        message.headers(),
+        message.leader_epoch(),
+    )
+
+
+# --- the comparison ---------------------------------------------------------------------------------------------
+
+
+def different(what: str, before: Seen, after: Seen) -> Iterator[str]:
+    """What differs, a line each; leader epochs of records that are there stay as well."""
+    for name, old, new in zip(("read_uncommitted", "read_committed"), before[:2], after[:2], strict=True):
+        if old != new:
+            first = next((pair for pair in zip(old, new, strict=False) if pair[0] != pair[1]), None)
+            yield f"{what}: {name}: {len(old)} and {len(new)} records, first difference {first}"
+    if before.offsets != after.offsets:
+        yield f"{what}: offsets {before.offsets} and {after.offsets}"
+
+
+def report(who: str, seen: Seen) -> None:
+    commits = sum(map(len, seen.offsets.values()))
+    print(
+        f"{who}: {len(seen.uncommitted)} records, {len(seen.committed)} of them committed, {commits} offsets",
+        flush=True,
+    )
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Ask again until it is so."""
+    import time
+
+    deadline = time.monotonic() + 3 * TIMEOUT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not {what}")
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

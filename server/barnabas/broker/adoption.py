@@ -1,0 +1,90 @@
+"""Logs without a topic: what another broker left in a log dir becomes part of this cluster.
+
+The rule: a log dir says what is in its topics, not how they were set. What cannot be known must not lose anything: user
+topics are kept whole until somebody says otherwise, and no producer id that is in use is handed out again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from barnabas.broker.internal_topics import SHAPES, TRANSACTION_TOPIC
+from barnabas.cluster.image import (
+    TOPIC,
+    Change,
+    ClusterImage,
+    ConfigChanged,
+    PartitionInfo,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicInfo,
+)
+from barnabas.ids import new_uuid
+from barnabas.records.batch import iter_any_records, iter_batches
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.log.partition_log import PartitionLog
+
+log = logging.getLogger(__name__)
+
+KEPT_WHOLE = {"retention.ms": "-1", "retention.bytes": "-1"}
+READ_BYTES = 1 << 20
+
+
+def adopt_logs(broker: Broker, image: ClusterImage) -> list[Change]:
+    """Topics for the logs that no topic knows, as many partitions as there are logs up to the highest."""
+    found: dict[str, list[PartitionLog]] = {}
+    for partition_log in broker.logs:
+        if partition_log.topic not in image.topics:
+            found.setdefault(partition_log.topic, []).append(partition_log)
+    changes: list[Change] = []
+    for name, logs in sorted(found.items()):
+        count = max(one.partition for one in logs) + 1
+        topic_id = next((one.topic_id for one in logs if one.topic_id), None) or new_uuid()
+        me = (broker.broker_id,)
+        changes.append(
+            TopicCreated(
+                TopicInfo(
+                    name, topic_id, tuple(PartitionInfo(broker.broker_id, me, me) for _ in range(count))
+                )
+            )
+        )
+        shape = SHAPES.get(name)
+        settings = shape.settings(broker.config) if shape else KEPT_WHOLE
+        changes.append(ConfigChanged(TOPIC, name, tuple(settings.items())))
+        log.warning(
+            "adopting topic %s with %d partitions, whose logs were found on disk; how it was set is not known: it has %s",
+            name, count, ", ".join(f"{key}={value}" for key, value in settings.items()),
+        )  # fmt: skip
+    if found:
+        last = max(
+            (one for logs in found.values() for part in logs for one in _producer_ids(part)), default=-1
+        )
+        if last >= image.next_producer_id:
+            changes.append(ProducerIdsAllocated(last + 1))
+    return changes
+
+
+def _producer_ids(partition_log: PartitionLog) -> Iterator[int]:
+    """The ids of the producers that a log knows, and of those that it gives to transactional ids."""
+    yield from (entry.producer_id for entry in partition_log.producers.snapshot())
+    if partition_log.topic != TRANSACTION_TOPIC:
+        return
+    from barnabas.transactions.records import parse_key, parse_transaction
+
+    offset, end = partition_log.log_start_offset, partition_log.log_end_offset
+    while offset < end:
+        data = partition_log.read(offset, max_bytes=READ_BYTES, upper_offset=end).to_bytes()
+        if not data:
+            return
+        for position, header in iter_batches(data):
+            offset = header.next_offset
+            if header.is_control:
+                continue
+            for record in iter_any_records(data, position):
+                if record.key is not None and record.value is not None:
+                    transaction = parse_transaction(parse_key(record.key), record.value)
+                    yield max(transaction.producer_id, transaction.next_producer_id)

@@ -1,0 +1,52 @@
+"""Logs without a topic, as another broker leaves them: they are served, kept whole, and nobody's producer id is taken."""
+
+from barnabas.cluster.image import TOPIC
+from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
+from tests.support.brokers import running
+
+DIRS = ("/a",)
+JOURNAL = "/a/barnabas-metadata.jsonl"
+SETTINGS = {"transaction_state_log_num_partitions": "1"}
+
+
+async def producer_id(client, transactional_id=None):
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+    response = await client.ask(request, 4)
+    assert response.error_code == 0, response
+    return response.producer_id
+
+
+async def test_what_another_broker_left_is_adopted():
+    disk = MemoryDisk()
+    async with running(DIRS, disk, **SETTINGS) as client:
+        await client.create("t", 2, retention_ms="60000")
+        await client.produce("t", 1, b"old")  # as old as its timestamp: retention would drop it
+        topic_id = client.broker.metadata.image.topics["t"].id
+        idempotent = await producer_id(client)
+        written = await client.produce(
+            "t", 0, b"x", producer_id=idempotent, producer_epoch=0, base_sequence=0
+        )
+        assert written.error_code == 0
+        transactional = await producer_id(client, "mine")
+    assert transactional > idempotent
+    disk.remove(JOURNAL)
+
+    async with running(DIRS, disk, **SETTINGS) as client:
+        image = client.broker.metadata.image
+        assert (image.topics["t"].id, len(image.topics["t"].partitions)) == (topic_id, 2)
+        assert image.settings_of(TOPIC, "t") == {"retention.ms": "-1", "retention.bytes": "-1"}
+        assert image.settings_of(TOPIC, "__transaction_state")["cleanup.policy"] == "compact"
+        client.broker.logs.apply_retention(client.broker.now_ms())
+        assert await client.fetch("t", 1) == (0, [b"old"])
+        # An id that was used must not come again, with sequences that begin anew, for somebody else.
+        assert await producer_id(client) > transactional
+        assert await producer_id(client, "mine") == transactional
+
+
+async def test_only_what_no_topic_knows_is_adopted():
+    disk = MemoryDisk()
+    async with running(DIRS, disk) as client:
+        await client.create("t", 1, retention_ms="60000")
+    async with running(DIRS, disk) as client:
+        assert client.broker.metadata.image.settings_of(TOPIC, "t") == {"retention.ms": "60000"}
