@@ -14,7 +14,7 @@ EFFORT ?= 100
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-run: $(VENV)/.ready-run  ## start the broker (ARGS="--listen HOST:PORT --data DIR ...")
+run: $(VENV)/.compiled  ## start the broker (ARGS="--listen HOST:PORT --data DIR ...")
 	@exec $(BIN)/barnabas serve $(ARGS)
 
 test: $(VENV)/.ready-test  ## run the tests (ARGS="-k name ...")
@@ -77,7 +77,14 @@ $(VENV)/.ready-run: $(VENV)/bin/python requirements/run.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.ready-test: $(VENV)/.ready-run requirements/test.txt
+# Compiles what looks at every record, where there is a C compiler; the broker runs without that too, but slower.
+$(VENV)/.compiled: $(VENV)/.ready-run requirements/compile.txt tools/accelerate.py $(wildcard server/barnabas/records/*.py)
+	@if [ -z "$$($(BIN)/python -m tools.accelerate --lack)" ]; then $(BIN)/python -m pip install --quiet \
+		--disable-pip-version-check --require-hashes -r requirements/compile.txt; fi
+	@$(BIN)/python -m tools.accelerate || [ -z "$$CI" ]
+	@touch $@
+
+$(VENV)/.ready-test: $(VENV)/.compiled requirements/test.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/test.txt
 	@touch $@
 

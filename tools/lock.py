@@ -1,7 +1,8 @@
 """Renew `requirements/*.txt`: every package pinned with its hashes, layer upon layer.
 
-`run.txt` is what the broker needs, `test.txt` adds the tests' needs, `check.txt` the checkers', `spark.txt` the
-pipeline's. Each layer includes the one it stands on, so that one environment can hold all of them.
+`run.txt` is what the broker needs, `compile.txt` what compiles parts of it, `test.txt` adds the tests' needs, `check.txt`
+the checkers', `spark.txt` the pipeline's. Each layer includes the one it stands on, so that one environment can hold all
+of them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD_BACKEND = ["hatchling", "editables"]
-LAYERS = {"run": None, "test": "run", "check": "test", "spark": "test"}  # what it holds: what it stands on
+LAYERS = {
+    "run": None,
+    "compile": "run",
+    "test": "run",
+    "check": "test",
+    "spark": "test",
+}  # what it holds: what it stands on
 
 
 def _wanted(project: dict[str, object], layer: str) -> list[str]:
