@@ -1,7 +1,8 @@
 """python -m compat.matrix: the stock clients against a fresh broker.
 
-Each client has a broker of its own; then all write to one broker and read what the others wrote (`interop`). Ends with 1
-when a case fails that compat/matrix/known.py does not list, or passes though it is listed.
+Each client has a broker of its own, and so has each suite of cases that only one client has (compat/matrix/suites.py);
+then all clients write to one broker and read what the others wrote (`interop`). Ends with 1 when a case fails that
+compat/matrix/known.py does not list, or passes though it is listed.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from compat.clients.shared.python.harness import CASES
 from compat.kafka import KafkaError
 from compat.matrix import clients
-from compat.matrix.brokers import ApacheKafka, Barnabas, Broker, BrokerError, RestartService
+from compat.matrix.brokers import NOTHING_ELSE, ApacheKafka, Barnabas, Broker, BrokerError, RestartService
 from compat.matrix.clients import Verdict, Verdicts
 from compat.matrix.known import WITHOUT_HEADERS
 from compat.matrix.report import Matrix
+from compat.matrix.suites import SUITES
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / ".tools" / "compat"
@@ -44,12 +46,17 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     parser.add_argument("--list", action="store_true", help="only say which clients and cases there are")
     options = parser.parse_args(given)
-    options.clients = _chosen(parser, "client", options.clients, clients.names())
+    chosen = _chosen(parser, "client", options.clients, [*clients.names(), *SUITES])
     options.cases = _chosen(parser, "case", options.cases, CASES)
+    options.clients = [name for name in chosen if name not in SUITES]
+    # Whoever asks for single cases of the matrix does not mean those of a suite, unless it is asked for too.
+    options.suites = [
+        name for name in chosen if name in SUITES and (options.cases == list(CASES) or not options.clients)
+    ]
     if options.against != "barnabas" and not options.against.startswith("kafka"):
         parser.error(f"no such broker: {options.against}; there are barnabas, kafka, kafka-3.9, ...")
-    everything = (clients.names(), list(CASES), "barnabas")
-    if options.write and (options.clients, options.cases, options.against) != everything:
+    everything = (clients.names(), list(SUITES), list(CASES), "barnabas")
+    if options.write and (options.clients, options.suites, options.cases, options.against) != everything:
         parser.error("--write needs all clients and all cases against barnabas")
     if options.records < 100:
         parser.error("--records must be at least 100")
@@ -73,20 +80,22 @@ class Run:
         self.directory = directory
         self.matrix = Matrix(excuses=options.against == "barnabas")
 
-    def broker(self, name: str) -> Broker:
+    def broker(self, name: str, settings: Mapping[str, str] = NOTHING_ELSE) -> Broker:
         """A fresh broker with a directory of its own."""
         directory = self.directory / name
         directory.mkdir()
         if self.options.against == "barnabas":
-            return Barnabas(directory)
-        return ApacheKafka(directory, self.options.against.partition("-")[2] or "4.x")
+            return Barnabas(directory, settings)
+        return ApacheKafka(directory, self.options.against.partition("-")[2] or "4.x", settings)
 
     def all(self) -> Matrix:
         """Each client by itself, then all together."""
         alone = [case for case in self.options.cases if case != "interop"]
         with ThreadPoolExecutor(self.options.jobs) as pool:
+            suites = pool.map(self.suite, self.options.suites)
             rows = pool.map(lambda client: self.alone(client, alone), self.options.clients)
             self.matrix.rows.update(zip(self.options.clients, rows, strict=True))
+            self.matrix.suites.update(zip(self.options.suites, suites, strict=True))
         if "interop" in self.options.cases:
             # Clients wait most of the time here: for the end of a fetch, topic after topic.
             with ThreadPoolExecutor(self.options.jobs * 3) as pool:
@@ -95,22 +104,27 @@ class Run:
 
     def alone(self, client: str, cases: list[str]) -> Verdicts:
         """One client's cases with a broker that no other client uses."""
-        if not cases:
-            return {}
+        return self._run(client, clients.program(client), cases, self.broker(client)) if cases else {}
+
+    def suite(self, name: str) -> Verdicts:
+        """A suite's cases, with a broker that is set as they need it."""
+        suite = SUITES[name]
+        return self._run(name, suite.program, suite.cases, self.broker(name, suite.settings))
+
+    def _run(self, name: str, path: Path, cases: Sequence[str], broker: Broker) -> Verdicts:
         start = time.monotonic()
-        broker = self.broker(client)
 
         def program() -> Verdicts:
-            with RestartService(broker, self.directory / client) as command:
+            with RestartService(broker, self.directory / name) as command:
                 environment = self.environment(self.options.records, COMPAT_RESTART=command)
-                return clients.run(client, broker.bootstrap, cases, environment, self.log(client))
+                return clients.run(path, broker.bootstrap, cases, environment, self.log(name))
 
         verdicts = self._with(broker, cases, program)
         counts = [
             f"{status} {sum(verdict.status == status for verdict in verdicts.values())}"
             for status in ("PASS", "FAIL", "SKIP")
         ]
-        print(f"{client}: {', '.join(counts)} ({time.monotonic() - start:.0f} s)", flush=True)
+        print(f"{name}: {', '.join(counts)} ({time.monotonic() - start:.0f} s)", flush=True)
         return verdicts
 
     def _with(self, broker: Broker, cases: Iterable[str], program: Callable[[], Verdicts]) -> Verdicts:
@@ -153,7 +167,8 @@ class Run:
         def program() -> Verdicts:
             def write(client: str) -> Verdicts:
                 environment = self.environment(records)
-                return clients.run(client, broker.bootstrap, PRODUCE, environment, self.log(client))
+                program = clients.program(client)
+                return clients.run(program, broker.bootstrap, PRODUCE, environment, self.log(client))
 
             written = dict(zip(self.options.clients, pool.map(write, self.options.clients), strict=True))
             topics = _produced_topics(broker.bootstrap)
@@ -174,9 +189,9 @@ class Run:
                 if not readable:
                     return Verdict("SKIP", "no other client wrote anything")
                 environment = self.environment(records, COMPAT_TOPICS=",".join(readable))
-                return clients.run(client, broker.bootstrap, ["interop"], environment, self.log(client))[
-                    "interop"
-                ]
+                program = clients.program(client)
+                read = clients.run(program, broker.bootstrap, ["interop"], environment, self.log(client))
+                return read["interop"]
 
             return dict(zip(self.options.clients, pool.map(read, self.options.clients), strict=True))
 
@@ -209,9 +224,11 @@ def main(given: list[str]) -> int:
     options = arguments(given)
     if options.list:
         print("clients:", *options.clients, "\ncases:", *options.cases)
+        for name in options.suites:
+            print(f"{name}:", *SUITES[name].cases)
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
-    for client in options.clients:
+    for client in (*options.clients, *options.suites):
         (LOGS / f"{client}.err").write_bytes(b"")
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="compat-") as directory:

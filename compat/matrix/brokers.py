@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -28,6 +29,7 @@ STOP_TIMEOUT_S = 30
 SIGNALS = {"term": signal.SIGTERM, "kill": signal.SIGKILL}
 # All that is set: clients that cannot create topics get what the others ask for.
 SETTINGS = {"num.partitions": "3"}
+NOTHING_ELSE: Mapping[str, str] = {}
 
 
 class BrokerError(Exception):
@@ -52,8 +54,9 @@ class Broker(Protocol):
 class Barnabas:
     """`barnabas serve` from this checkout."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] = NOTHING_ELSE) -> None:
         self.directory = directory
+        self.settings = {**SETTINGS, **settings}
         self.log = directory / "broker.log"
         self.bootstrap = "127.0.0.1:0"
         self._process: subprocess.Popen[bytes] | None = None
@@ -61,7 +64,7 @@ class Barnabas:
     def start(self) -> None:
         command = [sys.executable, "-m", "barnabas", "serve"]
         command += ["--listen", self.bootstrap, "--data", str(self.directory / "data")]
-        for name, value in SETTINGS.items():
+        for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
         with self.log.open("ab") as log:
@@ -110,9 +113,12 @@ class Barnabas:
 class ApacheKafka:
     """The newest Kafka, or the version asked for, in one process."""
 
-    def __init__(self, directory: Path, version: str) -> None:
+    def __init__(self, directory: Path, version: str, settings: Mapping[str, str] = NOTHING_ELSE) -> None:
         self._kafka = RealKafka(
-            version, data=directory, settings=SETTINGS, jvm_options=(*LIGHT_JVM, "-XX:-UsePerfData")
+            version,
+            data=directory,
+            settings={**SETTINGS, **settings},
+            jvm_options=(*LIGHT_JVM, "-XX:-UsePerfData"),
         )
         self.bootstrap = ""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from compat.clients.shared.python.harness import CASES
 from compat.matrix.clients import Verdict, Verdicts, title
 from compat.matrix.known import known_reason
+from compat.matrix.suites import SUITES
 
 # Columns that the matrix adds: the broker's own behaviour, and the program's.
 EXTRA = ("broker", "exit-code")
@@ -18,10 +19,11 @@ EXTRA = ("broker", "exit-code")
 
 @dataclass
 class Matrix:
-    """Verdicts by client and case. `excuses` says whether known failures count as such (for Kafka they do not)."""
+    """Verdicts by client or suite, and case. `excuses`: known failures count as such (for Kafka they do not)."""
 
     excuses: bool
     rows: dict[str, Verdicts] = field(default_factory=dict)
+    suites: dict[str, Verdicts] = field(default_factory=dict)
 
     def cases(self) -> list[str]:
         """The columns."""
@@ -41,7 +43,7 @@ class Matrix:
         return [(client, case) for client, case, _ in self._cells("PASS") if self.known(client, case)]
 
     def _cells(self, status: str) -> Iterator[tuple[str, str, Verdict]]:
-        for client, row in self.rows.items():
+        for client, row in (*self.rows.items(), *self.suites.items()):
             for case, verdict in row.items():
                 if verdict.status == status:
                     yield client, case, verdict
@@ -60,7 +62,12 @@ class Matrix:
         padded = [
             "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines
         ]
-        return "\n".join(line.rstrip() for line in [*padded, "", *self._notes()])
+        own = [
+            f"{name}: "
+            + ", ".join(f"{case} {self._cell(name, case, verdict)}" for case, verdict in row.items())
+            for name, row in self.suites.items()
+        ]
+        return "\n".join(line.rstrip() for line in [*padded, "", *own, "", *self._notes()])
 
     def _cell(self, client: str, case: str, verdict: Verdict | None) -> str:
         if verdict is None:
@@ -105,6 +112,14 @@ class Matrix:
         for client, row in self.rows.items():
             cells = [self._mark(client, case, row.get(case), notes) for case in cases]
             lines.append(f"| {title(client)} | " + " | ".join(cells) + " |")
+        for name, row in self.suites.items():
+            lines += ["", f"{SUITES[name].title}:", ""]
+            lines += [
+                "| " + " | ".join(case.replace("-", "<br>") for case in row) + " |",
+                "|---" * len(row) + "|",
+            ]
+            marks = (self._mark(name, case, verdict, notes) for case, verdict in row.items())
+            lines.append("| " + " | ".join(marks) + " |")
         lines += ["", *(f"{number}. {note}" for number, note in enumerate(notes, 1))]
         return "\n".join(lines).rstrip() + "\n"
 

@@ -42,20 +42,17 @@ def test_an_exit_code_that_belies_the_verdicts_is_a_failure() -> None:
     assert verdicts("FAIL acks no (0.1 s)\n", 0, "acks")["exit-code"].status == "FAIL"
 
 
-def test_what_a_client_leaves_behind_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_client_leaves_behind_is_ended(tmp_path: Path) -> None:
     program = tmp_path / "client" / "run"
     program.parent.mkdir()
     program.write_text(
         f"#!/bin/sh\nexec 3>{tmp_path}/alive\nsleep 600 >/dev/null 2>&1 &\necho PASS acks fine\n"
     )
     program.chmod(0o755)
-    monkeypatch.setattr(clients, "CLIENTS", tmp_path)
     os.mkfifo(tmp_path / "alive")
     alive = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
     try:
-        assert (
-            clients.run("client", "127.0.0.1:1", ["acks"], {}, tmp_path / "errors")["acks"].status == "PASS"
-        )
+        assert clients.run(program, "127.0.0.1:1", ["acks"], {}, tmp_path / "errors")["acks"].status == "PASS"
         ended, _, _ = select.select([alive], [], [], 60)
         assert ended, "the program's child still has the pipe open"
         assert os.read(alive, 1) == b""

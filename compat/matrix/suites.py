@@ -1,0 +1,45 @@
+"""Suites: a client's program with cases of its own, which no other client has.
+
+The rule: as in the matrix, a broker of its own, and a case that was asked for has a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+COMPAT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A program that is called as a client's `run` is; `settings` are what its broker needs besides."""
+
+    title: str
+    program: Path
+    cases: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+SUITES = {
+    "java-share": Suite(
+        "Share groups (KIP-932) with `KafkaShareConsumer` and the admin client of kafka-clients 4.4.0",
+        COMPAT / "share" / "run",
+        (
+            "implicit",
+            "explicit",
+            "member-dies",
+            "lock-ends",
+            "renew",
+            "delivery-limit",
+            "record-limit",
+            "read-committed",
+            "admin",
+            "more-partitions",
+            "broker-restart",
+            "broker-kill",
+        ),
+        {"group.share.min.record.lock.duration.ms": "1000"},
+    ),
+}
