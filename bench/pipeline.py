@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ from typing import Any
 
 TOPIC = "views"
 PARTITIONS = 4
+COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 
 
 def _fill(bootstrap: str, count: int) -> int:
@@ -46,18 +46,23 @@ def _arms(
     from barnabas_pipeline.log.model import LogOptions
 
     def noop(frame: Any) -> None:
-        frame.select("partition", "offset", "timestamp", "key", "value").write.format("noop").mode(
-            "overwrite"
-        ).save()
+        frame.select(*COLUMNS).write.format("noop").mode("overwrite").save()
 
-    def ours(transport: str) -> Callable[[], Any]:
+    def ours(transport: str, **more: str) -> Callable[[], Any]:
         options = {"topic": TOPIC, "bootstrap": bootstrap, "logDirs": str(data), "transport": transport}
+        options |= more
         return lambda: noop(spark.read.format("barnabas").options(**options).load())
+
+    def made_beforehand() -> None:
+        spark.dataSource.register(_made_source())
+        frame = spark.read.format("made").options(topic=TOPIC, bootstrap=bootstrap, **pruned).load()
+        noop(frame)
 
     def theirs(**options: Any) -> Callable[[], Any]:
         base = {"kafka.bootstrap.servers": bootstrap, "subscribe": TOPIC, "startingOffsets": "earliest"}
         return lambda: noop(spark.read.format("kafka").options(**base, **options).load())
 
+    pruned = {"columns": ",".join(COLUMNS)}
     runs = iter(range(1_000_000))
     last: list[LoadOptions] = []
 
@@ -73,13 +78,43 @@ def _arms(
         report = audit(spark, last[0], now_ms=0, lateness_ms=0, seal=False)
         assert not report.problems, report.problems
 
-    arms = {"source, wire": ours("wire"), "source, disk": ours("disk")}
+    arms = {"source, wire": ours("wire", **pruned), "source, disk": ours("disk", **pruned)}
+    arms |= {"wire, all columns": ours("wire"), "disk, all columns": ours("disk")}
+    arms["bound of any source"] = made_beforehand
     if connector:
         arms["connector, defaults"] = theirs()
         arms["connector, tuned"] = theirs(
             **{"kafka.max.poll.records": 50_000, "kafka.max.partition.fetch.bytes": 16 << 20}
         )
     return arms | {"load": loading, "audit": auditing}
+
+
+def _made_source() -> type[Any]:
+    """A source that does nothing: each task decodes one block, and hands it to Spark again and again.
+
+    It has our columns and as many rows as the topic, so what it takes is what Spark takes for rows from Python.
+    """
+    from barnabas_pipeline.spark import source
+
+    class MadeReader(source.BatchReader):
+        def read(self, partition: Any) -> Any:
+            left = len(partition.wanted)
+            blocks = super().read(partition)
+            block = next(blocks)
+            blocks.close()
+            while left:
+                yield block.slice(0, left)
+                left -= min(left, block.num_rows)
+
+    class MadeSource(source.BarnabasSource):
+        @classmethod
+        def name(cls) -> str:
+            return "made"
+
+        def reader(self, schema: Any) -> Any:
+            return MadeReader(self.options)
+
+    return MadeSource
 
 
 def main() -> None:
@@ -89,6 +124,9 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--jars", type=Path, help="directory with the connector's jars")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--arms", help="only these, separated by semicolons; `audit` needs `load`")
+    parser.add_argument("--at", metavar="BOOTSTRAP", help="a broker that has the topic already (with --data)")
+    parser.add_argument("--data", type=Path, help="its log dir")
     args = parser.parse_args()
     from barnabas_pipeline.commands.demo import STOP_SECONDS_MAX, start_broker
     from barnabas_pipeline.spark import session
@@ -96,40 +134,45 @@ def main() -> None:
     jars = sorted(str(path) for path in args.jars.glob("*.jar")) if args.jars else []
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
-        broker, bootstrap = start_broker(work / "data")
+        data, bootstrap, broker = args.data, args.at, None
+        if bootstrap is None:
+            data = work / "data"
+            broker, bootstrap = start_broker(data)
         try:
-            size = _fill(bootstrap, args.records)
-            conf = {"spark.jars": ",".join(jars)} if jars else {}
+            if broker is not None:
+                _fill(bootstrap, args.records)
+                time.sleep(61)  # until the broker has checkpointed its high watermark, for the disk
+            conf = {"spark.driver.memory": "2g"} | ({"spark.jars": ",".join(jars)} if jars else {})
             spark = session.create("bench", master=args.master, conf=conf)
-            time.sleep(61)  # until the broker has checkpointed its high watermark, for the disk
-            arms = _arms(spark, bootstrap, work / "data", work / "lake", connector=bool(jars))
-            seconds: dict[str, list[float]] = {name: [] for name in arms}
-            for number in range(args.rounds + 1):
-                for name, run in arms.items():
-                    began = time.perf_counter()
-                    run()
-                    if number:
-                        seconds[name].append(time.perf_counter() - began)
-                print(f"round {number} of {args.rounds}", file=sys.stderr)
+            arms = _arms(spark, bootstrap, data, work / "lake", connector=bool(jars))
+            if args.arms:
+                arms = {name: arms[name] for name in args.arms.split(";")}
+            seconds = _measure(arms, args.rounds)
             spark.stop()
-        except subprocess.SubprocessError:
-            broker.kill()
-            raise
         finally:
-            broker.terminate()
-            broker.wait(STOP_SECONDS_MAX)
-    print(
-        f"{args.records:,} records, {size / args.records:.0f} B each, {args.master}, median of {args.rounds} rounds"
-    )
+            if broker is not None:
+                broker.terminate()
+                broker.wait(STOP_SECONDS_MAX)
+    print(f"{args.records:,} records, {args.master}, median of {args.rounds} rounds")
     for name, values in seconds.items():
         middle = median(values)
         print(
             f"{name:22}{args.records / middle:12,.0f} records/s   ({min(values):.2f} to {max(values):.2f} s)"
         )
     if args.json:
-        args.json.write_text(
-            json.dumps({"records": args.records, "bytes": size, "seconds": seconds}, indent=1)
-        )
+        args.json.write_text(json.dumps({"records": args.records, "seconds": seconds}, indent=1))
+
+
+def _measure(arms: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    seconds: dict[str, list[float]] = {name: [] for name in arms}
+    for number in range(rounds + 1):
+        for name, run in arms.items():
+            began = time.perf_counter()
+            run()
+            if number:
+                seconds[name].append(time.perf_counter() - began)
+        print(f"round {number} of {rounds}", file=sys.stderr)
+    return seconds
 
 
 if __name__ == "__main__":

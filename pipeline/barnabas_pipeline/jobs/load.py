@@ -22,7 +22,7 @@ from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.lake.task import LoadTask, TaskResult
 from barnabas_pipeline.lake.task import run as run_task
 from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicIdentity, open_log
-from barnabas_pipeline.log.planning import SPLIT_BYTES, Selection, resolve, shorten, split
+from barnabas_pipeline.log.planning import Selection, resolve, shorten, split
 from barnabas_pipeline.schema import EventSchema
 
 OFFSETS_PER_COMMIT_MAX = 2_000_000
@@ -40,7 +40,7 @@ class LoadOptions:
     selection: Selection = field(default_factory=Selection)
     on_data_loss: str = FAIL
     offsets_per_commit_max: int = OFFSETS_PER_COMMIT_MAX
-    split_bytes: int = SPLIT_BYTES
+    split_bytes: int | None = None  # None: as many tasks as cores, if it is worth it
     target_file_bytes: int = TARGET_FILE_BYTES
     past_max_ms: int | None = None
     job_id: str = field(default_factory=lambda: uuid.uuid4().hex)

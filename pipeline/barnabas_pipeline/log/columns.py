@@ -49,18 +49,28 @@ class Body(NamedTuple):
     data: bytes
 
 
+KEY, VALUE, HEADERS = "key", "value", "headers"
+ALL_FIELDS = frozenset((KEY, VALUE, HEADERS))
+
+
 class NotSureError(Exception):
     """The fast way met something out of the ordinary."""
 
 
-def decode_bodies(bodies: Sequence[Body]) -> Columns:
-    """Decode the records of v2 batches together. Raises NotSureError; the strict decoder will know why."""
+def decode_bodies(bodies: Sequence[Body], fields: frozenset[str] = ALL_FIELDS) -> Columns:
+    """Decode the records of v2 batches together; of key, value and headers only `fields`, the others are null.
+
+    Raises NotSureError; the strict decoder will know why.
+    """
     data = b"".join([*(body.data for body in bodies), _PADDING])
-    starts, ends = _record_edges(bodies)
-    if not starts:
+    places = _record_places(bodies)
+    if not places:
         return from_records([], NotImplemented)
     buf = np.frombuffer(data, np.uint8)
-    start, end = np.array(starts, np.int64), np.array(ends, np.int64)
+    size, start = _varints(buf, np.array(places, np.int64), 5)
+    if (size < 6).any():
+        raise NotSureError("a record's length cannot be")
+    end = start + size
     counts = np.array([body.header.records_count for body in bodies], np.int64)
     delta, pos = _varints(buf, start + 1, 10)  # after the attributes
     base_timestamp = np.repeat(np.array([body.header.base_timestamp for body in bodies], np.int64), counts)
@@ -93,46 +103,56 @@ def decode_bodies(bodies: Sequence[Body]) -> Columns:
         timestamp,
         np.repeat(np.array(types, np.int32), counts),
         np.repeat(np.array([body.header.leader_epoch for body in bodies], np.int32), counts),
-        _fields(data, key_at, key_end, key_size),
-        _fields(data, value_at, value_end, value_size),
-        _headers(data, buf, header_count, headers_at, end),
+        _fields(data, key_at, key_end, key_size) if KEY in fields else pa.nulls(len(end), pa.binary()),
+        _fields(data, value_at, value_end, value_size)
+        if VALUE in fields
+        else pa.nulls(len(end), pa.binary()),
+        _headers(data, buf, header_count, headers_at, end)
+        if HEADERS in fields
+        else pa.nulls(len(end), HEADERS_TYPE),
     )
 
 
-def _record_edges(bodies: Sequence[Body]) -> tuple[list[int], list[int]]:
-    """Where each record begins (after its length) and ends, in the bodies laid end to end."""
-    starts: list[int] = []
-    ends: list[int] = []
+def _record_places(bodies: Sequence[Body]) -> list[int]:
+    """Where each record's length begins, in the bodies laid end to end; what it says is checked by the caller."""
+    places: list[int] = []
+    place = places.append
     base = 0
     for header, body in bodies:
         pos, body_end = 0, len(body)
         try:
             for _ in range(header.records_count):
+                place(base + pos)
                 size = body[pos]
-                pos += 1
-                if size >= 0x80:
-                    shift = 7
-                    size &= 0x7F
-                    while True:
-                        more = body[pos]
-                        pos += 1
-                        size |= (more & 0x7F) << shift
-                        if more < 0x80:
-                            break
-                        shift += 7
-                        if shift > 28:
-                            raise NotSureError("a record's length is too long")
-                if size & 1 or size < 12:
-                    raise NotSureError("a record's length cannot be")
-                starts.append(base + pos)
-                pos += size >> 1
-                ends.append(base + pos)
+                if size < 0x80:
+                    pos += 1 + (size >> 1)
+                    continue
+                more = body[pos + 1]
+                if more < 0x80:
+                    pos += 2 + ((size & 0x7F | more << 7) >> 1)
+                    continue
+                size, pos = _long_size(body, pos)
+                pos += size
         except IndexError:
             raise NotSureError("the body is cut short") from None
         if pos != body_end or header.records_count < 0:
             raise NotSureError("the body does not add up")
         base += body_end
-    return starts, ends
+    return places
+
+
+def _long_size(body: bytes, pos: int) -> tuple[int, int]:
+    """A length of three bytes or more, and where it ends."""
+    raw = shift = 0
+    while True:
+        byte = body[pos]
+        pos += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return raw >> 1, pos
+        shift += 7
+        if shift > 28:
+            raise NotSureError("a record's length is too long")
 
 
 def _varints(buf: Any, pos: Any, size_max: int) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ error with the missing offsets, never a smaller range in silence.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,7 +16,8 @@ from barnabas_pipeline.errors import DataLossError, MissingOffsets, UsageError
 from barnabas_pipeline.log.model import Bounds, Log, OffsetRange
 
 EARLIEST, LATEST = "earliest", "latest"
-SPLIT_BYTES = 16 << 20
+SPLIT_BYTES = 64 << 20  # a task costs Spark some 50 ms, as much as it takes to read 10 MiB
+SPLIT_BYTES_MIN = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,24 @@ def _offsets(text: str, bounds: Mapping[int, Bounds], *, is_end: bool) -> dict[i
     return offsets
 
 
-def split(log: Log, ranges: list[OffsetRange], *, bytes_max: int = SPLIT_BYTES) -> list[OffsetRange]:
-    """Cut ranges into tasks of about `bytes_max` at batch boundaries; empty ranges vanish."""
+def split(
+    log: Log, ranges: list[OffsetRange], *, bytes_max: int | None = None, tasks_min: int | None = None
+) -> list[OffsetRange]:
+    """Cut ranges into tasks of about `bytes_max` at batch boundaries; empty ranges vanish.
+
+    Without `bytes_max`, tasks are large, but not so large that some of the cores (`tasks_min`: those of this machine)
+    have nothing to do.
+    """
+    if bytes_max is not None:
+        return _split(log, ranges, bytes_max)
+    wanted = (os.cpu_count() or 1) if tasks_min is None else tasks_min
+    bytes_max = SPLIT_BYTES
+    while len(tasks := _split(log, ranges, bytes_max)) < wanted and bytes_max > SPLIT_BYTES_MIN:
+        bytes_max //= 2
+    return tasks
+
+
+def _split(log: Log, ranges: list[OffsetRange], bytes_max: int) -> list[OffsetRange]:
     tasks = []
     for wanted in ranges:
         if not len(wanted):

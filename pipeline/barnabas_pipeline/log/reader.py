@@ -23,7 +23,15 @@ from barnabas.records.errors import (
     RecordsError,
     UnsupportedCompressionError,
 )
-from barnabas_pipeline.log.columns import Body, Columns, NotSureError, decode_bodies, from_records, select
+from barnabas_pipeline.log.columns import (
+    ALL_FIELDS,
+    Body,
+    Columns,
+    NotSureError,
+    decode_bodies,
+    from_records,
+    select,
+)
 from barnabas_pipeline.log.model import CorruptSpan, Log, OffsetRange, RangeCounts, RawBatch
 
 BLOCK_BYTES = 2 << 20
@@ -31,11 +39,17 @@ BLOCK_ROWS = 20_000
 
 
 class RangeReader:
-    """Iterate once over what is in `wanted`; then look at `counts`."""
+    """Iterate once over what is in `wanted`; then look at `counts`. Fields that are not asked for may be null."""
 
     def __init__(
-        self, log: Log, wanted: OffsetRange, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+        self,
+        log: Log,
+        wanted: OffsetRange,
+        *,
+        decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+        fields: frozenset[str] = ALL_FIELDS,
     ) -> None:
+        self._fields = fields
         self.counts = RangeCounts()
         self._log = log
         self._wanted = wanted
@@ -147,7 +161,7 @@ class RangeReader:
             max(0, after.header.base_offset - before.header.next_offset) for before, after in pairwise(bodies)
         )
         try:
-            columns = decode_bodies(bodies)
+            columns = decode_bodies(bodies, self._fields)
             if (columns.offset[1:] <= columns.offset[:-1]).any():
                 raise NotSureError("offsets do not rise")
             if len(columns) and columns.offset[-1] >= bodies[-1].header.next_offset:

@@ -6,6 +6,7 @@ The rule: a frame has exactly the records that a consumer would be shown, each o
 
 Options: `topic`; `transport` wire (`bootstrap`) or disk (`logDirs`, separated by commas); `isolation`
 (read_committed); `startingOffsets`, `endingOffsets`, `startingTimestamp`, `endingTimestamp`, `failOnDataLoss`;
+`columns` (separated by commas: only these are decoded; Spark does not tell a Python source which ones a query needs);
 `splitBytes`; `maxOffsetsPerTrigger`; `onCorrupt` fail or row (adds the columns `corrupt_reason`, `corrupt_end`);
 `content` records or ranges (the offsets that a task would read, for jobs that read themselves); `partitions` (numbers,
 separated by commas); `kafka.*`: client settings for the wire.
@@ -17,7 +18,7 @@ lacks records. Ask for it only where a loaded frame is used once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +33,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
-from barnabas_pipeline.log.columns import HEADERS_TYPE, TIMESTAMP_TYPE, Columns
+from barnabas_pipeline.log.columns import ALL_FIELDS, HEADERS_TYPE, TIMESTAMP_TYPE, Columns
 from barnabas_pipeline.log.model import (
     READ_COMMITTED,
     Bounds,
@@ -42,7 +43,7 @@ from barnabas_pipeline.log.model import (
     OffsetRange,
     open_log,
 )
-from barnabas_pipeline.log.planning import SPLIT_BYTES, Selection, resolve, shorten, split
+from barnabas_pipeline.log.planning import Selection, resolve, shorten, split
 from barnabas_pipeline.log.reader import RangeReader
 
 NAME = "barnabas"
@@ -50,26 +51,36 @@ RECORDS, RANGES = "records", "ranges"
 FAIL, ROW = "fail", "row"
 BATCH_ROWS = 10_000
 
-SCHEMA = (
-    "topic string, partition int, offset bigint, leader_epoch int, timestamp timestamp, timestamp_type int, "
-    "key binary, value binary, headers array<struct<key: string, value: binary>>"
-)
+COLUMNS = {
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "leader_epoch": "int",
+    "timestamp": "timestamp",
+    "timestamp_type": "int",
+    "key": "binary",
+    "value": "binary",
+    "headers": "array<struct<key: string, value: binary>>",
+}
 CORRUPT_SCHEMA = ", corrupt_reason string, corrupt_end bigint"
 RANGES_SCHEMA = (
     "cluster_id string, topic string, topic_id string, partition int, start bigint, `end` bigint, "
     "high_watermark bigint, leader_epoch int"
 )
-_FIELDS = [
-    pa.field("topic", pa.string()),
-    pa.field("partition", pa.int32()),
-    pa.field("offset", pa.int64()),
-    pa.field("leader_epoch", pa.int32()),
-    pa.field("timestamp", TIMESTAMP_TYPE),
-    pa.field("timestamp_type", pa.int32()),
-    pa.field("key", pa.binary()),
-    pa.field("value", pa.binary()),
-    pa.field("headers", HEADERS_TYPE),
-]
+_FIELDS = {
+    field.name: field
+    for field in (
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("timestamp", TIMESTAMP_TYPE),
+        pa.field("timestamp_type", pa.int32()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", HEADERS_TYPE),
+    )
+}
 _CORRUPT_FIELDS = [pa.field("corrupt_reason", pa.string()), pa.field("corrupt_end", pa.int64())]
 _RANGE_ARROW = pa.schema(
     [
@@ -97,7 +108,8 @@ class BarnabasSource(DataSource):
         """Columns depend on `content` and `onCorrupt`."""
         if _content(self.options) == RANGES:
             return RANGES_SCHEMA
-        return SCHEMA + (CORRUPT_SCHEMA if _on_corrupt(self.options) == ROW else "")
+        columns = ", ".join(f"{name} {COLUMNS[name]}" for name in _columns(self.options))
+        return columns + (CORRUPT_SCHEMA if _on_corrupt(self.options) == ROW else "")
 
     def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002  # Spark passes it by this name
         """For `spark.read`."""
@@ -125,7 +137,8 @@ class _Reading:
         self.content = _content(options)
         self.on_corrupt = _on_corrupt(options)
         self.selection = selection(options)
-        self.split_bytes = _integer(options, "splitBytes", SPLIT_BYTES)
+        self.columns = _columns(options)
+        self.split_bytes = _integer(options, "splitBytes", None)
         self.wanted_partitions = _partitions(options)
 
     def _wants(self, partition: int) -> bool:
@@ -149,7 +162,7 @@ class _Reading:
             return
         log = open_log(self.log_options)
         try:
-            for item in RangeReader(log, task.wanted):
+            for item in RangeReader(log, task.wanted, fields=ALL_FIELDS.intersection(self.columns)):
                 if isinstance(item, Columns):
                     yield from self._batches(item, task.wanted.partition)
                 elif self.on_corrupt == FAIL:
@@ -163,7 +176,7 @@ class _Reading:
             log.close()
 
     def _batches(self, columns: Columns, partition: int) -> Iterator[Any]:
-        batch = to_arrow(columns, self.log_options.topic, partition)
+        batch = to_arrow(columns, self.log_options.topic, partition, self.columns)
         if self.on_corrupt == ROW:
             for field in _CORRUPT_FIELDS:
                 batch = batch.append_column(field, pa.nulls(len(columns), field.type))
@@ -175,26 +188,28 @@ class _Reading:
             self.log_options.topic, partition, span.start, None, None, None, None, span.data, None,
             span.reason, span.end,
         )  # fmt: skip
-        fields = [*_FIELDS, *_CORRUPT_FIELDS]
-        arrays = [pa.array([value], field.type) for value, field in zip(values, fields, strict=True)]
+        known = dict(zip([*COLUMNS, *(field.name for field in _CORRUPT_FIELDS)], values, strict=True))
+        fields = [*(_FIELDS[name] for name in self.columns), *_CORRUPT_FIELDS]
+        arrays = [pa.array([known[field.name]], field.type) for field in fields]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def to_arrow(columns: Columns, topic: str, partition: int) -> Any:
-    """Make the record batch of the source's schema."""
+def to_arrow(columns: Columns, topic: str, partition: int, wanted: Sequence[str] = tuple(COLUMNS)) -> Any:
+    """Make a record batch of the wanted columns of the source's schema."""
     count = len(columns)
-    arrays = [
-        pa.repeat(topic, count),
-        pa.array(np.full(count, partition, np.int32)),
-        pa.array(columns.offset),
-        pa.array(columns.leader_epoch),
-        pa.array(columns.timestamp_ms * 1000).cast(TIMESTAMP_TYPE),
-        pa.array(columns.timestamp_type),
-        columns.key,
-        columns.value,
-        columns.headers,
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(_FIELDS))
+    makers: dict[str, Callable[[], Any]] = {
+        "topic": lambda: pa.repeat(topic, count),
+        "partition": lambda: pa.array(np.full(count, partition, np.int32)),
+        "offset": lambda: pa.array(columns.offset),
+        "leader_epoch": lambda: pa.array(columns.leader_epoch),
+        "timestamp": lambda: pa.array(columns.timestamp_ms * 1000).cast(TIMESTAMP_TYPE),
+        "timestamp_type": lambda: pa.array(columns.timestamp_type),
+        "key": lambda: columns.key,
+        "value": lambda: columns.value,
+        "headers": lambda: columns.headers,
+    }
+    arrays = [makers[name]() for name in wanted]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([_FIELDS[name] for name in wanted]))
 
 
 class BatchReader(_Reading, DataSourceReader):
@@ -411,6 +426,15 @@ def _on_corrupt(options: Any) -> str:
     if value not in (FAIL, ROW):
         raise UsageError(f"onCorrupt is {FAIL} or {ROW}, not {value!r}")
     return str(value)
+
+
+def _columns(options: Any) -> tuple[str, ...]:
+    text = options.get("columns")
+    names = tuple(COLUMNS) if text is None else tuple(one.strip() for one in text.split(","))
+    unknown = [one for one in names if one not in COLUMNS]
+    if unknown or len(set(names)) != len(names):
+        raise UsageError(f"columns are some of {', '.join(COLUMNS)}, each once, not {text!r}")
+    return names
 
 
 def _partitions(options: Any) -> set[int] | None:
