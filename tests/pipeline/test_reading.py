@@ -223,6 +223,25 @@ def test_a_topic_is_read_whole_in_splits(stream: Stream, open_log: OpenLog, tran
     assert sorted(keys) == sorted(event.key.encode() for event in stream.of("views"))
 
 
+def test_tasks_are_large_but_leave_no_core_without_work() -> None:
+    class Even:
+        """A log of one byte an offset."""
+
+        def cut_points(self, wanted: OffsetRange, bytes_max: int) -> list[int]:
+            return list(range(wanted.start + bytes_max, wanted.end, bytes_max))
+
+    mib = 1 << 20
+
+    def sizes(*ends: int, cores: int) -> list[int]:
+        ranges = [OffsetRange(partition, 0, end) for partition, end in enumerate(ends)]
+        return [len(one) for one in split(Even(), ranges, tasks_min=cores)]  # type: ignore[arg-type]
+
+    assert sizes(200 * mib, cores=2) == [64 * mib] * 3 + [8 * mib]
+    assert sizes(48 * mib, 48 * mib, cores=2) == [48 * mib] * 2
+    assert sizes(64 * mib, cores=2) == [32 * mib] * 2
+    assert sizes(64 * mib, 0, cores=64) == [8 * mib] * 8, "smaller ones are not worth a task"
+
+
 @pytest.mark.parametrize("transport", ["wire", "disk"])
 def test_offsets_are_found_by_timestamp_as_kafka_finds_them(
     stream: Stream, open_log: OpenLog, transport: str

@@ -50,6 +50,24 @@ def test_partitions_can_be_chosen(spark: Any, stream: Stream) -> None:
     assert {row.partition for row in rows} == {0, 2}
 
 
+@pytest.mark.parametrize("transport", ["wire", "disk"])
+def test_columns_that_are_asked_for_are_as_in_the_whole_frame(
+    spark: Any, stream: Stream, transport: str
+) -> None:
+    whole = frame(spark, stream, transport, "clicks")
+    for asked in (["offset"], ["headers", "partition"], ["value", "offset", "key"]):
+        few = frame(spark, stream, transport, "clicks", columns=", ".join(asked))
+        assert few.columns == asked
+        assert few.exceptAll(whole.select(*asked)).count() == 0
+        assert few.count() == len(stream.of("clicks"))
+
+
+def test_columns_that_are_none_are_refused(spark: Any, stream: Stream) -> None:
+    for text in ("", "offset,offset", "value,colour"):
+        with pytest.raises(Exception, match="columns are some of topic, partition"):
+            frame(spark, stream, "wire", "votes", columns=text).count()
+
+
 def test_a_range_can_be_named_by_offsets(spark: Any, stream: Stream) -> None:
     rows = frame(
         spark, stream, "wire", "votes", startingOffsets='{"0":5,"1":-1,"2":-1}', endingOffsets='{"0":9}'

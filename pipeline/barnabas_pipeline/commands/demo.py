@@ -76,6 +76,7 @@ class Demo:
         span = int((site.hours + LATE_HOURS_MAX) * HOUR_MS)
         start = (now - span) // HOUR_MS * HOUR_MS - HOUR_MS
         self.simulation = Simulation(Site(seed=args.seed, events=args.events, start_ms=start))
+        self.facts: dict[str, Any] = {}
         self.sections: list[tuple[str, str]] = []
         self.spark: Any = None
 
@@ -88,10 +89,11 @@ class Demo:
             print(f"{step.__name__} ...", file=sys.stderr)
             step()
         lead = (
-            f"{self.args.events:,} simulated events, seed {self.args.seed}, from broker to report in "
-            f"{time.monotonic() - began:.0f} s"
+            f"A simulated site (seed {self.args.seed}) sends events to a broker; Spark loads them into a lake, audits "
+            "the lake against the log, and makes results that are scored against the simulation's truth."
         )
-        return charts.page("Barnabas pipeline", lead, self.sections)
+        self.facts["from broker to this page"] = f"{time.monotonic() - began:.0f} s"
+        return charts.page("Barnabas pipeline", lead, self.facts, self.sections)
 
     def simulate(self) -> None:
         """Send everything, some of it bad."""
@@ -115,9 +117,13 @@ class Demo:
         series = {
             kind: [(float(x), float(y)) for x, y in sorted(one.items())] for kind, one in minutes.items()
         }
+        self.facts["events sent"] = len(events)
         labels = {float(n * 60): f"+{n} h" for n in range(int(self.simulation.site.hours) + 1)}
         self.sections.append(
-            ("The stream", charts.lines(series, "Events in ten minutes, by kind", x_label=labels))
+            (
+                "The stream",
+                charts.lines(series, "Events sent, by kind", unit="events in ten minutes", x_label=labels),
+            )
         )
 
     def load_options(self, kind: str) -> Any:
@@ -151,9 +157,15 @@ class Demo:
             reasons.update(summary.reasons)
             facts = {name: value for name, value in asdict(summary).items() if name != "reasons"}
             rows.append({"topic": kind, "how": "stream" if n % 2 else "batch", **facts})
-        caption = "Dead letters by reason; each was put in on purpose"
+        caption = "Dead letters by reason (records); each was spoilt on purpose"
+        self.facts["rows in the lake"] = sum(row["loaded"] for row in rows)
+        self.facts[
+            "dead letters, all of them meant" if reasons == self.spoilt else "dead letters, NOT as meant"
+        ] = sum(reasons.values())
         verdict = "every one of them" if reasons == self.spoilt else f"not as sent: {dict(self.spoilt)}"
-        html = charts.table(rows) + charts.bars({k: float(v) for k, v in sorted(reasons.items())}, caption)
+        html = charts.table(
+            rows, ["topic", "how", "commits", "loaded", "dead", "files", "bytes_read"]
+        ) + charts.across({k: float(v) for k, v in sorted(reasons.items())}, caption)
         self.sections.append(("Load", f"{html}<p>Bad records found: {verdict}.</p>"))
 
     def audit(self) -> None:
@@ -172,7 +184,9 @@ class Demo:
                     "hours_sealed": len(report.sealed),
                 }
             )  # fmt: skip
-        self.sections.append(("Audit", charts.table(rows)))
+        self.facts["problems found by the audit"] = sum(row["problems"] for row in rows)
+        text = "Each offset of the log is a row or a dead letter, and each row is what the log says; then hours are sealed."
+        self.sections.append(("Audit", charts.note(text) + charts.table(rows)))
 
     def derive(self, job: Any) -> Any:
         """Update one result."""
@@ -190,13 +204,14 @@ class Demo:
         quality = self.simulation.truth.quality
         points = [(quality[row["item"]], row["score"], row["item"]) for row in rows if row["views"] >= 20]
         plot = charts.scatter(
-            points, "Score and true quality of each item", x_name="true quality", y_name="score"
+            points, "Score of items by their true quality", x_name="true quality", y_name="score"
         )
         scored = charts.table([rank.score(rows, quality)])
         top = charts.table(
             rows[:10], ["position", "item", "views", "clicks", "votes_up", "votes_down", "score"]
         )
-        self.sections.append(("Rank", scored + plot + top))
+        text = "Items by clicks per view and votes; how well that finds the quality which the simulation gave them:"
+        self.sections.append(("Rank", charts.note(text) + scored + plot + top))
 
     def security(self) -> None:
         """Judge, and compare with who is guilty."""
@@ -209,7 +224,8 @@ class Demo:
             for kind, guilty in (("crawler", truth.crawlers), ("spam", truth.spammers))
         ]
         rows = charts.table(verdicts, ["kind", "subject", "minutes", "worst"])
-        self.sections.append(("Security", charts.table(scores) + rows))
+        text = "Verdicts on members and addresses, and how many of the guilty they are:"
+        self.sections.append(("Security", charts.note(text) + charts.table(scores) + rows))
 
     def monitor(self) -> None:
         """Roll up, and mark the alerts."""
@@ -225,10 +241,15 @@ class Demo:
                 series.setdefault(row["service"], []).append(point)
         bands = [((row["start"] - first) / 60_000, (row["end"] - first) / 60_000) for row in alerts]
         plot = charts.lines(
-            series, "Mean latency in ms by minute since the start; alerts are shaded", bands=bands
+            series,
+            "Mean latency of the services; alerts are shaded",
+            unit="ms",
+            x_label={float(n * 60): f"+{n} h" for n in range(int(self.simulation.site.hours) + 1)},
+            bands=bands,
         )
+        shown = [{**row, **{name: _clock(row[name]) for name in ("start", "end")}} for row in alerts]
         scored = charts.table([monitor.score(alerts, self.simulation.truth.incidents)])
-        self.sections.append(("Monitor", plot + scored + charts.table(alerts)))
+        self.sections.append(("Monitor", plot + scored + charts.table(shown)))
 
     def feed(self) -> None:
         """Make the feeds, and show one."""
@@ -260,4 +281,10 @@ class Demo:
             parts.append(
                 f"<p>{day}: {summary.hours} hours, all sealed</p>{charts.table(rows)}{charts.table(top[:5])}"
             )
-        self.sections.append(("Report", charts.bars(traffic, "Page views by hour") + "".join(parts)))
+        self.sections.append(
+            ("Report", charts.bars(traffic, "Page views by hour (UTC)", unit="page views") + "".join(parts))
+        )
+
+
+def _clock(timestamp_ms: int) -> str:
+    return time.strftime("%H:%M", time.gmtime(timestamp_ms / 1000)) + " UTC"
