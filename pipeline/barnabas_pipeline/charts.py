@@ -24,9 +24,9 @@ body { font: 16px/1.5 system-ui, "DejaVu Sans", sans-serif; color: var(--ink); b
   margin: 2rem auto; max-width: 84rem; padding: 0 1rem; }
 h1 { font-size: 1.8rem; margin: 0 0 .2rem; } h2 { margin: 0 0 .3rem; font-size: 1.15rem; }
 p { margin: .4rem 0 .8rem; } p.lead { opacity: .8; } .note { font-size: .9rem; opacity: .8; }
-main { display: grid; gap: 1.2rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 34rem), 1fr));
-  align-items: start; }
-section { border: 1px solid var(--rule); border-radius: 10px; padding: 1rem 1.1rem; min-width: 0; }
+main { columns: 34rem 2; column-gap: 1.2rem; }
+section { border: 1px solid var(--rule); border-radius: 10px; padding: 1rem 1.1rem; margin-bottom: 1.2rem;
+  break-inside: avoid; }
 .tiles { display: grid; gap: .8rem; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); margin: 1.2rem 0; }
 .tiles div { background: var(--soft); border-radius: 10px; padding: .7rem 1rem; }
 .tiles b { display: block; font-size: 1.6rem; line-height: 1.2; font-variant-numeric: tabular-nums; }
@@ -40,6 +40,7 @@ svg text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: var(--ink); }
 figure { margin: .8rem 0; } figcaption { font-size: .9rem; font-weight: 600; margin-bottom: .35rem; }
 .legend { margin: .2rem 0 .6rem; } .legend span { margin-right: 1rem; font-size: .85rem; white-space: nowrap; }
 .legend i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .35em; }
+@media (max-width: 40rem) { svg text { font-size: 16px; } body { margin: 1rem auto; } }
 @media print { body { margin: 0; } section { break-inside: avoid; } }
 .good { color: var(--c2); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
 """
@@ -152,8 +153,12 @@ def lines(
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in one))
         marks.append(f'<polyline points="{path}" fill="none" stroke="var(--c{n % 6})" stroke-width="1.6"/>')
     for x, text in (x_label or {}).items():
+        at = place(x, 0)[0]
+        if at > WIDTH:
+            continue
+        anchor = "end" if at > WIDTH - LEFT else "middle"  # else it would be cut off at the edge
         marks.append(
-            f'<text x="{place(x, 0)[0]:.1f}" y="{HEIGHT - 10}" text-anchor="middle">{escape(text)}</text>'
+            f'<text x="{min(at, WIDTH - 4):.1f}" y="{HEIGHT - 10}" text-anchor="{anchor}">{escape(text)}</text>'
         )
     return _figure(_axis(top, unit) + "".join(marks), caption) + _legend(list(series))
 
