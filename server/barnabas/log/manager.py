@@ -7,18 +7,19 @@ before anything in it is changed. A dir that fails goes offline alone, with the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
 from barnabas.errors import StorageError
+from barnabas.log import logdir
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk, Lock, OsDisk, Usage
 from barnabas.log.flushing import FlushTask
-from barnabas.log.format import CorruptFileError, checkpoints, names, properties
+from barnabas.log.format import CorruptFileError, names, properties
 from barnabas.log.format.checkpoints import TopicPartition
 from barnabas.log.format.names import DirKind
 from barnabas.log.format.properties import MetaProperties
 from barnabas.log.loading import LoadedLog, Loader
+from barnabas.log.logdir import Checkpoints
 from barnabas.log.moving import Move, Moves
 from barnabas.log.openfiles import OPEN_SEGMENTS_MAX, OpenFiles
 from barnabas.log.partition_log import PartitionLog
@@ -28,16 +29,6 @@ from barnabas.log.trash import Trash
 log = logging.getLogger(__name__)
 
 PREFERRED_MAX = 10_000  # wishes of clients for partitions that do not exist
-
-
-class Checkpoints(NamedTuple):
-    """What a log dir says of its logs, and whether it was closed cleanly."""
-
-    recovery_points: Mapping[TopicPartition, int] = {}
-    log_starts: Mapping[TopicPartition, int] = {}
-    high_watermarks: Mapping[TopicPartition, int] = {}
-    clean_offsets: Mapping[TopicPartition, int] = {}
-    is_clean: bool = False
 
 
 class LogManager:
@@ -114,7 +105,11 @@ class LogManager:
         if not self.online:
             self._release_locks()
             raise next(iter(self.offline.values()))
-        self._check_meta()
+        try:
+            logdir.check_meta({path: self.meta[path] for path in self.online if path in self.meta})
+        except StorageError:
+            self._release_locks()
+            raise
         self._end_moves(now_ms)
 
     def _lock(self, path: str) -> None:
@@ -133,24 +128,15 @@ class LogManager:
         self._locks.clear()
 
     def _open_dir(self, path: str, now_ms: int) -> None:
-        try:
-            self.meta[path] = MetaProperties.decode(self.disk.read(f"{path}/{names.META_PROPERTIES}"))
-        except FileNotFoundError:
-            pass
-        except CorruptFileError as error:
-            raise CorruptFileError(f"{names.META_PROPERTIES} is damaged: {error}") from error
+        meta = logdir.read_meta(self.disk, path)
+        if meta is not None:
+            self.meta[path] = meta
         entries = self.disk.list(path)
         is_clean = any(entry.name == names.CLEAN_SHUTDOWN for entry in entries)
         if is_clean:
             self.disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
             self.disk.sync_dir(path)
-        known = Checkpoints(
-            self._read_checkpoint(path, names.RECOVERY_POINT_CHECKPOINT),
-            self._read_checkpoint(path, names.LOG_START_CHECKPOINT),
-            self._read_checkpoint(path, names.HIGH_WATERMARK_CHECKPOINT),
-            self._read_checkpoint(path, names.CLEANER_CHECKPOINT),
-            is_clean,
-        )
+        known = logdir.read_checkpoints(self.disk, path, is_clean=is_clean)
         count = 0
         for entry in entries:
             key = self._recognise(path, entry.name, now_ms) if entry.is_dir else None
@@ -170,7 +156,7 @@ class LogManager:
         loader.clean_offset = known.clean_offsets.get(key, 0)
         loaded = loader.load()
         high_watermark = known.high_watermarks.get(key, 0)
-        topic_id = self._read_topic_id(directory)
+        topic_id = logdir.read_topic_id(self.disk, directory)
         added = self._add(path, key, loader.config, loaded, topic_id, high_watermark, now_ms)
         added.clean_offset = known.clean_offsets.get(key)
         return added
@@ -206,26 +192,6 @@ class LogManager:
             )
         return found.topic, found.partition
 
-    def _read_checkpoint(self, path: str, name: str) -> dict[TopicPartition, int]:
-        try:
-            return checkpoints.decode_offsets(self.disk.read(f"{path}/{name}"))
-        except FileNotFoundError:
-            return {}
-        except CorruptFileError as error:
-            log.warning("%s/%s is damaged and was not used: %s", path, name, error)
-            return {}
-
-    def _read_topic_id(self, directory: str) -> bytes | None:
-        try:
-            return properties.decode_partition_metadata(
-                self.disk.read(f"{directory}/{names.PARTITION_METADATA}")
-            )
-        except FileNotFoundError:
-            return None
-        except CorruptFileError as error:
-            log.warning("%s/%s is damaged and was not used: %s", directory, names.PARTITION_METADATA, error)
-            return None
-
     def _add(
         self,
         path: str,
@@ -252,22 +218,6 @@ class LogManager:
         return partition_log
 
     # --- whose dirs they are --------------------------------------------------------------------------------
-
-    def _check_meta(self) -> None:
-        """See that all dirs belong to one broker of one cluster. Raises StorageError."""
-        first: tuple[str, MetaProperties] | None = None
-        for path in self.online:
-            meta = self.meta.get(path)
-            if meta is None:
-                continue
-            if first is None:
-                first = path, meta
-            for what in ("cluster_id", "node_id"):
-                mine, other = getattr(meta, what), getattr(first[1], what)
-                if None not in (mine, other) and mine != other:
-                    cause = OSError(f"its {what} is {mine}, but that of {first[0]} is {other}")
-                    self._release_locks()
-                    raise StorageError(path, cause)
 
     @property
     def cluster_id(self) -> str | None:
@@ -506,30 +456,7 @@ class LogManager:
         """Write recovery points, log starts and high watermarks of all log dirs. Raises StorageError."""
         logs = list(self)
         for path in self.online:
-            here = [partition_log for partition_log in logs if partition_log.log_dir == path]
-            keyed = [
-                ((partition_log.topic, partition_log.partition), partition_log) for partition_log in here
-            ]
-            starts = {
-                key: partition_log.log_start_offset
-                for key, partition_log in keyed
-                if partition_log.log_start_offset > partition_log.segments[0].base_offset
-            }
-            self._write_checkpoint(
-                path, names.RECOVERY_POINT_CHECKPOINT, {key: entry.recovery_point for key, entry in keyed}
-            )
-            self._write_checkpoint(path, names.LOG_START_CHECKPOINT, starts)
-            cleaned = {key: entry.clean_offset for key, entry in keyed if entry.clean_offset is not None}
-            self._write_checkpoint(path, names.CLEANER_CHECKPOINT, cleaned)
-            self._write_checkpoint(
-                path, names.HIGH_WATERMARK_CHECKPOINT, {key: entry.high_watermark for key, entry in keyed}
-            )
-
-    def _write_checkpoint(self, path: str, name: str, offsets: dict[TopicPartition, int]) -> None:
-        try:
-            self.disk.replace(f"{path}/{name}", checkpoints.encode_offsets(offsets), sync=True)
-        except OSError as error:
-            raise StorageError(path, error) from error
+            logdir.write_checkpoints(self.disk, path, [entry for entry in logs if entry.log_dir == path])
 
     def usage(self, path: str) -> Usage:
         """Return how full the volume of a log dir is (DescribeLogDirs v4). Raises StorageError."""

@@ -1,4 +1,4 @@
-"""The log of one partition: what may be appended, what can be read, and how far.
+"""The log of one partition: what may be appended, what is dropped, and what lasts. `readable` is how it is read.
 
 The rule: `log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset`, and the log end is
 never past what was written whole. All changes are made by one thread.
@@ -7,7 +7,6 @@ never past what was written whole. All changes are made by one thread.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left
 
 from barnabas.errors import RequestError
 from barnabas.log import retention
@@ -15,18 +14,16 @@ from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk
 from barnabas.log.errors import Code, guarded, in_doubt
 from barnabas.log.flushing import FlushTask, plan_flush
-from barnabas.log.format import CorruptFileError, names, properties
-from barnabas.log.format.txn_index import AbortedTransaction
+from barnabas.log.format import names, properties
 from barnabas.log.incoming import check_replicated, read_end_marker
-from barnabas.log.loading import LoadedLog, aborted_entry, rebuild_txn_index, replay_producers, save_epochs
+from barnabas.log.loading import LoadedLog, aborted_entry, replay_producers, save_epochs
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.producers import is_end_marker
-from barnabas.log.results import AppendResult, ReadResult
+from barnabas.log.readable import ReadableLog
+from barnabas.log.results import AppendResult
 from barnabas.log.segment import Segment
-from barnabas.log.segments import Segments
-from barnabas.log.timestamps import TimestampOffset, find_max_timestamp, find_timestamp
 from barnabas.log.trash import Trash
-from barnabas.records.batch import LENGTH_OFFSET, LOG_OVERHEAD, BatchHeader
+from barnabas.records.batch import BatchHeader
 from barnabas.records.control import EndMarker
 from barnabas.records.validate import Origin, validate_produce
 
@@ -35,7 +32,7 @@ log = logging.getLogger(__name__)
 PRODUCE_VERSION_LATEST = 13
 
 
-class PartitionLog:
+class PartitionLog(ReadableLog):
     """The log of one partition, opened by LogManager.
 
     `config` may be replaced at any time. Methods raise StorageError when the disk fails; what was
@@ -49,24 +46,12 @@ class PartitionLog:
         "are_epochs_synced",
         "clean_offset",
         "config",
-        "dir",
-        "disk",
-        "epochs",
-        "high_watermark",
         "is_closed",
         "is_dir_synced",
         "last_flush_ms",
-        "last_stable_offset",
-        "log_dir",
-        "log_end_offset",
-        "log_start_offset",
-        "name",
         "needs_sync",
-        "partition",
         "producers",
         "recovery_point",
-        "store",
-        "topic",
         "topic_id",
     )  # fmt: skip
 
@@ -85,24 +70,20 @@ class PartitionLog:
         high_watermark: int,
         now_ms: int,
     ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.name = names.dir_name(topic, partition)
-        self.log_dir = log_dir
-        self.dir = f"{log_dir}/{self.name}"
-        self.config = config
-        self.disk = disk
-        self.topic_id = topic_id
-        self.store = Segments(
-            loaded.segments, loaded.snapshots, directory=self.dir, disk=disk, pool=pool, trash=trash
+        super().__init__(
+            topic,
+            partition,
+            log_dir=log_dir,
+            disk=disk,
+            pool=pool,
+            trash=trash,
+            loaded=loaded,
+            high_watermark=high_watermark,
         )
-        self.epochs = loaded.epochs
+        self.config = config
+        self.topic_id = topic_id
         self.producers = loaded.producers
-        self.log_start_offset = loaded.log_start_offset
-        self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
-        self.high_watermark = min(max(high_watermark, loaded.log_start_offset), loaded.log_end_offset)
-        self.last_stable_offset = self.high_watermark
         self.clean_offset: int | None = None  # up to where the log has been compacted, None: never
         self.last_flush_ms = now_ms
         self.appended_messages = 0  # in this life
@@ -114,17 +95,6 @@ class PartitionLog:
         self._generation = 0  # counts truncations
         self.producers.on_high_watermark(self.high_watermark)
         self._update_last_stable()
-
-    def __repr__(self) -> str:
-        return (
-            f"<log {self.dir}: start {self.log_start_offset}, last stable {self.last_stable_offset}, "
-            f"high watermark {self.high_watermark}, end {self.log_end_offset}>"
-        )
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """All segments in order, the active one last; a value that stays as it is."""
-        return self.store.all
 
     @property
     def generation(self) -> int:
@@ -141,16 +111,6 @@ class PartitionLog:
         self.last_flush_ms = old.last_flush_ms
         self.high_watermark = old.high_watermark
         self.last_stable_offset = old.last_stable_offset
-
-    @property
-    def active(self) -> Segment:
-        """The segment that is appended to."""
-        return self.store.active
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all segments, indexes not counted."""
-        return self.store.size_bytes
 
     # --- appending ------------------------------------------------------------------------------------------
 
@@ -314,105 +274,6 @@ class PartitionLog:
         producers.end_offset = self.log_end_offset
         if producers.end_offset > max(self.store.snapshots.offsets, default=self.log_start_offset):
             self.store.snapshots.save(producers)
-
-    # --- reading --------------------------------------------------------------------------------------------
-
-    @guarded
-    def read(
-        self, offset: int, *, max_bytes: int, upper_offset: int, min_one_batch: bool = True
-    ) -> ReadResult:
-        """Return the batches from the one that holds `offset` on, of one segment, not decoded.
-
-        None of them begins at or after `upper_offset`, which is the high watermark, the last stable offset or
-        the log end, as the reader may see. At most `max_bytes`, so the last batch may be cut off; but the
-        first one is whole with `min_one_batch`. The first may begin before `offset`. Raises
-        RequestError(OFFSET_OUT_OF_RANGE), StorageError, and CorruptRecordsError if the log is damaged there.
-        """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise RequestError(
-                Code.OFFSET_OUT_OF_RANGE,
-                f"{self.name} has offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}",
-            )
-        if offset >= upper_offset or offset == self.log_end_offset:
-            return ReadResult(b"", offset)
-        store = self.store
-        found = store.find(offset)
-        if found is None:
-            return ReadResult(b"", offset)
-        segment, position = found
-        end, next_offset = store.end_within(segment, upper_offset, self.log_end_offset)
-        size = end - position
-        if size > max_bytes:
-            size = self._limit(segment, position, size, max_bytes, min_one_batch=min_one_batch)
-            bound = segment.offset_index.upper_bound(position + size)
-            if bound is not None and bound < next_offset:
-                next_offset = bound + 1
-        if size <= 0:
-            return ReadResult(b"", offset)
-        file = segment.file
-        return ReadResult(file.region(position, size), next_offset, file, position)
-
-    def _limit(
-        self, segment: Segment, position: int, size: int, max_bytes: int, *, min_one_batch: bool
-    ) -> int:
-        if not min_one_batch:
-            return max_bytes
-        length = segment.file.read(4, position + LENGTH_OFFSET)
-        return min(size, max(max_bytes, LOG_OVERHEAD + int.from_bytes(length, "big")))
-
-    @guarded
-    def aborted_transactions(self, start_offset: int, upper_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions that have records from `start_offset` up to before `upper_offset`.
-
-        Raises StorageError.
-        """
-        aborted: list[AbortedTransaction] = []
-        for segment in self.segments[self.store.index_of(start_offset) :]:
-            if not segment.has_txn_index:
-                continue
-            transactions = self._load_aborted(segment)
-            first = bisect_left(transactions, start_offset, key=lambda entry: entry.last_offset)
-            for transaction in transactions[first:]:
-                if transaction.first_offset < upper_offset:
-                    aborted.append(transaction)
-                if transaction.last_stable_offset >= upper_offset:
-                    return aborted
-        return aborted
-
-    def _load_aborted(self, segment: Segment) -> list[AbortedTransaction]:
-        try:
-            return segment.aborted
-        except (CorruptFileError, FileNotFoundError):
-            rebuild_txn_index(self.segments, segment, self.store.snapshots)
-            return segment.aborted
-
-    # --- timestamps -----------------------------------------------------------------------------------------
-
-    @guarded
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """Find the first record whose timestamp is at least `timestamp_ms`.
-
-        Raises StorageError, RecordsError.
-        """
-        return find_timestamp(self.segments, timestamp_ms, self.log_start_offset)
-
-    @guarded
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """Find the first record that has the largest timestamp of all (KIP-734).
-
-        Raises StorageError, RecordsError.
-        """
-        return find_max_timestamp(self.segments)
-
-    # --- epochs ---------------------------------------------------------------------------------------------
-
-    def epoch_at(self, offset: int) -> int:
-        """Return the leader epoch in which `offset` was written, or -1."""
-        return self.epochs.epoch_at(offset)
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return (epoch, end offset) of the largest epoch up to `epoch`, (-1, -1) if it is unknown."""
-        return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     # --- how far readers may see ----------------------------------------------------------------------------
 

@@ -1,0 +1,105 @@
+"""The files that a log dir itself has: whose it is, and the checkpoints of the logs in it.
+
+The rule: a checkpoint that is missing or damaged costs a check of the logs, never a log; a damaged
+`meta.properties` is an error, since nobody can say whose dir it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from barnabas.errors import StorageError
+from barnabas.log.disk import Disk
+from barnabas.log.format import CorruptFileError, checkpoints, names, properties
+from barnabas.log.format.checkpoints import TopicPartition
+from barnabas.log.format.properties import MetaProperties
+from barnabas.log.partition_log import PartitionLog
+
+log = logging.getLogger(__name__)
+
+
+class Checkpoints(NamedTuple):
+    """What a log dir says of its logs, and whether it was closed cleanly."""
+
+    recovery_points: Mapping[TopicPartition, int] = {}
+    log_starts: Mapping[TopicPartition, int] = {}
+    high_watermarks: Mapping[TopicPartition, int] = {}
+    clean_offsets: Mapping[TopicPartition, int] = {}
+    is_clean: bool = False
+
+
+def read_meta(disk: Disk, path: str) -> MetaProperties | None:
+    """Read whose dir it is, None if it is new. Raises CorruptFileError, OSError."""
+    try:
+        return MetaProperties.decode(disk.read(f"{path}/{names.META_PROPERTIES}"))
+    except FileNotFoundError:
+        return None
+    except CorruptFileError as error:
+        raise CorruptFileError(f"{names.META_PROPERTIES} is damaged: {error}") from error
+
+
+def check_meta(metas: Mapping[str, MetaProperties]) -> None:
+    """See that all dirs belong to one broker of one cluster. Raises StorageError."""
+    first: tuple[str, MetaProperties] | None = None
+    for path, meta in metas.items():
+        if first is None:
+            first = path, meta
+        for what in ("cluster_id", "node_id"):
+            mine, other = getattr(meta, what), getattr(first[1], what)
+            if None not in (mine, other) and mine != other:
+                raise StorageError(path, OSError(f"its {what} is {mine}, but that of {first[0]} is {other}"))
+
+
+def read_topic_id(disk: Disk, directory: str) -> bytes | None:
+    """Read the topic id in a log's directory, None if it has none. Raises OSError."""
+    try:
+        return properties.decode_partition_metadata(disk.read(f"{directory}/{names.PARTITION_METADATA}"))
+    except FileNotFoundError:
+        return None
+    except CorruptFileError as error:
+        log.warning("%s/%s is damaged and was not used: %s", directory, names.PARTITION_METADATA, error)
+        return None
+
+
+def read_checkpoints(disk: Disk, path: str, *, is_clean: bool) -> Checkpoints:
+    """Read what a log dir says of its logs. Raises OSError."""
+    return Checkpoints(
+        _read_checkpoint(disk, path, names.RECOVERY_POINT_CHECKPOINT),
+        _read_checkpoint(disk, path, names.LOG_START_CHECKPOINT),
+        _read_checkpoint(disk, path, names.HIGH_WATERMARK_CHECKPOINT),
+        _read_checkpoint(disk, path, names.CLEANER_CHECKPOINT),
+        is_clean,
+    )
+
+
+def _read_checkpoint(disk: Disk, path: str, name: str) -> dict[TopicPartition, int]:
+    try:
+        return checkpoints.decode_offsets(disk.read(f"{path}/{name}"))
+    except FileNotFoundError:
+        return {}
+    except CorruptFileError as error:
+        log.warning("%s/%s is damaged and was not used: %s", path, name, error)
+        return {}
+
+
+def write_checkpoints(disk: Disk, path: str, logs: Sequence[PartitionLog]) -> None:
+    """Write the checkpoints of the logs in a log dir, each file synced. Raises StorageError."""
+    keyed = [((entry.topic, entry.partition), entry) for entry in logs]
+    starts = {
+        key: entry.log_start_offset
+        for key, entry in keyed
+        if entry.log_start_offset > entry.segments[0].base_offset
+    }
+    cleaned = {key: entry.clean_offset for key, entry in keyed if entry.clean_offset is not None}
+    for name, offsets in (
+        (names.RECOVERY_POINT_CHECKPOINT, {key: entry.recovery_point for key, entry in keyed}),
+        (names.LOG_START_CHECKPOINT, starts),
+        (names.CLEANER_CHECKPOINT, cleaned),
+        (names.HIGH_WATERMARK_CHECKPOINT, {key: entry.high_watermark for key, entry in keyed}),
+    ):
+        try:
+            disk.replace(f"{path}/{name}", checkpoints.encode_offsets(offsets), sync=True)
+        except OSError as error:
+            raise StorageError(path, error) from error
