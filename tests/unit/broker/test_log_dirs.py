@@ -94,6 +94,29 @@ async def test_what_was_lost_is_not_made_anew_and_empty(disk):
             assert await client.fetch("t", partition) == (0, [b"first"])
 
 
+async def test_without_the_first_dir_no_topic_is_made_and_no_broker_starts(disk, caplog):
+    caplog.set_level("INFO")
+    async with three_dirs(disk) as client:
+        assert "are kept in the first log dir alone, /a" in caplog.text
+        where = places(client)
+        disk.fault = lambda _, path: OSError(errno.EIO, "broken") if path.startswith("/a") else None
+        for partition, path in where.items():
+            code = (await client.produce("t", partition, b"second")).error_code
+            assert code == (ErrorCode.KAFKA_STORAGE_ERROR if path == "/a" else 0)
+        grow = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=8, assignments=None)
+        response = await client.ask(CreatePartitionsRequest(topics=[grow], timeout_ms=1_000), 1)
+        assert response.results[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.RaisesGroup(StorageError, flatten_subgroups=True, allow_unwrapped=True):
+        async with running(DIRS, disk):
+            pass
+    disk.fault = None
+    async with running(DIRS, disk) as client:
+        for partition in range(6):
+            assert await client.fetch("t", partition) == (
+                0, [b"first"] if where[partition] == "/a" else [b"first", b"second"],
+            )  # fmt: skip
+
+
 async def test_the_last_dir_that_fails_ends_the_broker(disk):
     async with running(["/a"], disk) as client:
         await client.create("t")
