@@ -59,6 +59,12 @@ def adopt_logs(broker: Broker, image: ClusterImage) -> list[Change]:
             "adopting topic %s with %d partitions, whose logs were found on disk; how it was set is not known: it has %s",
             name, count, ", ".join(f"{key}={value}" for key, value in settings.items()),
         )  # fmt: skip
+        missing = sorted(set(range(count)) - {one.partition for one in logs})
+        if missing:
+            log.warning(
+                "no log was found of partitions %s of topic %s: they begin empty; if their log dir is to come back, "
+                "stop now and start with it", ", ".join(map(str, missing)), name,
+            )  # fmt: skip
     if found:
         last = max(
             (one for logs in found.values() for part in logs for one in _producer_ids(part)), default=-1

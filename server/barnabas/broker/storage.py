@@ -37,7 +37,9 @@ async def open_storage(broker: Broker) -> None:
     disk.make_dirs(dirs[0])
     store = EmbeddedStore(dirs[0], disk)
     if len(dirs) > 1:
-        log.info("topics and settings are kept in the first log dir alone, %s: no start without it", dirs[0])
+        log.warning(
+            "topics and settings are kept in the first log dir alone, %s: no start without it", dirs[0]
+        )
     broker.metadata = store
 
     def config_for(topic: str) -> LogConfig:

@@ -50,3 +50,21 @@ async def test_only_what_no_topic_knows_is_adopted():
         await client.create("t", 1, retention_ms="60000")
     async with running(DIRS, disk) as client:
         assert client.broker.metadata.image.settings_of(TOPIC, "t") == {"retention.ms": "60000"}
+
+
+async def test_partitions_whose_logs_are_not_there_are_named(caplog):
+    disk = MemoryDisk()
+    async with running(("/a", "/b"), disk) as client:
+        await client.create("t", 4)
+        where = {log.partition: log.log_dir for log in client.broker.logs if log.topic == "t"}
+        for partition in range(4):
+            assert (await client.produce("t", partition, b"x")).error_code == 0
+    assert set(where.values()) == {"/a", "/b"}
+    known = [partition for partition in range(4) if where[partition] == "/b"]
+    lost = [partition for partition in range(max(known)) if where[partition] == "/a"]
+    assert lost
+    async with running(("/b",), disk) as client:
+        text = f"no log was found of partitions {', '.join(map(str, lost))} of topic t: they begin empty"
+        assert text in caplog.text
+        for partition in range(max(known) + 1):
+            assert await client.fetch("t", partition) == (0, [b"x"] if partition in known else [])

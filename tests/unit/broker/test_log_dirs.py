@@ -95,7 +95,7 @@ async def test_what_was_lost_is_not_made_anew_and_empty(disk):
 
 
 async def test_without_the_first_dir_no_topic_is_made_and_no_broker_starts(disk, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("WARNING")  # what the command line shows unless it is asked for more
     async with three_dirs(disk) as client:
         assert "are kept in the first log dir alone, /a" in caplog.text
         where = places(client)
