@@ -23,6 +23,11 @@ POINTS = {
     "commit.after": "driver: committed, nobody was told (nor the stream's checkpoint)",
     "compact.before_commit": "driver: compacted files are there, the manifest still names the old ones",
     "compact.after_commit": "driver: the manifest names the new files, the old ones are still there",
+    "mirror.after_plan": "driver: it is known what the target lacks",
+    "mirror.after_resume": "worker: the target's tail was read, nothing is on its way",
+    "mirror.after_block": "worker: records are on their way, none was waited for",
+    "mirror.after_flush": "worker: all records have arrived, nobody was told",
+    "mirror.after_tasks": "driver: all is there, nobody was told",
 }
 
 

@@ -156,10 +156,11 @@ def test_a_mirror_goes_on_after_what_arrived(
     from barnabas_pipeline.log.model import OffsetRange, open_log
 
     log = open_log(source)
-    identity = log.identity()
+    identity, bounds = log.identity(), log.bounds()
     log.close()
     for partition in range(3):
-        job.copy(job._Part(source, target, identity, OffsetRange(partition, 0, 100 + partition)))
+        wanted = OffsetRange(partition, 0, 100 + partition)
+        job.copy(job._Part(source, target, identity, bounds[partition], wanted))
     summary = mirror(spark, source, target)
     events = stream.of("clicks")
     assert (summary.already_there, summary.mirrored) == (303, len(events) - 303)

@@ -18,7 +18,7 @@ from barnabas.records import legacy
 from barnabas.records.batch import TimestampType, encode_batch, read_header
 from barnabas.records.record import Record
 from barnabas_pipeline.errors import DataLossError, UsageError
-from barnabas_pipeline.log import model
+from barnabas_pipeline.log import disk, model
 from barnabas_pipeline.log.columns import Body, Columns, decode_bodies, from_records
 from barnabas_pipeline.log.model import (
     READ_UNCOMMITTED,
@@ -221,6 +221,13 @@ def test_a_topic_is_read_whole_in_splits(stream: Stream, open_log: OpenLog, tran
             keys += columns.key.to_pylist()
         assert reader.counts.records == len(task)
     assert sorted(keys) == sorted(event.key.encode() for event in stream.of("views"))
+
+
+def test_zeros_behind_the_entries_of_an_index_are_cut_off() -> None:
+    first, entry = bytes(8), bytes.fromhex("0000000100000100")
+    for whole in (b"", first, first + entry, first + entry + entry):
+        assert disk._trim(whole + bytes(10 << 20), 8) == (whole or first)
+        assert disk._trim(whole + bytes(3), 8) == whole
 
 
 def test_tasks_are_large_but_leave_no_core_without_work() -> None:

@@ -1,7 +1,8 @@
 """mirror: from a topic of one cluster to a topic of another, each record once, in order, with where it came from.
 
 The rule: the target itself says how far the mirror is: its last record names the source offset. So a mirror that died
-goes on after the last record that arrived, with no other state. A partition goes to the partition of the same number.
+goes on after the last record that arrived, with no other state. Each try of a task asks the target again, for the try
+before it may have died when much had arrived already. A partition goes to the partition of the same number.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas_pipeline import faults
 from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
 from barnabas_pipeline.jobs.load import unwrap
 from barnabas_pipeline.log.columns import Columns
@@ -35,6 +37,7 @@ class _Part:
     source: LogOptions
     target: LogOptions
     identity: TopicIdentity
+    bound: Bounds
     wanted: OffsetRange
 
 
@@ -62,7 +65,8 @@ def mirror(spark: Any, source: LogOptions, target: LogOptions) -> MirrorSummary:
         start = _resume(target, partition, target_bounds[partition], identity, bound)
         summary.already_there += start - bound.start
         if start < bound.end:
-            parts.append(_Part(source, target, identity, OffsetRange(partition, start, bound.end)))
+            parts.append(_Part(source, target, identity, bound, OffsetRange(partition, start, bound.end)))
+    faults.point("mirror.after_plan")
     if parts:
         try:
             for mirrored, control in spark.sparkContext.parallelize(parts, len(parts)).map(copy).collect():
@@ -70,6 +74,7 @@ def mirror(spark: Any, source: LogOptions, target: LogOptions) -> MirrorSummary:
                 summary.skipped_control += control
         except Exception as error:
             raise unwrap(error) from None
+    faults.point("mirror.after_tasks")
     return summary
 
 
@@ -118,8 +123,14 @@ def _parse(value: bytes) -> tuple[str, str, int, int] | None:
 
 
 def copy(part: _Part) -> tuple[int, int]:
-    """Copy one partition, in order. Returns how many records went over and how many offsets are control records."""
+    """Copy what the target still lacks of one partition, in order.
+
+    Returns how many records went over and how many offsets are control records.
+    """
     from confluent_kafka import Producer
+
+    wanted = _still_lacking(part)
+    faults.point("mirror.after_resume")
 
     failures: list[str] = []
 
@@ -139,7 +150,7 @@ def copy(part: _Part) -> tuple[int, int]:
     log = open_log(part.source)
     mirrored = 0
     try:
-        reader = RangeReader(log, part.wanted)
+        reader = RangeReader(log, wanted)
         for item in reader:
             if isinstance(item, CorruptSpan):
                 producer.flush(FLUSH_SECONDS_MAX)
@@ -147,6 +158,7 @@ def copy(part: _Part) -> tuple[int, int]:
                     f"{part.source.topic}-{part.wanted.partition}: [{item.start}, {item.end}) is damaged: {item.detail}"
                 )
             mirrored += _send(producer, part, item, delivered)
+            faults.point("mirror.after_block")
             if failures:
                 break
     finally:
@@ -156,7 +168,18 @@ def copy(part: _Part) -> tuple[int, int]:
         raise IncompleteError(
             f"{len(failures)} records failed ({failures[:1]}), {left} were not acknowledged"
         )
+    faults.point("mirror.after_flush")
     return mirrored, reader.counts.control
+
+
+def _still_lacking(part: _Part) -> OffsetRange:
+    into = open_log(part.target)
+    try:
+        there = into.bounds()[part.wanted.partition]
+    finally:
+        into.close()
+    start = _resume(part.target, part.wanted.partition, there, part.identity, part.bound)
+    return OffsetRange(part.wanted.partition, min(start, part.wanted.end), part.wanted.end)
 
 
 def _send(producer: Any, part: _Part, columns: Columns, delivered: Any) -> int:

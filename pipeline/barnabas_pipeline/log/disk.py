@@ -363,10 +363,8 @@ def _sound_header(buf: bytes, at: int, left: int) -> BatchHeader | None:
 def _trim(data: bytes, entry_size: int) -> bytes:
     """Cut off what a preallocated index has behind its entries: zeros."""
     data = data[: len(data) - len(data) % entry_size]
-    end = len(data)
-    while end > entry_size and not any(data[end - entry_size : end]):
-        end -= entry_size
-    return data[:end]
+    end = -(-len(data.rstrip(b"\0")) // entry_size) * entry_size
+    return data[: max(end, entry_size)]
 
 
 # --- transactions ---------------------------------------------------------------------------------------------------
