@@ -1,0 +1,110 @@
+"""`python -m bench.freshness`: how long it takes from a record's timestamp until the lake's manifest names its row.
+
+A producer process sends login events at a rate while a streaming load runs; the first seconds warm up and do not count.
+The latency of a row is the time at which its commit was seen, less its timestamp. Needs the extra `spark`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+TOPIC, PARTITIONS = "logins", 4
+WARM_UP_SECONDS = 8
+SETTLE_SECONDS = 5
+
+
+def send(bootstrap: str, rate: int, seconds: int) -> None:
+    """Send events at a rate; the timestamp of each is when it was handed to the client."""
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 2_000_000}
+    )
+    began, sent = time.time(), 0
+    while time.time() - began < seconds:
+        now_ms = int(time.time() * 1000)
+        for n in range(sent, int((time.time() - began) * rate)):
+            value = b'{"ts":%d,"member":"m%d","ip":"198.51.100.7","ok":true}' % (now_ms, n % 1000)
+            producer.produce(TOPIC, value, b"%d" % (n % 1000), n % PARTITIONS, timestamp=now_ms)
+            sent = n + 1
+        producer.poll(0)
+        time.sleep(0.005)
+    left = producer.flush(60)
+    print(f"sent {sent - left:,} in {time.time() - began:.1f} s")
+
+
+def measure(bootstrap: str, work: Path, rate: int, seconds: int) -> list[Any]:
+    """Load as a stream while another process sends; one array of latencies (ms) for each file."""
+    import pyarrow.parquet as pq
+
+    from barnabas_pipeline import schema
+    from barnabas_pipeline.jobs.load import LoadOptions, stream
+    from barnabas_pipeline.lake.table import Table
+    from barnabas_pipeline.log.model import LogOptions
+    from barnabas_pipeline.simulate import produce
+    from barnabas_pipeline.spark import session
+
+    produce.create_topics(bootstrap, [TOPIC], PARTITIONS, {})
+    spark = session.create("freshness", master="local[2]", conf={"spark.driver.memory": "2g"})
+    options = LoadOptions(
+        LogOptions(TOPIC, bootstrap=bootstrap), str(work / "lake" / TOPIC), schema.BUILT_IN[TOPIC]
+    )
+    table, seen = Table(options.root), dict[int, int]()
+
+    def committed() -> None:
+        seen[table.state().version] = int(time.time() * 1000)
+
+    query, _ = stream(
+        spark, options, checkpoint=str(work / "checkpoint"), trigger="0 seconds", after=committed
+    )
+    first = began_ms = 0
+    for span in (WARM_UP_SECONDS, seconds):
+        first, began_ms = Table(options.root).state().version, int(time.time() * 1000)
+        command = [sys.executable, "-m", "bench.freshness", "--rate", str(rate), "--seconds", str(span)]
+        subprocess.run([*command, "--send-to", bootstrap], check=True)
+        time.sleep(SETTLE_SECONDS)
+    query.stop()
+    found = []
+    for manifest, _ in table.manifests(first):
+        for file in manifest.add:
+            times = pq.read_table(table.path(file.path), columns=["ts"])["ts"].to_numpy()
+            found.append(seen[manifest.version] - times[times >= began_ms])
+    spark.stop()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.freshness", description=__doc__)
+    parser.add_argument("--rate", type=int, default=100_000)
+    parser.add_argument("--seconds", type=int, default=15)
+    parser.add_argument("--send-to", metavar="BOOTSTRAP", help="only send: what the other process does")
+    args = parser.parse_args()
+    if args.send_to:
+        send(args.send_to, args.rate, args.seconds)
+        return
+    import numpy as np
+
+    from barnabas_pipeline.commands.demo import STOP_SECONDS_MAX, start_broker
+
+    with tempfile.TemporaryDirectory() as directory:
+        broker, bootstrap = start_broker(Path(directory) / "data")
+        try:
+            found = measure(bootstrap, Path(directory), args.rate, args.seconds)
+        finally:
+            broker.terminate()
+            broker.wait(STOP_SECONDS_MAX)
+    every = np.concatenate(found)
+    middle, late, last = np.percentile(every, [50, 99, 100])
+    print(
+        f"{len(every):,} rows: median {middle:.0f} ms, 99th percentile {late:.0f} ms, longest {last:.0f} ms"
+    )
+
+
+if __name__ == "__main__":
+    main()
