@@ -122,9 +122,7 @@ def fetch_v11_results(reply: bytes) -> list[tuple[int, int]]:
             for _ in range(max(reader.take(">i"), 0)):
                 reader.take_all(">qq")
             reader.take(">i")
-            size = max(reader.take(">i"), 0)
-            reader.position += size
-            results.append((error, size))
+            results.append((error, len(reader.bytes())))
     return results
 
 
@@ -147,8 +145,28 @@ class Reader:
         size = self.take(">h")
         if size < 0:
             return None
+        return self.raw(size).decode()
+
+    def raw(self, size: int) -> bytes:
         self.position += size
-        return self.data[self.position - size : self.position].decode()
+        return self.data[self.position - size : self.position]
+
+    def bytes(self) -> bytes:
+        return self.raw(max(self.take(">i"), 0))
+
+    def uvarint(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self.take(">B")
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+            shift += 7
+
+    def compact(self) -> bytes | None:
+        """A compact string, as bytes."""
+        size = self.uvarint() - 1
+        return None if size < 0 else self.raw(size)
 
 
 # --- a connection -------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
-"""What coordinators do in a second: transactions one after the other, and commits of offsets that are waited for.
+"""What coordinators do in a second: transactions one after the other, commits of offsets that are waited for, and joins of
+many members.
 
-The client is confluent-kafka in this process: it waits for the broker nearly all of the time.
+The client is in this process: confluent-kafka for the former, which waits for the broker nearly all of the time, and bare
+sockets (`bench.members`) for the latter.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.arms import Arm
+from bench.members import ClassicMember, ConsumerMember, Crowd
+from bench.procfs import cpu_s
 from bench.scenarios.base import Metric, Scenario, Target
 
 TIMEOUT_S = 30
@@ -81,4 +85,97 @@ class Commits(_OneAfterTheOther):
         return step
 
 
-SCENARIOS: list[Scenario] = [Transactions(), Commits()]
+class _Joins(Scenario):
+    """Members that join, and then join again; a member is content when it has its assignment in the last generation."""
+
+    warmups = 1
+    rounds_max = 3
+    metrics = (
+        Metric("join_s", "until all have joined", "s", targets=(Target(1.0, "kafka", 0.5),)),
+        Metric("join_cpu_s", "broker CPU for it", "s"),
+        Metric("rejoin_ms", "all again", "ms", targets=(Target(1.0, "kafka", 0.5),)),
+        Metric("rejoin_cpu_ms", "broker CPU for it", "ms"),
+    )
+    members_count = 1_000
+    groups_count = 1
+
+    def serves(self, arm: Arm) -> bool:
+        return arm.peer.keeps_data
+
+    def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
+        running = arm.running
+        topic = f"{self.name}-{round_number}"
+        running.create_topic(topic, self.members_count // self.groups_count)
+        crowd = Crowd(
+            running.bootstrap,
+            [
+                ClassicMember(f"{topic}-{number % self.groups_count}", topic)
+                for number in range(self.members_count)
+            ],
+        )
+        try:
+            figures: dict[str, float] = {}
+            for key, unit in (("join", 1.0), ("rejoin", 1e3)):
+                before = max(member.view[0] for member in crowd.members)
+                suffix = "s" if key == "join" else "ms"
+                cpu = cpu_s(running.pid)
+                crowd.begin()
+                figures[f"{key}_{suffix}"] = crowd.run(lambda least=before: _agreed(crowd, least)) * unit
+                figures[f"{key}_cpu_{suffix}"] = (cpu_s(running.pid) - cpu) * unit
+        finally:
+            crowd.close()
+        running.delete_topic(topic)
+        return figures
+
+
+def _agreed(crowd: Crowd, least: int) -> bool:
+    """Whether all members of a group have an assignment in the same generation, which is a new one."""
+    generations: dict[bytes, set[int]] = {}
+    for member in crowd.members:
+        generation, assigned = member.view
+        if generation <= least or not assigned:
+            return False
+        generations.setdefault(member.group, set()).add(generation)
+    return all(len(seen) == 1 for seen in generations.values())
+
+
+class JoinOne(_Joins):
+    name = "join-1000"
+    title = "join of 1,000 members to a classic group"
+
+
+class JoinGroups(_Joins):
+    name = "join-groups"
+    title = "join of a member to each of 1,000 classic groups"
+    groups_count = 1_000
+
+
+class JoinConsumer(Scenario):
+    """Members of KIP-848: content when each owns its partition and all are in the same epoch."""
+
+    name = "join-848"
+    title = "join of 1,000 members to a group of KIP-848"
+    warmups = 1
+    rounds_max = 3
+    metrics = _Joins.metrics[:2]
+
+    def serves(self, arm: Arm) -> bool:
+        return arm.peer.keeps_data
+
+    def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
+        running = arm.running
+        topic = f"{self.name}-{round_number}"
+        running.create_topic(topic, _Joins.members_count)
+        crowd = Crowd(running.bootstrap, [ConsumerMember(topic, topic) for _ in range(_Joins.members_count)])
+        try:
+            cpu = cpu_s(running.pid)
+            crowd.begin()
+            seconds = crowd.run(lambda: len({member.view for member in crowd.members}) == 1)
+            figures = {"join_s": seconds, "join_cpu_s": cpu_s(running.pid) - cpu}
+        finally:
+            crowd.close()
+        running.delete_topic(topic)
+        return figures
+
+
+SCENARIOS: list[Scenario] = [Transactions(), Commits(), JoinOne(), JoinGroups(), JoinConsumer()]

@@ -1,0 +1,259 @@
+"""Many members of consumer groups at once, over bare sockets: each does what a client must, and nothing else.
+
+The rule: as `bench.wire`, independent of the broker's own codecs. A member has one request in flight; what it sends next
+follows from the answer alone, so that all brokers get the same load. Classic members use JoinGroup v2, SyncGroup v1 and
+Heartbeat v1, which every broker serves since 0.11; the others ConsumerGroupHeartbeat v0 (KIP-848).
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+
+from bench.wire import Reader, WireError, request
+
+JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 14, 68
+SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 30_000, 60_000
+REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION = 27, 25, 22
+RETRIED = (14, 15, 16, 3)  # coordinator loads, is not there, is another one; the topic is not known yet
+RETRY_S = 0.02
+POLL_S = 0.1  # between two heartbeats of a member that is content
+PROTOCOL = b"range"
+Send = tuple[float, bytes]
+"""When to send a request next, in seconds from now, and the request."""
+
+
+def _string(text: bytes) -> bytes:
+    return struct.pack(">h", len(text)) + text
+
+
+def _bytes(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+class ClassicMember:
+    """A member of the classic protocol; the leader gives each member the partition of its own number."""
+
+    def __init__(self, group: str, topic: str) -> None:
+        self.group = _string(group.encode())
+        self.topic = topic.encode()
+        self.member_id = b""
+        self.generation = -1
+        self.assignment = b""
+
+    @property
+    def view(self) -> tuple[int, bool]:
+        """The generation, and whether there is an assignment in it."""
+        return self.generation, bool(self.assignment)
+
+    def begin(self) -> bytes:
+        """JoinGroup, for the first time or to have the group rebalance."""
+        self.assignment = b""
+        subscription = struct.pack(">hi", 0, 1) + _string(self.topic) + _bytes(b"")
+        protocols = struct.pack(">i", 1) + _string(PROTOCOL) + _bytes(subscription)
+        timeouts = struct.pack(">ii", SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
+        body = self.group + timeouts + _string(self.member_id) + _string(b"consumer") + protocols
+        self._answered = self._joined
+        return request(JOIN_GROUP, 2, body)
+
+    def answered(self, reply: bytes) -> Send:
+        """Take an answer (from its correlation id on). Raises WireError for an error that no client mends."""
+        return self._answered(Reader(reply, 8))  # past correlation id and throttle time
+
+    def _joined(self, reader: Reader) -> Send:
+        error, generation = reader.take_all(">hi")
+        if error in RETRIED:
+            return RETRY_S, self.begin()
+        self._check("JoinGroup", error)
+        reader.string()
+        leader, member_id = reader.string(), reader.string()
+        self.generation, self.member_id = generation, (member_id or "").encode()
+        parts = b""
+        count = 0
+        if leader == member_id:
+            count = reader.take(">i")
+            for number in range(count):
+                member = reader.string() or ""
+                reader.bytes()
+                given = (
+                    struct.pack(">hi", 0, 1)
+                    + _string(self.topic)
+                    + struct.pack(">ii", 1, number)
+                    + _bytes(b"")
+                )
+                parts += _string(member.encode()) + _bytes(given)
+        body = self._identity() + struct.pack(">i", count) + parts
+        self._answered = self._synced
+        return 0, request(SYNC_GROUP, 1, body)
+
+    def _synced(self, reader: Reader) -> Send:
+        error = reader.take(">h")
+        if error == REBALANCE_IN_PROGRESS:
+            return 0, self.begin()
+        self._check("SyncGroup", error)
+        self.assignment = reader.bytes()
+        return POLL_S, self._heartbeat()
+
+    def _heartbeat(self) -> bytes:
+        self._answered = self._beaten
+        return request(HEARTBEAT, 1, self._identity())
+
+    def _beaten(self, reader: Reader) -> Send:
+        error = reader.take(">h")
+        if error == REBALANCE_IN_PROGRESS:
+            return 0, self.begin()
+        self._check("Heartbeat", error)
+        return POLL_S, self._heartbeat()
+
+    def _identity(self) -> bytes:
+        return self.group + struct.pack(">i", self.generation) + _string(self.member_id)
+
+    @staticmethod
+    def _check(what: str, error: int) -> None:
+        if error:
+            raise WireError(f"{what} was answered with error {error}")
+
+
+def _compact(text: bytes) -> bytes:
+    return _uvarint(len(text) + 1) + text
+
+
+def _uvarint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+class ConsumerMember:
+    """A member of the protocol of KIP-848: tells what it owns, and takes what it is told to own."""
+
+    def __init__(self, group: str, topic: str) -> None:
+        self.group = _compact(group.encode())
+        self.topic = topic.encode()
+        self.member_id = b""
+        self.epoch = 0
+        self.owned: list[tuple[bytes, list[int]]] = []
+
+    @property
+    def view(self) -> tuple[int, int]:
+        """The member epoch, and how many partitions it owns."""
+        return self.epoch, sum(len(partitions) for _, partitions in self.owned)
+
+    def begin(self) -> bytes:
+        """The heartbeat that joins."""
+        return self._heartbeat(with_all=True)
+
+    def _heartbeat(self, *, with_all: bool) -> bytes:
+        if with_all:
+            topics = b"\x02" + _compact(self.topic)
+            owned = _uvarint(len(self.owned) + 1) + b"".join(
+                topic_id
+                + _uvarint(len(partitions) + 1)
+                + struct.pack(f">{len(partitions)}i", *partitions)
+                + b"\0"
+                for topic_id, partitions in self.owned
+            )
+        else:
+            topics = owned = b"\0"  # null: as before
+        timeout = struct.pack(">i", REBALANCE_TIMEOUT_MS if with_all else -1)
+        body = b"\0" + self.group + _compact(self.member_id) + struct.pack(">i", self.epoch)
+        body += b"\0\0" + timeout + topics + b"\0" + owned + b"\0"  # no instance, no rack; no assignor
+        return request(CONSUMER_GROUP_HEARTBEAT, 0, body)
+
+    def answered(self, reply: bytes) -> Send:
+        """Take an answer. Raises WireError for an error that no client mends."""
+        reader = Reader(reply, 9)  # past correlation id, tagged fields and throttle time
+        error = reader.take(">h")
+        message = reader.compact()
+        if error in RETRIED:
+            return RETRY_S, self.begin()
+        if error:
+            raise WireError(f"ConsumerGroupHeartbeat was answered with error {error}: {message!r}")
+        self.member_id = reader.compact() or self.member_id
+        self.epoch, _ = reader.take_all(">ii")
+        if reader.take(">b") < 0:
+            return POLL_S, self._heartbeat(with_all=False)
+        self.owned = []
+        for _ in range(reader.uvarint() - 1):
+            topic_id = reader.raw(16)
+            count = reader.uvarint() - 1
+            self.owned.append((topic_id, list(reader.take_all(f">{count}i"))))
+            reader.uvarint()
+        return 0, self._heartbeat(with_all=True)
+
+
+Member = ClassicMember | ConsumerMember
+
+
+class Crowd:
+    """Members, each with a connection of its own and at most one request in flight."""
+
+    def __init__(self, bootstrap: str, members: Sequence[Member]) -> None:
+        host, port = bootstrap.rsplit(":", 1)
+        self.members = members
+        self._selector = selectors.DefaultSelector()
+        self._due: list[tuple[float, int, bytes]] = []
+        self._flying: set[int] = set()
+        self._content: set[int] = set()  # those whose last answer leaves them nothing to do
+        self._sockets: list[socket.socket] = []
+        self._received = [b""] * len(members)
+        for number in range(len(members)):
+            connection = socket.create_connection((host, int(port)), 60)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._selector.register(connection, selectors.EVENT_READ, number)
+            self._sockets.append(connection)
+
+    def close(self) -> None:
+        """Leave without a word."""
+        self._selector.close()
+        for connection in self._sockets:
+            connection.close()
+
+    def begin(self) -> None:
+        """Have all members join, or join again, once what is in flight for them is answered."""
+        while self._flying:
+            self._receive(1)
+        self._content.clear()
+        self._due = [(0.0, number, member.begin()) for number, member in enumerate(self.members)]
+
+    def run(self, done: Callable[[], bool], timeout_s: float = 180) -> float:
+        """Let them act until all are content and `done` says so; returns the seconds that took."""
+        start = now = time.monotonic()
+        while not (len(self._content) == len(self.members) and done()):
+            if now - start > timeout_s:
+                raise WireError(
+                    f"{len(self._content)} of {len(self.members)} members were content in {timeout_s} s"
+                )
+            later = []
+            for item in self._due:
+                if item[0] <= now:
+                    self._flying.add(item[1])
+                    self._sockets[item[1]].sendall(item[2])
+                else:
+                    later.append(item)
+            self._due = later
+            self._receive(0.002 if later else 1)
+            now = time.monotonic()
+        return now - start
+
+    def _receive(self, wait_s: float) -> None:
+        for key, _ in self._selector.select(wait_s):
+            number = key.data
+            received = self._sockets[number].recv(1 << 20)
+            if not received:
+                raise ConnectionError("the broker closed a member's connection")
+            data = self._received[number] + received
+            if len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
+                self._received[number] = data
+                continue
+            self._received[number] = b""
+            wait_s, frame = self.members[number].answered(data[4:])
+            (self._content.add if wait_s == POLL_S else self._content.discard)(number)
+            self._flying.discard(number)
+            self._due.append((time.monotonic() + wait_s, number, frame))
