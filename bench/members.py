@@ -179,12 +179,14 @@ class ConsumerMember:
         self.epoch, _ = reader.take_all(">ii")
         if reader.take(">b") < 0:
             return POLL_S, self._heartbeat(with_all=False)
-        self.owned = []
+        before, self.owned = self.owned, []
         for _ in range(reader.uvarint() - 1):
             topic_id = reader.raw(16)
             count = reader.uvarint() - 1
             self.owned.append((topic_id, list(reader.take_all(f">{count}i"))))
             reader.uvarint()
+        if self.owned == before:
+            return POLL_S, self._heartbeat(with_all=False)
         return 0, self._heartbeat(with_all=True)
 
 
