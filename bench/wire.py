@@ -10,7 +10,8 @@ import struct
 import time
 from collections.abc import Iterable
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
+API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 18, 19, 20
 CLIENT_ID = b"bench"
 TIMEOUT_MS = 30_000
 
@@ -246,6 +247,14 @@ class Connection:
             _, error, _, offset = reader.take_all(">ihqq")
             ends.append((error, offset))
         return ends
+
+    def wait_for_coordinator(self, group: str, timeout_s: float = 60) -> None:
+        """Have a group's coordinator found (FindCoordinator v0), which makes the topic of the offsets."""
+        deadline = time.monotonic() + timeout_s
+        while Reader(self.call(request(FIND_COORDINATOR, 0, _string(group))), 4).take(">h"):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{group} has no coordinator yet")
+            time.sleep(0.05)
 
     def wait_for_topic(
         self, topic: str, partitions: int, timeout_s: float = 60, poll_s: float = 0.005

@@ -16,6 +16,7 @@ from bench.arms import Arm
 from bench.members import ClassicMember, ConsumerMember, Crowd
 from bench.procfs import cpu_s
 from bench.scenarios.base import Metric, Scenario, Target
+from bench.wire import Connection
 
 TIMEOUT_S = 30
 RECORDS = 10
@@ -85,6 +86,11 @@ class Commits(_OneAfterTheOther):
         return step
 
 
+def _find_coordinator(arm: Arm, group: str) -> None:
+    with Connection(arm.running.bootstrap) as connection:
+        connection.wait_for_coordinator(group)
+
+
 class _Joins(Scenario):
     """Members that join, and then join again; a member is content when it has its assignment in the last generation."""
 
@@ -106,6 +112,7 @@ class _Joins(Scenario):
         running = arm.running
         topic = f"{self.name}-{round_number}"
         running.create_topic(topic, self.members_count // self.groups_count)
+        _find_coordinator(arm, topic)
         crowd = Crowd(
             running.bootstrap,
             [
@@ -166,6 +173,7 @@ class JoinConsumer(Scenario):
         running = arm.running
         topic = f"{self.name}-{round_number}"
         running.create_topic(topic, _Joins.members_count)
+        _find_coordinator(arm, topic)
         crowd = Crowd(running.bootstrap, [ConsumerMember(topic, topic) for _ in range(_Joins.members_count)])
         try:
             cpu = cpu_s(running.pid)
