@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
+ACCEPTS_AT_ONCE = 64
 ACCEPT_BACKOFF_SECONDS = 0.1
 """How long accepting pauses when the process has no file descriptor left for a connection."""
 
@@ -66,7 +67,10 @@ class Listener:
         while True:
             await trio.lowlevel.wait_readable(sock)
             try:
-                accepted, peer = sock.accept()
+                # Several at once: between two of them, every client that is already there would be served.
+                for _ in range(ACCEPTS_AT_ONCE):
+                    accepted, peer = sock.accept()
+                    connections.start(broker, self, accepted, peer[:2])
             except BlockingIOError:
                 continue
             except OSError as error:
@@ -80,8 +84,6 @@ class Listener:
                     await trio.sleep(ACCEPT_BACKOFF_SECONDS)
                 else:
                     log.debug("a connection to %s went away before it was accepted: %s", self.name, error)
-                continue
-            connections.start(broker, self, accepted, peer[:2])
 
     def close(self) -> None:
         """Stop listening."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision, Record
-from barnabas.groups.member import Joining, Member, State, chosen_protocol, shared_protocols
+from barnabas.groups.member import Joining, Member, Members, State
 from barnabas.groups.records import group_record
 from barnabas.groups.settings import GroupSettings
 from barnabas.wire.generated.errors import ErrorCode
@@ -39,7 +39,8 @@ class ClassicGroup:
     protocol_type: str = ""
     protocol: str | None = None
     leader: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: Members = field(default_factory=Members)
+    unsynced: set[str] = field(default_factory=set)
     static_ids: dict[str, str] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)
     initial_delay_left_ms: int = 0
@@ -92,8 +93,7 @@ class ClassicGroup:
             return True
         if protocol_type != self.protocol_type:
             return False
-        shared = shared_protocols(self.members.values())
-        return any(name in shared for name, _ in protocols)
+        return self.members.shares(name for name, _ in protocols)
 
     def _has_room_for(self, member_id: str) -> bool:
         """While members gather, those count who have come; later, those who are in. Empty groups take anybody."""
@@ -104,8 +104,7 @@ class ClassicGroup:
             return member is not None or len(self.members) < self.settings.size_max
         if member is not None and member.join_waiter is not None:
             return True
-        waiting = sum(other.join_waiter is not None for other in self.members.values())
-        return waiting < self.settings.size_max
+        return self.members.joining_count < self.settings.size_max
 
     def _member(self, member_id: str, instance_id: str | None) -> Member:
         """The member, if the id and the instance id belong together."""
@@ -157,11 +156,11 @@ class ClassicGroup:
             return
         self._supersede(member, out)
         request = joining.request
-        member.protocols = protocols
+        self.members.learn(member, protocols)
         member.session_timeout_ms = request.session_timeout_ms
         if request.rebalance_timeout_ms >= 0:
             member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        member.join_waiter = joining.waiter
+        self.members.await_join(member, joining.waiter)
         self._prepare_rebalance(now_ms, out)
 
     def _replace_static(
@@ -171,7 +170,10 @@ class ClassicGroup:
         instance = joining.request.group_instance_id
         assert instance is not None
         leader_before = self.leader or ""
-        member = self.members.pop(self.static_ids[instance])
+        member = self.members.take(self.static_ids[instance])
+        if member.id in self.unsynced:
+            self.unsynced.remove(member.id)
+            self.unsynced.add(joining.new_member_id)
         out.timers[("session", self.id, member.id)] = None
         for waiter, response in (
             (
@@ -194,7 +196,7 @@ class ClassicGroup:
         self.static_ids[instance] = member.id
         if was_leader:
             self.leader = member.id
-        if self.state is State.STABLE and chosen_protocol(self.members.values()) == self.protocol:
+        if self.state is State.STABLE and self.members.choose_protocol() == self.protocol:
             out.records.append(group_record(self.id, self.metadata()))
             response = self._joined(member)
             if joining.can_skip_assignment:
@@ -205,7 +207,7 @@ class ClassicGroup:
             out.replies.append((joining.waiter, response))
             self._heard_of(member, now_ms, out)
             return
-        member.join_waiter = joining.waiter
+        self.members.await_join(member, joining.waiter)
         out.timers[("session", self.id, member.id)] = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
         self._prepare_rebalance(now_ms, out)
 
@@ -218,7 +220,7 @@ class ClassicGroup:
                     JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.id),
                 )
             )
-            member.join_waiter = None
+            self.members.await_join(member, None)
 
     # --- rebalancing ----------------------------------------------------------------------------------------
 
@@ -245,7 +247,7 @@ class ClassicGroup:
             self._complete_join(now_ms, out)
 
     def _all_joined(self) -> bool:
-        return not self.pending and all(member.join_waiter is not None for member in self.members.values())
+        return not self.pending and self.members.joining_count == len(self.members)
 
     def join_expired(self, now_ms: int, out: Decision) -> None:
         """The time for joining is over."""
@@ -279,13 +281,14 @@ class ClassicGroup:
             return
         if self.leader is None or self.members[self.leader].join_waiter is None:
             self.leader = joined[0].id
-        self.protocol = chosen_protocol(self.members.values())
+        self.protocol = self.members.choose_protocol()
         self._enter(State.COMPLETING_REBALANCE, now_ms)
+        self.unsynced = set(self.members)
         for member in self.members.values():
-            member.synced = member.is_new = False
+            member.is_new = False
             if member.join_waiter is not None:
                 out.replies.append((member.join_waiter, self._joined(member)))
-                member.join_waiter = None
+                self.members.await_join(member, None)
             self._heard_of(member, now_ms, out)
         longest = max(member.rebalance_timeout_ms for member in self.members.values())
         out.timers[("sync", self.id)] = now_ms + longest
@@ -335,7 +338,8 @@ class ClassicGroup:
             out.replies.append(
                 (member.sync_waiter, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
             )
-        member.sync_waiter, member.synced = waiter, True
+        member.sync_waiter = waiter
+        self.unsynced.discard(member.id)
         if member.id == self.leader:
             assigned = {entry.member_id: entry.assignment for entry in request.assignments}
             for other in self.members.values():
@@ -347,7 +351,7 @@ class ClassicGroup:
                     out.replies.append((other.sync_waiter, self._synced(other)))
                     other.sync_waiter = None
                     self._heard_of(other, now_ms, out)
-        if all(other.synced for other in self.members.values()):
+        if not self.unsynced:
             out.timers[("sync", self.id)] = None
 
     def _synced(self, member: Member) -> SyncGroupResponse:
@@ -365,7 +369,7 @@ class ClassicGroup:
     def sync_expired(self, now_ms: int, out: Decision) -> None:
         """The time for syncing is over: members that have not, leave."""
         if self.state in (State.COMPLETING_REBALANCE, State.STABLE):
-            late = [member for member in self.members.values() if not member.synced]
+            late = [member for member in self.members.values() if member.id in self.unsynced]
             for member in late:
                 self._drop(member, out)
             if late:
@@ -470,6 +474,7 @@ class ClassicGroup:
     def _drop(self, member: Member, out: Decision) -> None:
         out.timers[("session", self.id, member.id)] = None
         del self.members[member.id]
+        self.unsynced.discard(member.id)
         if member.instance_id is not None:
             self.static_ids.pop(member.instance_id, None)
         if self.leader == member.id:

@@ -1,9 +1,13 @@
-"""The members of a classic group, the states of the group, and what a JoinGroup request brings. Pure."""
+"""The members of a classic group, the states of the group, and what a JoinGroup request brings. Pure.
+
+The rule: what a request asks about all members is counted as they change. A thousand members may join at once, and none of
+their requests may look at each of the others.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -25,7 +29,8 @@ class State(Enum):
 class Member:
     """One member. A waiter is the number of a request that is not answered yet, None where there is none.
 
-    `is_new` until its first generation begins: nobody knows yet whether its client still waits for that.
+    `protocols` and `join_waiter` are changed through `Members`, which counts them. `is_new` until its first generation
+    begins: nobody knows yet whether its client still waits for that.
     """
 
     id: str
@@ -38,7 +43,6 @@ class Member:
     assignment: bytes = b""
     join_waiter: int | None = None
     sync_waiter: int | None = None
-    synced: bool = False
     is_new: bool = False
 
     def metadata_for(self, protocol: str) -> bytes:
@@ -72,7 +76,6 @@ class Member:
             ),
             protocols=[(protocol, entry.subscription)],
             assignment=entry.assignment,
-            synced=True,
         )
 
 
@@ -89,17 +92,62 @@ class Joining:
     can_skip_assignment: bool
 
 
-def shared_protocols(members: Collection[Member]) -> set[str]:
-    """The protocols that all members know."""
-    votes = Counter(name for member in members for name in {name for name, _ in member.protocols})
-    return {name for name, count in votes.items() if count == len(members)}
+class Members(dict[str, Member]):
+    """The members by id, in the order in which they came."""
 
+    __slots__ = ("_votes", "joining_count")
 
-def chosen_protocol(members: Collection[Member]) -> str:
-    """Of the protocols that all know, the one that most members prefer."""
-    shared = shared_protocols(members)
-    votes = Counter(
-        next(name for name, _ in member.protocols if name in shared) for member in members if shared
-    )
-    assert votes, "members without a protocol in common are not let in"
-    return votes.most_common(1)[0][0]
+    def __init__(self) -> None:
+        super().__init__()
+        self._votes: Counter[str] = Counter()  # how many members know a protocol
+        self.joining_count = 0
+        """How many wait for the answer to a JoinGroup request."""
+
+    def __setitem__(self, member_id: str, member: Member) -> None:
+        if member_id in self:
+            self._count(self[member_id], -1)
+        super().__setitem__(member_id, member)
+        self._count(member, 1)
+
+    def __delitem__(self, member_id: str) -> None:
+        self._count(self[member_id], -1)
+        super().__delitem__(member_id)
+
+    def take(self, member_id: str) -> Member:
+        """Remove a member and return it."""
+        member = self[member_id]
+        del self[member_id]
+        return member
+
+    def await_join(self, member: Member, waiter: int | None) -> None:
+        """The member waits for that JoinGroup request to be answered, or for none."""
+        self.joining_count += (waiter is not None) - (member.join_waiter is not None)
+        member.join_waiter = waiter
+
+    def learn(self, member: Member, protocols: list[tuple[str, bytes]]) -> None:
+        """The member knows these protocols now."""
+        self._vote(member, -1)
+        member.protocols = protocols
+        self._vote(member, 1)
+
+    def shares(self, protocols: Iterable[str]) -> bool:
+        """Whether one of these is known to all members."""
+        count = len(self)
+        return any(self._votes[name] == count for name in protocols)
+
+    def choose_protocol(self) -> str:
+        """Of the protocols that all know, the one that most members prefer."""
+        shared = {name for name, count in self._votes.items() if count == len(self)}
+        assert shared, "members without a protocol in common are not let in"
+        votes = Counter(
+            next(name for name, _ in member.protocols if name in shared) for member in self.values()
+        )
+        return votes.most_common(1)[0][0]
+
+    def _count(self, member: Member, change: int) -> None:
+        self.joining_count += change * (member.join_waiter is not None)
+        self._vote(member, change)
+
+    def _vote(self, member: Member, change: int) -> None:
+        for name in {name for name, _ in member.protocols}:
+            self._votes[name] += change

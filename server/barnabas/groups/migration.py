@@ -20,7 +20,7 @@ from barnabas.groups.embedded import (
     read_subscription,
     write_assignment,
 )
-from barnabas.groups.member import Joining, Member, State, chosen_protocol
+from barnabas.groups.member import Joining, Member, State
 from barnabas.groups.records import group_record
 from barnabas.groups.topics import NO_SLOTS, Slots
 from barnabas.groups.turn import Turn
@@ -174,11 +174,11 @@ def _downgraded(
         assert member.classic is not None
         classic.members[member.id] = Member(
             member.id, member.instance_id, member.client_id, member.client_host,
-            member.classic.session_timeout_ms, member.rebalance_timeout_ms, list(member.classic.protocols), synced=True,
+            member.classic.session_timeout_ms, member.rebalance_timeout_ms, list(member.classic.protocols),
         )  # fmt: skip
         if member.instance_id is not None:
             classic.static_ids[member.instance_id] = member.id
-    classic.protocol = chosen_protocol(classic.members.values())
+    classic.protocol = classic.members.choose_protocol()
     classic.leader = next(iter(classic.members))
     for member, former in members:
         said = classic.members[member.id].metadata_for(classic.protocol)

@@ -214,7 +214,7 @@ def test_a_subscription_that_cannot_be_read_stops_the_move() -> None:
     coordinator = with_topic(4)
     classic_pair(coordinator)
     group = coordinator.shard.group("g")
-    group.members["a"].protocols = [("range", b"\x00")]
+    group.members.learn(group.members["a"], [("range", b"\x00")])
     written = len(coordinator.journal)
     with pytest.raises(RequestError) as caught:
         Client(coordinator, "c").join()
