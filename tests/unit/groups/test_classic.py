@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
 from barnabas.groups.hashing import java_hash, partition_for
-from barnabas.groups.member import Joining, State
+from barnabas.groups.member import Joining, Member, Members, State
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
 from barnabas.wire.generated.errors import ErrorCode
@@ -281,3 +283,37 @@ def test_a_group_with_members_is_not_deleted() -> None:
     h = Harness()
     h.stable_pair()
     assert code_of(h.shard.delete_group, "g", Decision()) == ErrorCode.NON_EMPTY_GROUP
+
+
+# --- counting ---------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["put", "drop", "learn", "wait", "answer"]),
+            st.sampled_from("abc"),
+            st.lists(st.sampled_from(["range", "uniform", "sticky"]), min_size=1, max_size=3),
+        ),
+        max_size=40,
+    )
+)
+def test_what_is_counted_of_members_is_what_they_are(steps: list[tuple[str, str, list[str]]]) -> None:
+    members = Members()
+    for step, member_id, names in steps:
+        protocols = [(name, b"") for name in names]
+        if step == "put":
+            waiter = 1 if len(names) > 1 else None
+            members[member_id] = Member(member_id, None, "", "", 1, 1, protocols, join_waiter=waiter)
+        elif member_id in members:
+            member = members[member_id]
+            if step == "drop":
+                assert members.take(member_id) is member
+            elif step == "learn":
+                members.learn(member, protocols)
+            else:
+                members.await_join(member, 1 if step == "wait" else None)
+        assert members.joining_count == sum(member.join_waiter is not None for member in members.values())
+        for name in ("range", "uniform", "sticky"):
+            known = [name in dict(member.protocols) for member in members.values()]
+            assert members.shares([name]) == all(known)

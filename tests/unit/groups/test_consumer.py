@@ -10,6 +10,7 @@ import pytest
 from barnabas.errors import RequestError
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.member import MemberState
+from barnabas.groups.consumer.membership import ASSIGNED_AT_ONCE_MAX, ASSIGNMENT_INTERVAL_MS
 from barnabas.groups.decision import Decision
 from barnabas.groups.settings import GroupSettings
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -81,6 +82,31 @@ def test_a_slot_is_given_on_only_when_its_owner_has_given_it_up() -> None:
     b.beat()
     assert len(b.told) == 2
     assert not a.told & b.told
+    assert coordinator.state() == "Stable"
+
+
+def test_many_who_come_together_are_assigned_together() -> None:
+    coordinator = with_topic(ASSIGNED_AT_ONCE_MAX + 3)
+    coordinator.now_ms = 1_000_000
+    first = [Client(coordinator, f"m{number}") for number in range(ASSIGNED_AT_ONCE_MAX)]
+    for client in first:
+        client.join()
+    group = coordinator.group()
+    assert group.assignment_epoch == group.epoch == ASSIGNED_AT_ONCE_MAX
+    late = [Client(coordinator, f"late{number}") for number in range(3)]
+    for client in late:
+        client.join()
+    group = coordinator.group()
+    assert (group.epoch, group.assignment_epoch) == (ASSIGNED_AT_ONCE_MAX + 3, ASSIGNED_AT_ONCE_MAX)
+    assert coordinator.state() == "Assigning"
+    coordinator.advance(ASSIGNMENT_INTERVAL_MS - 1)
+    late[0].beat()
+    assert coordinator.group().assignment_epoch == ASSIGNED_AT_ONCE_MAX
+    coordinator.advance(1)
+    late[0].beat()
+    assert coordinator.group().assignment_epoch == ASSIGNED_AT_ONCE_MAX + 3
+    converge(*first, *late)
+    assert sorted(len(client.owned) for client in (*first, *late)) == [1] * (ASSIGNED_AT_ONCE_MAX + 3)
     assert coordinator.state() == "Stable"
 
 

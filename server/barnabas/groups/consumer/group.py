@@ -35,6 +35,7 @@ class ConsumerGroup:
     epoch: int = 0
     topics_hash: int = 0
     assignment_epoch: int = 0
+    assigned_ms: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     static_ids: dict[str, str] = field(default_factory=dict)
     target: dict[str, Slots] = field(default_factory=dict)
@@ -45,6 +46,8 @@ class ConsumerGroup:
     """Whether Kafka before 4.1 has written what the topics were like."""
     topics_seen: Mapping[str, TopicInfo] | None = field(default=None, compare=False)
     """The topics for which the hash was last compared: only another mapping needs another look."""
+    hashed: tuple[Mapping[str, TopicInfo], frozenset[str], int] | None = field(default=None, compare=False)
+    """The last hash that was made, with what it was made of."""
     rejoins_due_ms: dict[str, int] = field(default_factory=dict, compare=False)
     """By when members of the classic protocol that were told to must have joined again."""
 

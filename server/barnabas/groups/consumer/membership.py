@@ -34,6 +34,11 @@ from barnabas.wire.generated.errors import ErrorCode
 OWN_MEMBER_ID_SINCE = 1
 """The version from which on a member makes its id itself (KIP-1082)."""
 
+ASSIGNED_AT_ONCE_MAX = 100
+"""Groups of more members are assigned at most once in `ASSIGNMENT_INTERVAL_MS`, as all of Kafka's groups are."""
+
+ASSIGNMENT_INTERVAL_MS = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
@@ -198,14 +203,14 @@ def advance(
     if changed or group.topics_seen is not turn.image.topics:
         regexes = _refresh_regexes(group, members, turn)
         seen = replace(group, regexes=regexes)
-        new_hash = topics_hash(set().union(*(seen.topics_of(member) for member in members)), turn.image)
+        new_hash = _hash(group, frozenset().union(*(seen.topics_of(member) for member in members)), turn)
         if changed or new_hash != group.topics_hash or regexes != group.regexes:
             epoch += 1
             _write_epoch(group, epoch, new_hash, turn)
     else:
         seen = group
     target, target_epoch = group.target_of(after), group.assignment_epoch
-    if epoch > target_epoch:
+    if epoch > target_epoch and _may_assign(group, members, turn):
         target, target_epoch = _write_target(seen, members, epoch, turn)[after.id], epoch
     moved = reconcile(after, target_epoch, target, group.owners, reported)
     if moved is not after:
@@ -213,6 +218,22 @@ def advance(
         watch_revocation(group, moved, turn)
     group.topics_seen = turn.image.topics
     return moved
+
+
+def _may_assign(group: ConsumerGroup, members: list[ConsumerMember], turn: Turn) -> bool:
+    """Small groups are assigned with each change. Of many members that come together, each would move what the others
+    have just been given: they wait for the next heartbeat after the interval, and there are many of those.
+    """
+    many = len(members) > ASSIGNED_AT_ONCE_MAX
+    return not many or turn.now_ms - group.assigned_ms >= ASSIGNMENT_INTERVAL_MS
+
+
+def _hash(group: ConsumerGroup, names: frozenset[str], turn: Turn) -> int:
+    """As `topics_hash`, and not again for the same names of the same topics."""
+    known = group.hashed
+    if known is None or known[0] is not turn.image.topics or known[1] != names:
+        known = group.hashed = (turn.image.topics, names, topics_hash(names, turn.image))
+    return known[2]
 
 
 def _members_with(group: ConsumerGroup, member: ConsumerMember) -> list[ConsumerMember]:

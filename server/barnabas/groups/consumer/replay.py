@@ -73,8 +73,9 @@ def _partition_metadata(key: bytes, value: bytes | None, find: Find) -> None:
 def _target_epoch(key: bytes, value: bytes | None, find: Find) -> None:
     group = find(target_metadata.RECORD.decode_key(key).group_id, value is not None)
     if group is not None:
-        epoch = 0 if value is None else target_metadata.RECORD.decode_value(value).assignment_epoch
-        group.assignment_epoch = epoch
+        target = target_metadata.RECORD.decode_value(value) if value is not None else None
+        group.assignment_epoch = target.assignment_epoch if target else 0
+        group.assigned_ms = target.assignment_timestamp if target else 0
 
 
 def _target(key: bytes, value: bytes | None, find: Find) -> None:
