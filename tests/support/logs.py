@@ -52,10 +52,16 @@ class Broker:
         self.dirs = [str(path) for path in dirs]
         self.disk = disk
         self.config = LogConfig(**settings)
+        self.recovery_threads = 1
         self.start()
 
     def start(self, now_ms: int = NOW_MS) -> LogManager:
-        self.manager = LogManager(self.dirs, config_for=lambda topic: self.config, disk=self.disk)
+        self.manager = LogManager(
+            self.dirs,
+            config_for=lambda topic: self.config,
+            disk=self.disk,
+            recovery_threads=self.recovery_threads,
+        )
         self.manager.open(now_ms)
         return self.manager
 

@@ -19,6 +19,7 @@ from barnabas.broker.startup import parse_endpoint
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.image import BROKER, TOPIC, BrokerInfo, ClusterImage
 from barnabas.config import broker as settings
+from barnabas.errors import StorageError
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.log.config import LogConfig
 from barnabas.log.manager import LogManager
@@ -34,7 +35,10 @@ async def open_storage(broker: Broker) -> None:
     config = broker.config
     disk = broker.disk
     dirs = list(config.log_dirs)
-    disk.make_dirs(dirs[0])
+    try:
+        disk.make_dirs(dirs[0])
+    except OSError as error:
+        raise StorageError(dirs[0], error) from error
     store = EmbeddedStore(dirs[0], disk)
     if len(dirs) > 1:
         log.warning(
@@ -52,6 +56,7 @@ async def open_storage(broker: Broker) -> None:
         disk=disk,
         open_segments_max=open_segments_max(allow_open_files()),
         producer_expiration_ms=config.get(settings.PRODUCER_ID_EXPIRATION_MS),
+        recovery_threads=config.get(settings.NUM_RECOVERY_THREADS_PER_DATA_DIR),
     )
     store.open("", _this_broker(broker))
     await trio.to_thread.run_sync(broker.logs.open, broker.now_ms())

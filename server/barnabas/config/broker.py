@@ -120,6 +120,7 @@ TRANSACTION_STATE_LOG_NUM_PARTITIONS = _whole("transaction.state.log.num.partiti
 TRANSACTION_STATE_LOG_REPLICATION_FACTOR = _whole("transaction.state.log.replication.factor")
 TRANSACTION_STATE_LOG_SEGMENT_BYTES = _whole("transaction.state.log.segment.bytes")
 LOG_RETENTION_CHECK_INTERVAL_MS = _whole("log.retention.check.interval.ms")
+NUM_RECOVERY_THREADS_PER_DATA_DIR = _whole("num.recovery.threads.per.data.dir")
 LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = _whole("log.flush.offset.checkpoint.interval.ms")
 LOG_CLEANER_ENABLE = _flag("log.cleaner.enable")
 LOG_CLEANER_BACKOFF_MS = _whole("log.cleaner.backoff.ms")

@@ -46,8 +46,10 @@ class LogManager:
         disk: Disk | None = None,
         open_segments_max: int = OPEN_SEGMENTS_MAX,
         producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        recovery_threads: int = 1,
     ) -> None:
         """`dirs` are absolute paths, made if need be; `config_for` returns the settings of a topic."""
+        self.recovery_threads = recovery_threads
         self.dirs = list(dict.fromkeys(path.rstrip("/") for path in dirs))
         self.disk: Disk = disk or OsDisk()
         self.config_for = config_for
@@ -137,27 +139,55 @@ class LogManager:
             self.disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
             self.disk.sync_dir(path)
         known = logdir.read_checkpoints(self.disk, path, is_clean=is_clean)
-        count = 0
-        for entry in entries:
-            key = self._recognise(path, entry.name, now_ms) if entry.is_dir else None
-            if key is not None:
+        keys = [
+            key
+            for entry in entries
+            if entry.is_dir and (key := self._recognise(path, entry.name, now_ms)) is not None
+        ]
+        if is_clean or len(keys) < 2 or self.recovery_threads < 2:
+            for key in keys:
                 self._load(path, key, known, now_ms)
-                count += 1
-        if count and not is_clean:
-            log.warning("%s was not closed cleanly: its %d logs were checked", path, count)
+        else:
+            self._recover(path, keys, known, now_ms)
+        if keys and not is_clean:
+            log.warning("%s was not closed cleanly: its %d logs were checked", path, len(keys))
+
+    def _recover(self, path: str, keys: list[TopicPartition], known: Checkpoints, now_ms: int) -> None:
+        """Check and open these logs, several at a time. Raises OSError, CorruptFileError."""
+        from barnabas.log.recovering import load_many  # not on the way of a start after a clean stop
+
+        loaders = {key: self._loader_of(path, key, known, now_ms) for key in keys}
+        for key, loaded in load_many(path, loaders, self.recovery_threads):
+            for segment in loaded.segments:
+                segment.count_in(self.pool)
+            self._take_in(path, key, known, loaders[key].config, loaded, now_ms)
 
     def _load(self, path: str, key: TopicPartition, known: Checkpoints, now_ms: int) -> PartitionLog:
-        """Open the log of a partition with what the checkpoints say of it. Raises OSError."""
-        directory = f"{path}/{names.dir_name(*key)}"
-        loader = self._loader(directory, self.config_for(key[0]), now_ms)
+        """Open the log of a partition. Raises OSError."""
+        loader = self._loader_of(path, key, known, now_ms)
+        return self._take_in(path, key, known, loader.config, loader.load(), now_ms)
+
+    def _loader_of(self, path: str, key: TopicPartition, known: Checkpoints, now_ms: int) -> Loader:
+        """What opens the log of a partition, with what the checkpoints say of it."""
+        loader = self._loader(f"{path}/{names.dir_name(*key)}", self.config_for(key[0]), now_ms)
         loader.is_clean = known.is_clean
         loader.recovery_point = known.recovery_points.get(key, 0)
         loader.log_start_offset = known.log_starts.get(key, 0)
         loader.clean_offset = known.clean_offsets.get(key, 0)
-        loaded = loader.load()
+        return loader
+
+    def _take_in(
+        self,
+        path: str,
+        key: TopicPartition,
+        known: Checkpoints,
+        config: LogConfig,
+        loaded: LoadedLog,
+        now_ms: int,
+    ) -> PartitionLog:
         high_watermark = known.high_watermarks.get(key, 0)
-        topic_id = logdir.read_topic_id(self.disk, directory)
-        added = self._add(path, key, loader.config, loaded, topic_id, high_watermark, now_ms)
+        topic_id = logdir.read_topic_id(self.disk, f"{path}/{names.dir_name(*key)}")
+        added = self._add(path, key, config, loaded, topic_id, high_watermark, now_ms)
         added.clean_offset = known.clean_offsets.get(key)
         return added
 

@@ -176,6 +176,12 @@ class Segment:
         self._offset_index = self._time_index = None
         self._aborted = None
 
+    def count_in(self, pool: OpenFiles) -> None:
+        """Count against this pool from now on, with what is held; the former pool goes."""
+        self._pool = pool
+        if self._is_pooled:
+            pool.add(self)
+
     def move_to(self, pool: OpenFiles) -> None:
         """Let everything go, and count against another pool from now on. Raises OSError."""
         self.close()

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from barnabas.broker.app import Broker
+from barnabas.config.loading import BrokerConfig
 from barnabas.errors import StorageError
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRequest
@@ -34,6 +36,15 @@ async def three_dirs(disk):
 
 def places(client):
     return {log.partition: log.log_dir for log in client.broker.logs if log.topic == "t"}
+
+
+async def test_a_dir_that_cannot_be_made_is_explained(tmp_path):
+    (tmp_path / "file").touch()
+    broker = Broker(
+        BrokerConfig({"log.dirs": f"{tmp_path}/file/data", "listeners": "PLAINTEXT://127.0.0.1:0"})
+    )
+    with pytest.raises(StorageError, match=r"log dir .*/file/data: .*Not a directory"):
+        await broker.run()
 
 
 async def test_new_partitions_go_to_the_dir_with_the_fewest(disk):

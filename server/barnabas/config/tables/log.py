@@ -75,7 +75,7 @@ ROWS: tuple[Row, ...] = (
      "Level of lz4 when the broker compresses."),
     ("compression.zstd.level", "int", "3", "-131072..22", "medium", "cluster", "",
      "Level of zstd when the broker compresses."),
-    ("num.recovery.threads.per.data.dir", "int", "2", "1..", "high", "cluster", "threads",
+    ("num.recovery.threads.per.data.dir", "int", "2", "1..", "high", "cluster", "",
      "Threads that load logs at the start and flush them at the end."),
     ("log.cleaner.enable", "boolean", "true", "", "medium", "", "",
      "Whether compacted topics are compacted; internal topics need it."),
