@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 EFFORT ?= 100
 
-.PHONY: run test test-pipeline pipeline-demo check bench compat compare handover crash soak gen docs lock clean nightly help
+.PHONY: run test test-pipeline pipeline-demo check bench compat compare handover oracle crash soak gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -43,6 +43,9 @@ gen: $(VENV)/.ready-test  ## generate the codecs from schemas/ and the reference
 
 compat: $(VENV)/.ready-test  ## stock clients against the broker: the matrix (ARGS="--clients a,b")
 	$(BIN)/python -m compat.matrix $(ARGS)
+
+oracle: $(VENV)/.ready-test  ## every message and version against Kafka's own serialisers (needs a JDK)
+	$(BIN)/python compat/codec-oracle/compare.py $(ARGS)
 
 crash: $(VENV)/.ready-test  ## the broker killed under idempotent producers, nothing lost (ARGS="--rounds 200 --seed 7")
 	$(BIN)/python -m compat.crash $(ARGS)

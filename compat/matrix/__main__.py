@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import time
@@ -19,7 +20,15 @@ from pathlib import Path
 from compat.clients.shared.python.harness import CASES
 from compat.kafka import KafkaError
 from compat.matrix import clients
-from compat.matrix.brokers import NOTHING_ELSE, ApacheKafka, Barnabas, Broker, BrokerError, RestartService
+from compat.matrix.brokers import (
+    NOTHING_ELSE,
+    ApacheKafka,
+    Barnabas,
+    Broker,
+    BrokerError,
+    Given,
+    RestartService,
+)
 from compat.matrix.clients import Verdict, Verdicts
 from compat.matrix.known import WITHOUT_HEADERS
 from compat.matrix.report import Matrix
@@ -41,7 +50,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--clients", default="", metavar="A,B", help="only these (default: all)")
     parser.add_argument("--cases", default="", metavar="A,B", help="only these (default: all)")
     parser.add_argument("--records", type=int, default=10_000, metavar="N", help="records per topic")
-    parser.add_argument("--against", default="barnabas", metavar="barnabas|kafka|kafka-VERSION")
+    parser.add_argument("--against", default="barnabas", metavar="barnabas|kafka|kafka-VERSION|HOST:PORT")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="clients at the same time")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     parser.add_argument("--list", action="store_true", help="only say which clients and cases there are")
@@ -53,8 +62,10 @@ def arguments(given: list[str]) -> argparse.Namespace:
     options.suites = [
         name for name in chosen if name in SUITES and (options.cases == list(CASES) or not options.clients)
     ]
-    if options.against != "barnabas" and not options.against.startswith("kafka"):
-        parser.error(f"no such broker: {options.against}; there are barnabas, kafka, kafka-3.9, ...")
+    if not re.fullmatch(r"barnabas|kafka(-.+)?|.+:\d+", options.against):
+        parser.error(
+            f"no such broker: {options.against}; there are barnabas, kafka, kafka-3.9, ..., HOST:PORT"
+        )
     everything = (clients.names(), list(SUITES), list(CASES), "barnabas")
     if options.write and (options.clients, options.suites, options.cases, options.against) != everything:
         parser.error("--write needs all clients and all cases against barnabas")
@@ -80,8 +91,15 @@ class Run:
         self.directory = directory
         self.matrix = Matrix(excuses=options.against == "barnabas")
 
+    @property
+    def is_given(self) -> bool:
+        """Whether all clients use one broker, which cannot be restarted or set."""
+        return ":" in self.options.against
+
     def broker(self, name: str, settings: Mapping[str, str] = NOTHING_ELSE) -> Broker:
-        """A fresh broker with a directory of its own."""
+        """A fresh broker with a directory of its own, unless one is given."""
+        if self.is_given:
+            return Given(self.options.against)
         directory = self.directory / name
         directory.mkdir()
         if self.options.against == "barnabas":
@@ -115,6 +133,9 @@ class Run:
         start = time.monotonic()
 
         def program() -> Verdicts:
+            if self.is_given:
+                environment = self.environment(self.options.records)
+                return clients.run(path, broker.bootstrap, cases, environment, self.log(name))
             with RestartService(broker, self.directory / name) as command:
                 environment = self.environment(self.options.records, COMPAT_RESTART=command)
                 return clients.run(path, broker.bootstrap, cases, environment, self.log(name))

@@ -138,6 +138,26 @@ class ApacheKafka:
         return []  # What Kafka says of itself is not ours to judge.
 
 
+class Given:
+    """A broker that somebody else has started, whichever it is: it is neither stopped nor judged by its log."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def start(self) -> None:
+        host, _, port = self.bootstrap.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), READY_TIMEOUT_S).close()
+        except OSError as error:
+            raise BrokerError(f"nothing answers at {self.bootstrap}: {error}") from error
+
+    def stop(self, how: str = "term") -> None:
+        pass
+
+    def complaints(self) -> list[str]:
+        return []
+
+
 def restart(broker: Broker, how: str) -> None:
     """Stop in one of the two ways, and start. Raises BrokerError or KafkaError."""
     broker.stop(how)

@@ -76,7 +76,7 @@ ROWS: tuple[Row, ...] = (
     ("compression.zstd.level", "int", "3", "-131072..22", "medium", "cluster", "",
      "Level of zstd when the broker compresses."),
     ("num.recovery.threads.per.data.dir", "int", "2", "1..", "high", "cluster", "",
-     "Threads that load logs at the start and flush them at the end."),
+     "Threads that check the logs of a dir after a crash."),
     ("log.cleaner.enable", "boolean", "true", "", "medium", "", "",
      "Whether compacted topics are compacted; internal topics need it."),
     ("log.cleaner.threads", "int", "1", "0..", "medium", "cluster", "threads",
