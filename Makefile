@@ -12,7 +12,7 @@ EFFORT ?= 100
 .PHONY: run test test-pipeline pipeline-demo check bench compat compare handover oracle crash soak gen docs lock clean nightly help
 
 help:  ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 run: $(VENV)/.compiled  ## start the broker (ARGS="--listen HOST:PORT --data DIR ...")
 	@exec $(BIN)/barnabas serve $(ARGS)
