@@ -54,7 +54,7 @@ compare: $(VENV)/.ready-test  ## settings and admin requests side by side with A
 	$(BIN)/python -m compat.configs.compare $(ARGS)
 	$(BIN)/python -m compat.admin.compare $(ARGS)
 
-handover: $(VENV)/.ready-test  ## a log dir of ours opened by Apache Kafka 3.9, and by us again (needs a JDK)
+handover: $(VENV)/.ready-test  ## log dirs handed from us to Apache Kafka and back, and from Kafka to us (needs a JDK)
 	$(BIN)/python -m compat.log.handover $(ARGS)
 
 soak: $(VENV)/.ready-test  ## transactional clients and the broker killed at random, nothing lost (ARGS="--rounds 100 --seed 7")

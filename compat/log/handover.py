@@ -1,6 +1,6 @@
-"""Hand a log dir over: written by us, taken on by Apache Kafka 3.9, and by us again.
+"""Hand a log dir over: written by us, taken on by Apache Kafka 3.9, and by us again; and one that Kafka began.
 
-    python -m compat.log.handover [--version 3.9] [--keep DIR]
+    python -m compat.log.handover [--version 3.9] [--writer barnabas|kafka|both] [--keep DIR]
 
 The rule: whoever opens the dir must serve the same records, committed offsets and transactions as the one before,
 and take more; and must find a clean end, so that nothing is mended or made anew. A dir has logs and no topics, so
@@ -41,6 +41,7 @@ COMPACTED = "handed-over-compacted"
 GROUPS = ("compared-a", "compared-b")
 TOPICS = {workload.TOPIC: workload.PARTITIONS, COMPACTED: 1}
 TIMEOUT_S = 30
+KAFKA_WRITERS = ("3.9", "4.x")
 KAFKA_BROKER_ID = 1
 PRODUCER_IDS_USED = 99_999  # or fewer, by us; Kafka must not give them to others
 # What Kafka's log managers say of a dir that they trust, and of a log that they do not.
@@ -62,14 +63,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--version", default="3.9", help="a release that knows ZooKeeper (default: 3.9)")
+    parser.add_argument("--version", default="3.9", help="the release that takes our dir on (default: 3.9)")
+    parser.add_argument("--writer", default="both", choices=("barnabas", "kafka", "both"), help="who begins")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="leave everything there")
     options = parser.parse_args()
     directory = options.keep or Path(tempfile.mkdtemp(prefix="compat-handover-"))
     directory.mkdir(parents=True, exist_ok=True)
-    logs = directory / "logs"
+    differences: list[str] = []
     try:
-        differences = hand_over(logs, directory / "kafka", options.version)
+        if options.writer in ("barnabas", "both"):
+            differences += hand_over(directory / "logs", directory / "kafka", options.version)
+        if options.writer in ("kafka", "both"):
+            for version in KAFKA_WRITERS:
+                differences += take_over(directory / f"kafka-{version}", version)
     finally:
         if not options.keep:
             shutil.rmtree(directory)
@@ -121,6 +127,34 @@ def hand_over(logs: Path, kafka_directory: Path, version: str) -> list[str]:
             if not has_added(all_seen, who)
         ),
     ]
+
+
+def take_over(directory: Path, version: str) -> list[str]:
+    """Take on a dir that Kafka wrote; returns what was not as it must be."""
+    with RealKafka(version, data=directory, settings=SETTINGS) as kafka:
+        setting = segment_setting(version)
+        workload.write(kafka.bootstrap, segment_setting=setting)
+        write_compacted(kafka.bootstrap, setting)
+        written = look(kafka.bootstrap)
+    report(f"Kafka {kafka.release.version} wrote", written)
+    with barnabas(kafka.log_dir) as bootstrap:
+        taken_on = look(bootstrap)
+        add(bootstrap, "barnabas")
+        added = look(bootstrap)
+    with barnabas(kafka.log_dir) as bootstrap:
+        again = look(bootstrap)
+    report("Barnabas took on", taken_on)
+    report("... and wrote more", added)
+    return [
+        *different(f"we see other than Kafka {version} wrote", written, taken_on),
+        *different("we see other than we wrote", added, again),
+        *([] if has_added(added, "barnabas") else ["what barnabas added is not there"]),
+    ]
+
+
+def segment_setting(version: str) -> str:
+    """The topic setting for segments below 1 MiB, which Kafka 4.1 and later take for their own tests only."""
+    return "segment.bytes" if version.startswith("3") else "internal.segment.bytes"
 
 
 # --- the brokers ------------------------------------------------------------------------------------------------
@@ -224,12 +258,12 @@ def register(zookeeper_port: int, cluster_id: str, topics: dict[str, Topic]) -> 
 # --- what clients write and see ---------------------------------------------------------------------------------
 
 
-def write_compacted(bootstrap: str) -> None:
+def write_compacted(bootstrap: str, segment_setting: str = "internal.segment.bytes") -> None:
     """A topic that has been compacted by the time this returns: few keys, many values, tombstones, small segments."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     config = {
         "cleanup.policy": "compact",
-        "internal.segment.bytes": "4096",
+        segment_setting: "4096",
         "min.cleanable.dirty.ratio": "0.01",
         "delete.retention.ms": "0",
     }
