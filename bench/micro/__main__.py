@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench.micro import echo, imports, log, lookups, opening, records, recovery, requests, wire
+from bench.micro import compaction, echo, imports, log, lookups, opening, records, recovery, requests, wire
 from bench.micro.timing import HEADER
 from bench.tools import ROOT
 
@@ -16,6 +16,7 @@ GROUPS = {
     "log": log,
     "recovery": recovery,
     "lookups": lookups,
+    "compaction": compaction,
     "opening": opening,
     "requests": requests,
     "echo": echo,

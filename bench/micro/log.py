@@ -17,7 +17,7 @@ from bench.wire import record_batch
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
 
-BATCHES = [("16 KB", 15), ("1 MB", 970)]
+BATCHES = [("1 KB", 1), ("16 KB", 15), ("1 MB", 970)]
 WRAP_BYTES = 1 << 28  # a file is begun anew after that, so that the page cache is not what is measured
 
 
