@@ -22,7 +22,10 @@ REQUESTS = 10_000
 WARMUP = 1_000
 SAMPLES = 5
 CORRELATION_ID = slice(8, 12)  # of a request, with its size field
-REPLY_REST = bytes(48)  # with this as long as the answer to the request in `latency-socket`
+REPLY_SIZE, REPLY_REST = (
+    (52).to_bytes(4, "big"),
+    bytes(48),
+)  # with this as long as the answer to the request in `latency-socket`
 
 
 def run() -> Iterator[Timing]:
@@ -35,17 +38,17 @@ def run() -> Iterator[Timing]:
             ("a blocking socket", _serve_blocking),
             ("the broker's transport on Trio", _serve_trio),
         ):
-            medians_s = [_p50_us(path, frame, serve) / 1e6 for _ in range(SAMPLES)]
+            medians_s = [_p50_us(path, len(frame), serve) / 1e6 for _ in range(SAMPLES)]
             yield Timing(f"Round trip to {name}, p50", min(medians_s), median(medians_s))
 
 
-Serve = Callable[[socket.socket, int, bytes], None]
+Serve = Callable[[socket.socket, int], None]
 
 
-def _p50_us(path: Path, frame: bytes, serve: Serve) -> float:
+def _p50_us(path: Path, size: int, serve: Serve) -> float:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_listen, args=(theirs, serve, frame), daemon=True)
+    process = context.Process(target=_listen, args=(theirs, serve, size), daemon=True)
     process.start()
     try:
         result = loadgen(
@@ -62,23 +65,26 @@ def _p50_us(path: Path, frame: bytes, serve: Serve) -> float:
     return result["p50_us"]
 
 
-def _listen(parent: Connection, serve: Serve, frame: bytes) -> None:
-    reply = (4 + len(REPLY_REST)).to_bytes(4, "big") + frame[CORRELATION_ID] + REPLY_REST
+def _listen(parent: Connection, serve: Serve, size: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         parent.send(listening.getsockname()[1])
         while True:
             accepted, _ = listening.accept()
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            serve(accepted, len(frame), reply)
+            serve(accepted, size)
 
 
-def _serve_blocking(accepted: socket.socket, size: int, reply: bytes) -> None:
+def _reply(request: memoryview) -> bytes:
+    return REPLY_SIZE + bytes(request[CORRELATION_ID]) + REPLY_REST
+
+
+def _serve_blocking(accepted: socket.socket, size: int) -> None:
     view = memoryview(bytearray(size))
     while accepted.recv_into(view, size, socket.MSG_WAITALL) == size:
-        accepted.sendall(reply)
+        accepted.sendall(_reply(view))
 
 
-def _serve_trio(accepted: socket.socket, size: int, reply: bytes) -> None:
+def _serve_trio(accepted: socket.socket, size: int) -> None:
     import trio
 
     from barnabas.broker.transport import PlainTransport
@@ -93,6 +99,6 @@ def _serve_trio(accepted: socket.socket, size: int, reply: bytes) -> None:
             used += received
             if used == size:
                 used = 0
-                await transport.send([reply])
+                await transport.send([_reply(view)])
 
     trio.run(main)
