@@ -5,13 +5,9 @@ Both start from the same server.properties; the exit code is 1 when an answer di
 
 from __future__ import annotations
 
-import argparse
-import sys
-
 from compat.configs.meant import MEANT
-from compat.kafka import KafkaError
-from compat.kit.compare import Difference, Step, judge, run
-from compat.kit.sides import StartError, both
+from compat.kit.compare import Step
+from compat.kit.program import main
 from compat.kit.wire import Values
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -419,25 +415,10 @@ def _listing() -> list[Step]:
     return [*seed, Step("list v0", "ListConfigResources", 0, {}), *steps]
 
 
-def main() -> int:
-    """Compare; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m compat.configs.compare", description=__doc__)
-    parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
-    parser.add_argument(
-        "--only", default="", metavar="TEXT", help="show differences of steps with this in their label"
-    )
-    options = parser.parse_args()
-    steps = [*_describing(), *_changing(), *_replacing(), *_listing()]
-    with both(SETTINGS, options.version) as (kafka, barnabas):
-        differences: list[Difference] = run(steps, kafka, barnabas, MEANT)
-    shown = [difference for difference in differences if options.only in difference.label]
-    bad = judge(shown, [] if options.only else MEANT)
-    print(f"{len(steps)} requests, {len(differences)} differences, {bad} of them not as meant")
-    return 1 if bad else 0
+def steps() -> list[Step]:
+    """All that is asked, in order."""
+    return [*_describing(), *_changing(), *_replacing(), *_listing()]
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (KafkaError, StartError) as error:
-        sys.exit(f"error: {error}")
+    main("compat.configs.compare", __doc__, SETTINGS, steps, MEANT)

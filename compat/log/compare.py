@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +52,9 @@ def main() -> int:
     return 1 if count else 0
 
 
-def write_with_barnabas(directory: Path) -> Path:
-    """Run the workload against our broker, stop it, and return its log dir."""
+@contextmanager
+def barnabas(directory: Path) -> Iterator[str]:
+    """Our broker on that dir, until the block ends; its bootstrap address."""
     command = [sys.executable, "-m", "barnabas", "serve", "--listen", "127.0.0.1:0", "--data", str(directory)]
     for name, value in SETTINGS.items():
         command += ["--set", f"{name}={value}"]
@@ -59,21 +62,23 @@ def write_with_barnabas(directory: Path) -> Path:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as broker:
         assert broker.stdout is not None
         try:
-            workload.write(broker.stdout.readline().partition("bootstrap.servers=")[2].split()[0])
+            yield broker.stdout.readline().partition("bootstrap.servers=")[2].split()[0]
         finally:
             broker.send_signal(signal.SIGTERM)
             broker.wait(STOP_TIMEOUT_S)
+
+
+def write_with_barnabas(directory: Path) -> Path:
+    """Run the workload against our broker, stop it, and return its log dir."""
+    with barnabas(directory) as bootstrap:
+        workload.write(bootstrap)
     return directory
 
 
 def write_with_kafka(directory: Path, version: str) -> Path:
     """The same against Apache Kafka."""
     with RealKafka(version, data=directory, settings=SETTINGS) as kafka:
-        # Kafka 4.1 and later take no segments below 1 MiB but by a setting for its own tests.
-        workload.write(
-            kafka.bootstrap,
-            segment_setting="segment.bytes" if version.startswith("3") else "internal.segment.bytes",
-        )
+        workload.write(kafka.bootstrap, segment_setting=workload.segment_setting(version))
     return kafka.log_dir
 
 

@@ -13,12 +13,10 @@ import argparse
 import json
 import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,8 +32,7 @@ from kazoo.client import KazooClient
 
 from compat.kafka import RealKafka
 from compat.log import workload
-from compat.log.compare import SETTINGS, STOP_TIMEOUT_S
-from compat.log.dumps import ROOT
+from compat.log.compare import SETTINGS, barnabas
 
 COMPACTED = "handed-over-compacted"
 GROUPS = ("compared-a", "compared-b")
@@ -132,7 +129,7 @@ def hand_over(logs: Path, kafka_directory: Path, version: str) -> list[str]:
 def take_over(directory: Path, version: str) -> list[str]:
     """Take on a dir that Kafka wrote; returns what was not as it must be."""
     with RealKafka(version, data=directory, settings=SETTINGS) as kafka:
-        setting = segment_setting(version)
+        setting = workload.segment_setting(version)
         workload.write(kafka.bootstrap, segment_setting=setting)
         write_compacted(kafka.bootstrap, setting)
         written = look(kafka.bootstrap)
@@ -152,28 +149,7 @@ def take_over(directory: Path, version: str) -> list[str]:
     ]
 
 
-def segment_setting(version: str) -> str:
-    """The topic setting for segments below 1 MiB, which Kafka 4.1 and later take for their own tests only."""
-    return "segment.bytes" if version.startswith("3") else "internal.segment.bytes"
-
-
 # --- the brokers ------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def barnabas(logs: Path) -> Iterator[str]:
-    """Our broker on that dir; the bootstrap address."""
-    command = [sys.executable, "-m", "barnabas", "serve", "--listen", "127.0.0.1:0", "--data", str(logs)]
-    for name, value in SETTINGS.items():
-        command += ["--set", f"{name}={value}"]
-    environment = {"PYTHONPATH": str(ROOT / "server")}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as broker:
-        assert broker.stdout is not None
-        try:
-            yield broker.stdout.readline().partition("bootstrap.servers=")[2].split()[0]
-        finally:
-            broker.send_signal(signal.SIGTERM)
-            broker.wait(STOP_TIMEOUT_S)
 
 
 class Topic(NamedTuple):
@@ -390,8 +366,6 @@ def report(who: str, seen: Seen) -> None:
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
     """Ask again until it is so."""
-    import time
-
     deadline = time.monotonic() + 3 * TIMEOUT_S
     while not condition():
         if time.monotonic() > deadline:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from barnabas.broker.internal_topics import SHAPES, TRANSACTION_TOPIC
+from barnabas.broker.internal_topics import SHAPES, TRANSACTION_TOPIC, read_entries
 from barnabas.cluster.image import (
     TOPIC,
     Change,
@@ -22,7 +22,6 @@ from barnabas.cluster.image import (
     TopicInfo,
 )
 from barnabas.ids import new_uuid
-from barnabas.records.batch import iter_any_records, iter_batches
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KEPT_WHOLE = {"retention.ms": "-1", "retention.bytes": "-1"}
-READ_BYTES = 1 << 20
 
 
 def adopt_logs(broker: Broker, image: ClusterImage) -> list[Change]:
@@ -81,16 +79,8 @@ def _producer_ids(partition_log: PartitionLog) -> Iterator[int]:
         return
     from barnabas.transactions.records import parse_key, parse_transaction
 
-    offset, end = partition_log.log_start_offset, partition_log.log_end_offset
-    while offset < end:
-        data = partition_log.read(offset, max_bytes=READ_BYTES, upper_offset=end).to_bytes()
-        if not data:
-            return
-        for position, header in iter_batches(data):
-            offset = header.next_offset
-            if header.is_control:
-                continue
-            for record in iter_any_records(data, position):
-                if record.key is not None and record.value is not None:
-                    transaction = parse_transaction(parse_key(record.key), record.value)
-                    yield max(transaction.producer_id, transaction.next_producer_id)
+    for entry in read_entries(partition_log):
+        for key, value in entry.records:
+            if value is not None:
+                transaction = parse_transaction(parse_key(key), value)
+                yield max(transaction.producer_id, transaction.next_producer_id)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.config.loading import BrokerConfig
     from barnabas.config.setting import Setting
+    from barnabas.log.partition_log import PartitionLog
 
 READ_BYTES = 1 << 20
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -123,22 +124,26 @@ class InternalTopic:
 
     def read(self, partition: int) -> Iterator[Entry]:
         """All batches of a partition, oldest first."""
-        log = self._broker.partitions.leader(self._topic, partition).log
-        offset, end = log.log_start_offset, log.log_end_offset
-        while offset < end:
-            data = log.read(offset, max_bytes=READ_BYTES, upper_offset=end, min_one_batch=True).to_bytes()
-            if not data:
-                return
-            for position, header in iter_batches(data):
-                offset = header.next_offset
-                records = [record for record in iter_any_records(data, position) if record.key is not None]
-                if header.is_control:
-                    for record in records:
-                        kind = parse_type(record.key)
-                        if kind in (ControlType.ABORT, ControlType.COMMIT):
-                            yield Entry([], header.producer_id, kind is ControlType.COMMIT)
-                    continue
-                yield Entry(
-                    [(record.key, record.value) for record in records if record.key is not None],
-                    header.producer_id if header.is_transactional else NO_PRODUCER_ID,
-                )
+        return read_entries(self._broker.partitions.leader(self._topic, partition).log)
+
+
+def read_entries(log: PartitionLog) -> Iterator[Entry]:
+    """All batches of the log of a coordinator's partition, oldest first. Raises StorageError, RecordsError."""
+    offset, end = log.log_start_offset, log.log_end_offset
+    while offset < end:
+        data = log.read(offset, max_bytes=READ_BYTES, upper_offset=end, min_one_batch=True).to_bytes()
+        if not data:
+            return
+        for position, header in iter_batches(data):
+            offset = header.next_offset
+            records = [record for record in iter_any_records(data, position) if record.key is not None]
+            if header.is_control:
+                for record in records:
+                    kind = parse_type(record.key)
+                    if kind in (ControlType.ABORT, ControlType.COMMIT):
+                        yield Entry([], header.producer_id, kind is ControlType.COMMIT)
+                continue
+            yield Entry(
+                [(record.key, record.value) for record in records if record.key is not None],
+                header.producer_id if header.is_transactional else NO_PRODUCER_ID,
+            )

@@ -130,9 +130,7 @@ class Partition:
     def flushed(self) -> None:
         """A flush that was asked for is done: what it has synced may be acknowledged."""
         recovery_point = self.log.recovery_point
-        for end_offset, event in self._flushed:
-            if end_offset <= recovery_point:
-                event.set()
+        _wake(self._flushed, recovery_point)
         if self.in_sync_count <= 1:
             self.log.advance_high_watermark(recovery_point)
             self._advanced()
@@ -184,13 +182,16 @@ class Partition:
 
     def _advanced(self) -> None:
         if self._committed:
-            high_watermark = self.log.high_watermark
-            for end_offset, event in self._committed:
-                if end_offset <= high_watermark:
-                    event.set()
+            _wake(self._committed, self.log.high_watermark)
         if self._watchers:
             for watcher in tuple(self._watchers):
                 watcher.partition_advanced(self)
+
+
+def _wake(waiters: Iterable[tuple[int, trio.Event]], reached: int) -> None:
+    for end_offset, event in waiters:
+        if end_offset <= reached:
+            event.set()
 
 
 class Partitions:

@@ -7,6 +7,7 @@ after a start, so that both lead to the same state.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
@@ -47,6 +48,8 @@ GROUP_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit that tells a member that its group is not there."""
 _NOTHING = ClusterImage("")
 
+G = TypeVar("G", ConsumerGroup, StreamsGroup, ShareGroup)
+
 
 class GroupShard:
     """One shard's state: groups by id, offsets by group and place. `image` gives the newest metadata."""
@@ -70,26 +73,21 @@ class GroupShard:
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
         """A consumer group that must exist. Raises GROUP_ID_NOT_FOUND."""
-        group = self.groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
-            what = "there is no group" if group is None else f"a {group.kind} group is"
-            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id!r}, not a consumer group")
-        return group
+        return self._of_kind(group_id, ConsumerGroup)
 
     def streams_group(self, group_id: str) -> StreamsGroup:
         """A streams group that must exist. Raises GROUP_ID_NOT_FOUND."""
-        group = self.groups.get(group_id)
-        if not isinstance(group, StreamsGroup):
-            what = "there is no group" if group is None else f"a {group.kind} group is"
-            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id!r}, not a streams group")
-        return group
+        return self._of_kind(group_id, StreamsGroup)
 
     def share_group(self, group_id: str) -> ShareGroup:
         """A share group that must exist. Raises GROUP_ID_NOT_FOUND."""
+        return self._of_kind(group_id, ShareGroup)
+
+    def _of_kind(self, group_id: str, kind: type[G]) -> G:
         group = self.groups.get(group_id)
-        if not isinstance(group, ShareGroup):
+        if not isinstance(group, kind):
             what = "there is no group" if group is None else f"a {group.kind} group is"
-            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id!r}, not a share group")
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id!r}, not a {kind.kind} group")
         return group
 
     def new_share_group(self, group_id: str) -> ShareGroup:

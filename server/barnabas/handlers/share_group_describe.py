@@ -7,12 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import ClusterImage
-from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
 from barnabas.groups.shard import GroupShard
-from barnabas.groups.topics import Slot, by_topic
-from barnabas.handlers.describe_groups import GROUP_OPERATIONS
-from barnabas.wire.generated.errors import ErrorCode
+from barnabas.groups.topics import Slot
+from barnabas.handlers.describing import describe_each, named_slots
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 if TYPE_CHECKING:
@@ -26,24 +23,15 @@ Assignment = ShareGroupDescribeResponse.Assignment
 
 async def handle(context: RequestContext, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
     """Describe each group on its own."""
-    image = context.broker.metadata.image
-    response = ShareGroupDescribeResponse()
-    for group_id in request.group_ids:
-        try:
-            if not group_id:
-                raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-            described = await context.broker.groups.perform(group_id, partial(_describe, group_id, image))
-        except RequestError as error:
-            described = Described(
-                group_id=group_id, error_code=error.code, error_message=error.message or None
-            )
-        if request.include_authorized_operations and not described.error_code:
-            described.authorized_operations = GROUP_OPERATIONS
-        response.groups.append(described)
-    return response
+    describe = partial(_describe, context.broker.metadata.image)
+    with_operations = request.include_authorized_operations
+    groups = await describe_each(
+        context, request.group_ids, describe, Described, with_operations=with_operations
+    )
+    return ShareGroupDescribeResponse(groups=groups)
 
 
-def _describe(group_id: str, image: ClusterImage, shard: GroupShard, out: Decision) -> Described:  # noqa: ARG001
+def _describe(image: ClusterImage, group_id: str, shard: GroupShard) -> Described:
     group = shard.share_group(group_id)
     return Described(
         group_id=group_id,
@@ -73,7 +61,6 @@ def _assignment(slots: Iterable[Slot], image: ClusterImage) -> Assignment:
             ShareGroupDescribeResponse.TopicPartitions(
                 topic_id=topic_id, topic_name=name, partitions=partitions
             )
-            for topic_id, partitions in by_topic(slots)
-            if (name := image.topic_name(topic_id)) is not None
+            for topic_id, name, partitions in named_slots(slots, image)
         ]
     )

@@ -6,17 +6,13 @@ v1 can ask for the description of the topology (KIP-1331); none is stored here.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.streams.member import StreamsMember
 from barnabas.groups.streams.tasks import NO_TASKS, ROLES, Task, of_role
-from barnabas.handlers.describe_groups import GROUP_OPERATIONS
-from barnabas.wire.generated.errors import ErrorCode
+from barnabas.handlers.describing import describe_each
 from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
 from barnabas.wire.generated.streams_group_describe import (
     StreamsGroupDescribeRequest,
@@ -37,26 +33,18 @@ async def handle(
     context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
     """Describe each group on its own."""
-    response = Response()
-    for group_id in request.group_ids:
-        try:
-            if not group_id:
-                raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-            described = await context.broker.groups.perform(group_id, partial(_describe, group_id))
-        except RequestError as error:
-            described = Described(
-                group_id=group_id, error_code=error.code, error_message=error.message or None
-            )
-        else:
-            if request.include_authorized_operations:
-                described.authorized_operations = GROUP_OPERATIONS
-            if request.include_topology_description:
+    with_operations = request.include_authorized_operations
+    groups = await describe_each(
+        context, request.group_ids, _describe, Described, with_operations=with_operations
+    )
+    if request.include_topology_description:
+        for described in groups:
+            if not described.error_code:
                 described.topology_description_status = DESCRIPTION_NOT_STORED
-        response.groups.append(described)
-    return response
+    return Response(groups=groups)
 
 
-def _describe(group_id: str, shard: GroupShard, out: Decision) -> Described:  # noqa: ARG001
+def _describe(group_id: str, shard: GroupShard) -> Described:
     group = shard.streams_group(group_id)
     return Described(
         group_id=group_id,

@@ -5,10 +5,10 @@ The rule: a value makes its group if there is none of this kind; a tombstone for
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from barnabas.groups.replaying import Replay
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.share.known import NOTHING_KNOWN
 from barnabas.groups.share.member import ShareMember
@@ -20,26 +20,6 @@ from barnabas.wire.generated.records import share_group_metadata as metadata
 from barnabas.wire.generated.records import share_group_state_partition_metadata as known_topics
 from barnabas.wire.generated.records import share_group_target_assignment_member as target_member
 from barnabas.wire.generated.records import share_group_target_assignment_metadata as target_metadata
-
-Find = Callable[[str, bool], ShareGroup | None]
-"""The group of an id; made if the flag says so, otherwise None where there is none of this kind."""
-End = Callable[[str], None]
-
-
-def replay(kind: int, key: bytes, value: bytes | None, find: Find, end: End) -> bool:
-    """Take up a record, if it is one of a share group; whether it was. Raises DecodeError."""
-    record_type = _TYPES.get(kind)
-    if record_type is None:
-        return False
-    where = record_type.decode_key(key)
-    group = find(where.group_id, value is not None)
-    if group is not None:
-        if kind == metadata.RECORD.type_id and value is None:
-            end(where.group_id)
-        else:
-            written = None if value is None else record_type.decode_value(value)
-            _TAKE_UP[kind](group, where, written)
-    return True
 
 
 def _epoch(group: ShareGroup, _: Any, written: Any) -> None:
@@ -90,15 +70,15 @@ def _known(group: ShareGroup, _: Any, written: Any) -> None:
     group.known = NOTHING_KNOWN if written is None else known_of(written)
 
 
-_TAKE_UP: dict[int, Callable[[ShareGroup, Any, Any], None]] = {
-    metadata.RECORD.type_id: _epoch,
-    target_metadata.RECORD.type_id: _target_epoch,
-    target_member.RECORD.type_id: _target,
-    member_metadata.RECORD.type_id: _member,
-    current.RECORD.type_id: _current,
-    known_topics.RECORD.type_id: _known,
-}
-_TYPES: dict[int, Any] = {
-    module.RECORD.type_id: module.RECORD
-    for module in (metadata, target_metadata, target_member, member_metadata, current, known_topics)
-}
+replay: Replay[ShareGroup] = Replay(
+    metadata.RECORD,
+    [
+        (metadata.RECORD, _epoch),
+        (target_metadata.RECORD, _target_epoch),
+        (target_member.RECORD, _target),
+        (member_metadata.RECORD, _member),
+        (current.RECORD, _current),
+        (known_topics.RECORD, _known),
+    ],
+)
+"""Takes up a record, if it is one of a share group."""

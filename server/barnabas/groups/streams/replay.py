@@ -5,11 +5,12 @@ The rule: a value makes its group if there is none of this kind; a tombstone for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from barnabas.groups.consumer.member import MemberState
+from barnabas.groups.replaying import Replay
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.streams.member import StreamsMember
 from barnabas.groups.streams.records import STATES, Current
@@ -22,26 +23,6 @@ from barnabas.wire.generated.records import streams_group_target_assignment_meta
 from barnabas.wire.generated.records import streams_group_topology as topology
 
 _STATES_BY_NUMBER = {number: state for state, number in STATES.items()}
-
-Find = Callable[[str, bool], StreamsGroup | None]
-"""The group of an id; made if the flag says so, otherwise None where there is none of this kind."""
-End = Callable[[str], None]
-
-
-def replay(kind: int, key: bytes, value: bytes | None, find: Find, end: End) -> bool:
-    """Take up a record, if it is one of a streams group; whether it was. Raises DecodeError."""
-    record_type = _TYPES.get(kind)
-    if record_type is None:
-        return False
-    where = record_type.decode_key(key)
-    group = find(where.group_id, value is not None)
-    if group is not None:
-        if kind == metadata.RECORD.type_id and value is None:
-            end(where.group_id)
-        else:
-            written = None if value is None else record_type.decode_value(value)
-            _TAKE_UP[kind](group, where, written)
-    return True
 
 
 def _epoch(group: StreamsGroup, _: Any, written: Any) -> None:
@@ -116,15 +97,15 @@ def _tasks_with_epochs(lists: Iterable[Iterable[Current.TaskIds]], unknown_epoch
     return tasks
 
 
-_TYPES: dict[int, Any] = {
-    module.RECORD.type_id: module.RECORD
-    for module in (metadata, topology, target_metadata, target_member, member_metadata, current)
-}
-_TAKE_UP: dict[int, Callable[[StreamsGroup, Any, Any], None]] = {
-    metadata.RECORD.type_id: _epoch,
-    topology.RECORD.type_id: _topology,
-    target_metadata.RECORD.type_id: _target_epoch,
-    target_member.RECORD.type_id: _target,
-    member_metadata.RECORD.type_id: _member,
-    current.RECORD.type_id: _current,
-}
+replay: Replay[StreamsGroup] = Replay(
+    metadata.RECORD,
+    [
+        (metadata.RECORD, _epoch),
+        (topology.RECORD, _topology),
+        (target_metadata.RECORD, _target_epoch),
+        (target_member.RECORD, _target),
+        (member_metadata.RECORD, _member),
+        (current.RECORD, _current),
+    ],
+)
+"""Takes up a record, if it is one of a streams group."""

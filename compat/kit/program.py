@@ -1,0 +1,41 @@
+"""The command line of a comparison: start both brokers, ask both, say what differs.
+
+The rule: the exit code is 1 when an answer differs in a way that is not meant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+from compat.kafka import KafkaError
+from compat.kit.compare import Meant, Step, judge, run
+from compat.kit.sides import StartError, both
+
+
+def main(
+    prog: str,
+    doc: str | None,
+    settings: Mapping[str, str],
+    steps: Callable[[], Sequence[Step]],
+    meant: Sequence[Meant],
+) -> NoReturn:
+    """Compare, and end the process."""
+    parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=doc)
+    parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="show differences of steps with this in their label"
+    )
+    options = parser.parse_args()
+    asked = steps()
+    try:
+        with both(settings, options.version) as (kafka, barnabas):
+            differences = run(asked, kafka, barnabas, meant)
+    except (KafkaError, StartError) as error:
+        sys.exit(f"error: {error}")
+    shown = [difference for difference in differences if options.only in difference.label]
+    bad = judge(shown, [] if options.only else meant)
+    print(f"{len(asked)} requests, {len(differences)} differences, {bad} of them not as meant")
+    sys.exit(1 if bad else 0)
