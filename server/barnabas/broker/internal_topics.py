@@ -94,6 +94,11 @@ class InternalTopic:
         info = self._broker.metadata.image.topics.get(self._topic)
         return len(info.partitions) if info else 0
 
+    def is_empty(self, partition: int) -> bool:
+        """Whether there is nothing to read in a partition."""
+        log = self._broker.partitions.leader(self._topic, partition).log
+        return log.log_start_offset == log.log_end_offset
+
     def append(
         self,
         partition: int,
@@ -123,14 +128,17 @@ class InternalTopic:
         self._broker.partitions.leader(self._topic, partition).log.delete_records_before(offset)
 
     def read(self, partition: int) -> Iterator[Entry]:
-        """All batches of a partition, oldest first."""
+        """All batches of a partition, oldest first, up to where it ends by then."""
         return read_entries(self._broker.partitions.leader(self._topic, partition).log)
 
 
 def read_entries(log: PartitionLog) -> Iterator[Entry]:
-    """All batches of the log of a coordinator's partition, oldest first. Raises StorageError, RecordsError."""
-    offset, end = log.log_start_offset, log.log_end_offset
-    while offset < end:
+    """All batches of the log of a coordinator's partition, oldest first, up to where it ends by then.
+
+    Raises StorageError, RecordsError.
+    """
+    offset = log.log_start_offset
+    while offset < (end := log.log_end_offset):
         data = log.read(offset, max_bytes=READ_BYTES, upper_offset=end, min_one_batch=True).to_bytes()
         if not data:
             return

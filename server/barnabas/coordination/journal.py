@@ -20,6 +20,9 @@ class Journal(Protocol):
     def partition_count(self) -> int:
         """The number of its partitions, 0 while there is no such topic."""
 
+    def is_empty(self, partition: int) -> bool:
+        """Whether there is nothing to read in a partition. Raises RequestError."""
+
     def append(
         self, partition: int, records: Sequence[Record], now_ms: int, producer: tuple[int, int] | None = None
     ) -> int:
@@ -35,4 +38,7 @@ class Journal(Protocol):
         """Let a partition begin at `offset`. Raises RequestError, StorageError."""
 
     def read(self, partition: int) -> Iterator[Entry]:
-        """All batches of a partition, oldest first. Raises RequestError, StorageError."""
+        """All batches of a partition, oldest first, up to where it ends when the last of them has been taken.
+
+        Raises RequestError, StorageError.
+        """

@@ -2,14 +2,15 @@
 
 The rule: whatever an event decides is appended before anybody hears of it, and every answer waits until all that its
 shard has appended is committed. A shard whose append fails no longer agrees with its log, so it is thrown away and
-read again at its next use.
+read again at its next use. One that is long to read is read beside everything else, in slices; who asks meanwhile is
+told COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 COMMIT_TIMEOUT_MS = 5_000
 """How long an answer waits for replicas (Kafka's offsets.commit.timeout.ms)."""
 IDLE_SECONDS = 3600.0
+SLICE_RECORDS = 500
+"""So many records are read before others have their turn: a few milliseconds' worth."""
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR)
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _OF_PRODUCER = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE)
@@ -80,6 +83,17 @@ class _Shard(Generic[M]):
     timers: dict[Hashable, _Timer] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Loading(Generic[M]):
+    """A machine that takes up its partition's records. `done` is set when it has all of them, or has failed."""
+
+    machine: M
+    entries: Iterator[Entry]
+    records: int = 0
+    failure: RequestError | None = None
+    done: trio.Event = field(default_factory=trio.Event)
+
+
 class Runtime(Generic[M]):
     """Lifecycle: `run` in a task, for the timers and for answers to others; events at any time after."""
 
@@ -96,6 +110,7 @@ class Runtime(Generic[M]):
         self._now_ms = now_ms
         self._commit_seconds = commit_timeout_ms / 1000
         self._shards: dict[int, _Shard[M]] = {}
+        self._loading: dict[int, _Loading[M]] = {}
         self._heap: list[tuple[int, int, _Shard[M], Hashable]] = []
         self._numbers = count(1)
         self._changed = trio.Event()
@@ -115,13 +130,14 @@ class Runtime(Generic[M]):
         return partition_for(key, self._partitions)
 
     async def machine(self, key: str) -> M:
-        """The machine that is responsible for an id, to look at it. Raises RequestError."""
+        """The machine that is responsible for an id, to look at it. Raises RequestError as `perform`."""
         return self._loaded(await self.partition_of(key)).machine
 
     async def perform(self, key: str, event: Callable[[M, Decision], R]) -> R:
         """Let `event` decide on an id's shard; returns what it returns, once all that it saw is committed.
 
-        Raises the RequestError that the event raises, and COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR.
+        Raises the RequestError that the event raises, and COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or
+        COORDINATOR_LOAD_IN_PROGRESS.
         """
         shard = self._loaded(await self.partition_of(key))
         out = Decision()
@@ -154,17 +170,23 @@ class Runtime(Generic[M]):
         return waiter.response
 
     async def machines(self) -> list[M]:
-        """Every shard's machine, loaded, with all of its state committed; none while there is no such topic."""
+        """Every shard's machine, with all of its state committed; none while there is no such topic.
+
+        Raises RequestError as `perform`: a part of them is not what was asked for.
+        """
         shards = [self._loaded(partition) for partition in range(self._journal.partition_count())]
         for shard in shards:
             await self._committed(shard, shard.end_offset)
         return [shard.machine for shard in shards]
 
     async def perform_on_all(self, event: Callable[[M, Decision], Any]) -> None:
-        """Let `event` decide on each shard; what cannot be done on one of them is logged, and the others go on."""
+        """Let `event` decide on each shard, once it is loaded.
+
+        What cannot be done on one of them is logged, and the others go on.
+        """
         for partition in range(self._journal.partition_count()):
             try:
-                shard = self._loaded(partition)
+                shard = await self._when_loaded(partition)
                 out = Decision()
                 event(shard.machine, out)
                 self._apply(shard, out)
@@ -175,20 +197,71 @@ class Runtime(Generic[M]):
     # --- loading --------------------------------------------------------------------------------------------
 
     def _loaded(self, partition: int) -> _Shard[M]:
+        """The shard of a partition; one that is long to read goes on being read in the background.
+
+        Raises COORDINATOR_LOAD_IN_PROGRESS until then, or that it cannot be read.
+        """
         shard = self._shards.get(partition)
-        if shard is not None:
-            return shard
-        machine = self._make()
+        if shard is None and partition not in self._loading:
+            loading = _Loading(self._make(), self._journal.read(partition))
+            shard = self._load_slice(partition, loading)
+            while shard is None and self._nursery is None:  # nobody there to go on with it
+                shard = self._load_slice(partition, loading)
+            if shard is None and self._nursery is not None:
+                self._loading[partition] = loading
+                self._nursery.start_soon(self._load_rest, partition, loading)
+        if shard is None:
+            raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is being read")
+        return shard
+
+    async def _when_loaded(self, partition: int) -> _Shard[M]:
+        """The same, after a wait. Raises RequestError if it cannot be read."""
+        while True:
+            try:
+                return self._loaded(partition)
+            except RequestError as error:
+                if error.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    raise
+            loading = self._loading[partition]
+            await loading.done.wait()
+            if loading.failure is not None:
+                raise loading.failure
+
+    def _load_slice(self, partition: int, loading: _Loading[M]) -> _Shard[M] | None:
+        """Take up some more records; the shard when there are no more, with nothing in between.
+
+        So nothing can be appended that it has not seen. Raises RequestError.
+        """
+        slice_end = loading.records + SLICE_RECORDS
         try:
-            for entry in self._journal.read(partition):
-                self._take_up(partition, machine, entry, loading=True)
+            for entry in loading.entries:
+                self._take_up(partition, loading.machine, entry, loading=True)
+                loading.records += max(len(entry.records), 1)
+                if loading.records >= slice_end:
+                    return None
         except (RequestError, StorageError) as error:
             raise RequestError(_client_code(error), f"partition {partition} cannot be read") from error
-        shard = self._shards[partition] = _Shard(partition, machine)
+        shard = self._shards[partition] = _Shard(partition, loading.machine)
         out = Decision()
-        machine.loaded(self._now_ms(), out)
+        loading.machine.loaded(self._now_ms(), out)
         self._apply(shard, out)
         return shard
+
+    async def _load_rest(self, partition: int, loading: _Loading[M]) -> None:
+        began_ms = self._now_ms()
+        try:
+            while self._load_slice(partition, loading) is None:
+                await trio.lowlevel.checkpoint()
+            log.info(
+                "%s: %d records of partition %d were read in %d ms",
+                type(self).__name__, loading.records, partition, self._now_ms() - began_ms,
+            )  # fmt: skip
+        except RequestError as error:
+            loading.failure = error
+            log.error("%s: %s; it is tried again when it is asked for", type(self).__name__, error)
+        finally:
+            del self._loading[partition]
+            loading.done.set()
 
     def _take_up(self, partition: int, machine: M, entry: Entry, *, loading: bool) -> None:
         """Hand what is in the log to the machine; what it cannot read is left out."""
@@ -253,8 +326,15 @@ class Runtime(Generic[M]):
             for effect in out.effects:
                 self._nursery.start_soon(self.take_effect, effect)
 
-    async def started(self) -> None:
-        """`run` begins; for coordinators that must act before anybody asks them."""
+    async def load_all(self) -> None:
+        """Load every partition in which there is something: who is gone must be missed, and who comes not wait."""
+        for partition in range(self._journal.partition_count()):
+            try:
+                if not self._journal.is_empty(partition):
+                    await self._when_loaded(partition)
+            except RequestError as error:
+                log.warning("%s: %s", type(self).__name__, error)
+            await trio.lowlevel.checkpoint()
 
     async def take_effect(self, effect: Any) -> None:
         """What a decision wants to happen elsewhere; for coordinators whose machines want something."""
@@ -317,7 +397,7 @@ class Runtime(Generic[M]):
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
-                await self.started()
+                nursery.start_soon(self.load_all)
                 while True:
                     self._changed = trio.Event()
                     self._expire_due()

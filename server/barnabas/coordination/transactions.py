@@ -19,7 +19,7 @@ from barnabas.errors import RequestError, StorageError
 from barnabas.groups.decision import Decision
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.shard import Ending, ProducerIdNeededError, TransactionShard
-from barnabas.transactions.transaction import Place, Producer, State
+from barnabas.transactions.transaction import Place, Producer, State, Transaction
 from barnabas.wire.generated.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -98,10 +98,6 @@ class TransactionCoordinator(Runtime[TransactionShard]):
             ),
         )
 
-    async def started(self) -> None:
-        """Go on with what was open or about to end when the broker stopped."""
-        await self.perform_on_all(lambda _machine, _out: None)
-
     async def expire_ids(self) -> None:
         """Forget transactional ids that are no longer used."""
         await self.perform_on_all(lambda machine, out: machine.expire_ids(self._now_ms(), out))
@@ -130,7 +126,7 @@ class TransactionCoordinator(Runtime[TransactionShard]):
                 await self._wait_ended(transactional_id, left)
 
     async def _wait_ended(self, transactional_id: str, seconds: float) -> None:
-        transaction = (await self.machine(transactional_id)).transactions.get(transactional_id)
+        transaction = self._known(transactional_id)
         if transaction is None or not transaction.state.is_prepared:
             return
         event = self._ended.setdefault(transactional_id, trio.Event())
@@ -184,11 +180,17 @@ class TransactionCoordinator(Runtime[TransactionShard]):
 
     def is_open(self, transactional_id: str, producer: Producer, places: frozenset[Place]) -> bool:
         """Whether these partitions are in the open transaction right now; for a check just before an append."""
-        shard = self._shards.get(self._partition_for(transactional_id))
-        transaction = shard.machine.transactions.get(transactional_id) if shard else None
+        transaction = self._known(transactional_id)
         return (
             transaction is not None
             and transaction.state is State.ONGOING
             and transaction.producer == producer
             and places <= transaction.partitions
         )
+
+    def _known(self, transactional_id: str) -> Transaction | None:
+        """A transaction as it is, if its shard is there."""
+        if not self._partitions:
+            return None
+        shard = self._shards.get(self._partition_for(transactional_id))
+        return shard.machine.transactions.get(transactional_id) if shard else None

@@ -2,54 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import pytest
 
 from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicCreated, TopicInfo
 from barnabas.coordination import share_state
 from barnabas.coordination.share_state import ShareStateCoordinator
-from barnabas.groups.decision import Entry, Record
 from barnabas.share.batches import StateBatch
 from barnabas.share.state import StateWrite
+from tests.support.journals import MemoryJournal
 
 TOPIC = bytes(range(16))
 IMAGE = ClusterImage("cluster").apply(
     [TopicCreated(TopicInfo("topic", TOPIC, tuple(PartitionInfo(1, (1,), (1,)) for _ in range(120))))]
 )
-
-
-class MemoryJournal:
-    """One partition in memory, always committed."""
-
-    def __init__(self) -> None:
-        self.start = 0
-        self.records: list[Record] = []
-
-    async def ensure(self) -> int:
-        return 1
-
-    def leader_epoch(self, partition: int) -> int:
-        return 0
-
-    def partition_count(self) -> int:
-        return 1
-
-    def append(
-        self, partition: int, records: Sequence[Record], now_ms: int, producer: tuple[int, int] | None = None
-    ) -> int:
-        self.records += records
-        return len(self.records)
-
-    async def wait_committed(self, partition: int, end_offset: int) -> None:
-        assert end_offset <= len(self.records)
-
-    def delete_before(self, partition: int, offset: int) -> None:
-        assert self.start <= offset <= len(self.records)
-        self.start = offset
-
-    def read(self, partition: int) -> Iterator[Entry]:
-        yield Entry(self.records[self.start :])
 
 
 def coordinator(journal: MemoryJournal) -> ShareStateCoordinator:

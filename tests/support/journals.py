@@ -1,0 +1,49 @@
+"""A coordinator's journal in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from barnabas.groups.decision import Entry, Record
+
+
+class MemoryJournal:
+    """Implements `Journal` with one partition that is always committed; `failure` is raised by what reads it."""
+
+    def __init__(self, records: Sequence[Record] = ()) -> None:
+        self.start = 0
+        self.records: list[Record] = list(records)
+        self.failure: Exception | None = None
+
+    async def ensure(self) -> int:
+        return 1
+
+    def leader_epoch(self, partition: int) -> int:
+        return 0
+
+    def partition_count(self) -> int:
+        return 1
+
+    def is_empty(self, partition: int) -> bool:
+        return self.start == len(self.records)
+
+    def append(
+        self, partition: int, records: Sequence[Record], now_ms: int, producer: tuple[int, int] | None = None
+    ) -> int:
+        self.records += records
+        return len(self.records)
+
+    async def wait_committed(self, partition: int, end_offset: int) -> None:
+        assert end_offset <= len(self.records)
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        assert self.start <= offset <= len(self.records)
+        self.start = offset
+
+    def read(self, partition: int) -> Iterator[Entry]:
+        offset = self.start
+        while offset < len(self.records):
+            if self.failure is not None and offset >= len(self.records) // 2:
+                raise self.failure
+            yield Entry([self.records[offset]])
+            offset += 1
