@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.broker.internal_topics import SHAPES, TRANSACTION_TOPIC, read_entries
+from barnabas.broker.lost_dirs import LOST, present_dirs
 from barnabas.cluster.image import (
     TOPIC,
     Change,
     ClusterImage,
     ConfigChanged,
+    LogDirsRegistered,
     PartitionInfo,
     ProducerIdsAllocated,
     TopicCreated,
@@ -39,6 +41,7 @@ def adopt_logs(broker: Broker, image: ClusterImage) -> list[Change]:
         if partition_log.topic not in image.topics:
             found.setdefault(partition_log.topic, []).append(partition_log)
     changes: list[Change] = []
+    has_gaps = False
     for name, logs in sorted(found.items()):
         count = max(one.partition for one in logs) + 1
         topic_id = next((one.topic_id for one in logs if one.topic_id), None) or new_uuid()
@@ -60,15 +63,19 @@ def adopt_logs(broker: Broker, image: ClusterImage) -> list[Change]:
         missing = sorted(set(range(count)) - {one.partition for one in logs})
         if missing:
             log.warning(
-                "no log was found of partitions %s of topic %s: they begin empty; if their log dir is to come back, "
-                "stop now and start with it", ", ".join(map(str, missing)), name,
+                "no log was found of partitions %s of topic %s: they are offline until they are found, or given up",
+                ", ".join(map(str, missing)), name,
             )  # fmt: skip
+            has_gaps = True
     if found:
         last = max(
             (one for logs in found.values() for part in logs for one in _producer_ids(part)), default=-1
         )
         if last >= image.next_producer_id:
             changes.append(ProducerIdsAllocated(last + 1))
+    if has_gaps:
+        known = image.log_dirs.get(broker.broker_id, frozenset())
+        changes.append(LogDirsRegistered(broker.broker_id, known | present_dirs(broker) | {LOST}))
     return changes
 
 

@@ -200,11 +200,15 @@ class Partitions:
     def __init__(
         self, broker_id: int, logs: LogManager, storage_failed: StorageFailed, request_flush: RequestFlush
     ) -> None:
-        """`storage_failed` is told of every disk that fails; it returns what the client must see."""
+        """`storage_failed` is told of every disk that fails; it returns what the client must see.
+
+        `lost_dirs` are the directory ids of log dirs that this broker has had, and that are not there now.
+        """
         self._broker_id = broker_id
         self._logs = logs
         self._storage_failed = storage_failed
         self._request_flush = request_flush
+        self.lost_dirs: frozenset[bytes] = frozenset()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._image: ClusterImage | None = None
 
@@ -230,6 +234,10 @@ class Partitions:
             raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH)
         return partition
 
+    def is_offline(self, topic: str, index: int, info: PartitionInfo) -> bool:
+        """Whether this broker should lead a partition and cannot, since its log is not there."""
+        return info.leader == self._broker_id and (topic, index) not in self._partitions
+
     def _why_not(self, topic: str, index: int) -> tuple[ErrorCode, str]:
         info = self._image.topics.get(topic) if self._image else None
         if info is None or not 0 <= index < len(info.partitions):
@@ -244,8 +252,9 @@ class Partitions:
     def apply(self, old: ClusterImage, new: ClusterImage, now_ms: int, *, is_start: bool = False) -> None:
         """Open, close and delete logs so that they match `new`.
 
-        A log that was there before and is missing is not made anew as long as a log dir is offline, in which it may
-        be: its partition is offline too. `is_start` says that all of `new` may have been there before.
+        A log that was there before and is missing is not made anew as long as a log dir is offline or lost, in which
+        it may be: its partition is offline too, until it is elected anew. `is_start` says that all of `new` may have
+        been there before.
         """
         self._image = new
         if old.topics is new.topics:
@@ -261,9 +270,10 @@ class Partitions:
         for name, topic in new.topics.items():
             if old.topics.get(name) is not topic:
                 before = old.topics.get(name)
-                known = len(before.partitions) if before is not None and before.id == topic.id else 0
+                known = before.partitions if before is not None and before.id == topic.id else ()
                 for index, info in enumerate(topic.partitions):
-                    is_new = not is_start and index >= known
+                    begins = index >= len(known) or info.leader_epoch > known[index].leader_epoch
+                    is_new = begins and not is_start
                     self._apply_partition(name, topic.id, index, info, now_ms, is_new=is_new)
 
     def _apply_partition(
@@ -287,7 +297,7 @@ class Partitions:
             is_new = True
             self._set_aside(name, index)
         if partition_log is None:
-            if self._logs.offline and not is_new:
+            if (self._logs.offline or self.lost_dirs) and not is_new:
                 log.error("%s-%d is not in any log dir that works: it stays offline", name, index)
                 return
             partition_log = self._create(name, topic_id, index, now_ms)

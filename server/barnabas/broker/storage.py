@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.broker.adoption import adopt_logs
+from barnabas.broker.lost_dirs import lost_dirs, register_log_dirs
 from barnabas.broker.open_files import allow_open_files, open_segments_max
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.producer_ids import ProducerIds
@@ -70,11 +71,13 @@ async def open_storage(broker: Broker) -> None:
         store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker.broker_id))
     )
     broker.producer_ids = ProducerIds(store)
-    store.subscribe(broker.image_changed)
-    adopted = adopt_logs(broker, store.image)
+    before = store.image
+    store.change_nowait(lambda image: adopt_logs(broker, image))
+    broker.partitions.lost_dirs = lost_dirs(broker, store.image)
     broker.partitions.apply(ClusterImage(cluster_id), store.image, broker.now_ms(), is_start=True)
-    if adopted:
-        store.change_nowait(lambda _: adopted)
+    broker.partitions.reconfigure(store.image.topics.keys() - before.topics.keys(), config_for)
+    store.change_nowait(lambda image: register_log_dirs(broker, image))
+    store.subscribe(broker.image_changed)
 
 
 async def close_storage(broker: Broker) -> None:

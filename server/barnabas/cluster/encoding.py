@@ -21,12 +21,16 @@ def encode(change: Change) -> str:
             }
         case image.PartitionsAdded(name, partitions):
             body = {"name": name, "partitions": [_partition(partition) for partition in partitions]}
+        case image.PartitionChanged(name, index, partition):
+            body = {"name": name, "index": index, "partition": _partition(partition)}
         case image.TopicDeleted(name):
             body = {"name": name}
         case image.ConfigChanged(resource_type, resource_name, settings):
             body = {"type": resource_type, "name": resource_name, "settings": dict(settings)}
         case image.ProducerIdsAllocated(next_id):
             body = {"next_id": next_id}
+        case image.LogDirsRegistered(broker_id, directory_ids):
+            body = {"broker": broker_id, "dirs": sorted(one.hex() for one in directory_ids)}
         case _:
             raise TypeError(f"{kind} is not kept: it is true only while a broker runs")
     return json.dumps({"change": kind, **body}, separators=(",", ":"))
@@ -41,12 +45,17 @@ def decode(line: str) -> Change:
             return image.TopicCreated(topic)
         case "PartitionsAdded":
             return image.PartitionsAdded(body["name"], _partitions(body["partitions"]))
+        case "PartitionChanged":
+            (partition,) = _partitions([body["partition"]])
+            return image.PartitionChanged(body["name"], body["index"], partition)
         case "TopicDeleted":
             return image.TopicDeleted(body["name"])
         case "ConfigChanged":
             return image.ConfigChanged(body["type"], body["name"], tuple(body["settings"].items()))
         case "ProducerIdsAllocated":
             return image.ProducerIdsAllocated(body["next_id"])
+        case "LogDirsRegistered":
+            return image.LogDirsRegistered(body["broker"], frozenset(map(bytes.fromhex, body["dirs"])))
     raise ValueError(f"unknown change {body['change']!r}")
 
 
@@ -59,6 +68,7 @@ def changes_of(whole: ClusterImage) -> list[Change]:
     ]
     if whole.next_producer_id:
         changes.append(image.ProducerIdsAllocated(whole.next_producer_id))
+    changes += [image.LogDirsRegistered(broker_id, ids) for broker_id, ids in whole.log_dirs.items()]
     return changes
 
 

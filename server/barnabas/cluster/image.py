@@ -33,6 +33,16 @@ class PartitionInfo:
     leader_epoch: int = 0
     partition_epoch: int = 0
 
+    def led_anew(self, leader: int) -> PartitionInfo:
+        """The same with this leader alone in sync, in a new epoch: what only others had is given up."""
+        return replace(
+            self,
+            leader=leader,
+            isr=(leader,),
+            leader_epoch=self.leader_epoch + 1,
+            partition_epoch=self.partition_epoch + 1,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
@@ -73,6 +83,15 @@ class PartitionsAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionChanged:
+    """One partition of a topic has other leaders or replicas."""
+
+    name: str
+    index: int
+    partition: PartitionInfo
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDeleted:
     """A topic is gone, and its settings with it."""
 
@@ -102,8 +121,23 @@ class ProducerIdsAllocated:
     next_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class LogDirsRegistered:
+    """The log dirs in which a broker may have something, by their directory ids (KIP-858)."""
+
+    broker_id: int
+    directory_ids: frozenset[bytes]
+
+
 Change = (
-    TopicCreated | PartitionsAdded | TopicDeleted | ConfigChanged | BrokerRegistered | ProducerIdsAllocated
+    TopicCreated
+    | PartitionsAdded
+    | PartitionChanged
+    | TopicDeleted
+    | ConfigChanged
+    | BrokerRegistered
+    | ProducerIdsAllocated
+    | LogDirsRegistered
 )
 
 
@@ -119,6 +153,7 @@ class ClusterImage:
     names_by_id: Mapping[bytes, str] = field(default_factory=dict)
     configs: Mapping[ResourceKey, Settings] = field(default_factory=dict)
     next_producer_id: int = 0
+    log_dirs: Mapping[int, frozenset[bytes]] = field(default_factory=dict)
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, None if there is none."""
@@ -131,7 +166,7 @@ class ClusterImage:
     def apply(self, changes: Iterable[Change]) -> ClusterImage:
         """The image after these changes."""
         topics, names = dict(self.topics), dict(self.names_by_id)
-        configs, brokers = dict(self.configs), dict(self.brokers)
+        configs, brokers, log_dirs = dict(self.configs), dict(self.brokers), dict(self.log_dirs)
         next_producer_id, count, about_topics, about_configs = self.next_producer_id, 0, False, False
         for change in changes:
             count += 1
@@ -142,6 +177,11 @@ class ClusterImage:
                     about_topics = True
                 case PartitionsAdded(name, partitions):
                     topics[name] = replace(topics[name], partitions=topics[name].partitions + partitions)
+                    about_topics = True
+                case PartitionChanged(name, index, partition):
+                    parts = topics[name].partitions
+                    parts = (*parts[:index], partition, *parts[index + 1 :])
+                    topics[name] = replace(topics[name], partitions=parts)
                     about_topics = True
                 case TopicDeleted(name):
                     del names[topics.pop(name).id]
@@ -157,6 +197,8 @@ class ClusterImage:
                     brokers[broker.id] = broker
                 case ProducerIdsAllocated(next_id):
                     next_producer_id = next_id
+                case LogDirsRegistered(broker_id, directory_ids):
+                    log_dirs[broker_id] = directory_ids
         return ClusterImage(
             self.cluster_id,
             self.version + count,
@@ -166,4 +208,5 @@ class ClusterImage:
             names if about_topics else self.names_by_id,
             configs if about_configs else self.configs,
             next_producer_id,
+            log_dirs,
         )

@@ -12,7 +12,7 @@ from barnabas.cluster import controller
 from barnabas.cluster.image import TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
-from barnabas.handlers.metadata import TOPIC_OPERATIONS
+from barnabas.handlers.metadata import TOPIC_OPERATIONS, tell_if_offline
 from barnabas.wire.generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -20,6 +20,7 @@ from barnabas.wire.generated.describe_topic_partitions import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
     from barnabas.broker.context import RequestContext
 
 Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
@@ -56,7 +57,7 @@ async def handle(
             first_partition = 0
             continue
         last = first_partition + room
-        response.topics.append(_page(info, first_partition, last))
+        response.topics.append(_page(context.broker, info, first_partition, last))
         if last < len(info.partitions):
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
                 topic_name=name, partition_index=last
@@ -79,22 +80,27 @@ def _unknown(name: str) -> Topic:
     )
 
 
-def _page(info: TopicInfo, first: int, last: int) -> Topic:
+def _page(broker: Broker, info: TopicInfo, first: int, last: int) -> Topic:
     return Topic(
         name=info.name,
         topic_id=info.id,
         is_internal=info.internal,
         topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
-            Partition(
-                partition_index=first + n,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
+            tell_if_offline(
+                broker,
+                info.name,
+                partition,
+                Partition(
+                    partition_index=index,
+                    leader_id=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    replica_nodes=list(partition.replicas),
+                    isr_nodes=list(partition.isr),
+                    eligible_leader_replicas=[],
+                    last_known_elr=[],
+                ),
             )
-            for n, partition in enumerate(info.partitions[first:last])
+            for index, partition in enumerate(info.partitions[first:last], first)
         ],
     )

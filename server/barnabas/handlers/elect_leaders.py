@@ -1,13 +1,15 @@
 """ElectLeaders v0-v2. Makes the preferred replica the leader, or (v1, unclean) any that is left (KIP-460).
 
 With one replica of each partition the leader is the preferred one as long as there is one, so that no election is
-needed; and none can be held when its log is offline.
+needed; and none can be held when its log is offline. Only of a log dir that is gone for good it is believed that what
+was in it is given up.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.lost_dirs import begin_anew
 from barnabas.errors import RequestError
 from barnabas.wire.generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -21,29 +23,35 @@ Result = ElectLeadersResponse.PartitionResult
 
 
 async def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Answer each partition on its own; asked for all (null), only those that have changed are told: none."""
+    """Answer each partition on its own; asked for all (null), only those that an election could be held for are told."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise RequestError(ErrorCode.INVALID_REQUEST, f"election type {request.election_type} is not known")
-    return ElectLeadersResponse(
-        replica_election_results=[
-            ElectLeadersResponse.ReplicaElectionResult(
-                topic=asked.topic,
-                partition_result=[
-                    _elect(context, request.election_type, asked.topic, partition)
-                    for partition in asked.partitions
-                ],
+    if request.topic_partitions is not None:
+        asked = [(one.topic, one.partitions) for one in request.topic_partitions]
+    else:
+        topics = context.broker.metadata.image.topics
+        asked = [(name, list(range(len(info.partitions)))) for name, info in topics.items()]
+    response = ElectLeadersResponse()
+    for topic, partitions in asked:
+        results = [await _elect(context, request.election_type, topic, partition) for partition in partitions]
+        if request.topic_partitions is None:
+            results = [one for one in results if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+        if results:
+            response.replica_election_results.append(
+                ElectLeadersResponse.ReplicaElectionResult(topic=topic, partition_result=results)
             )
-            for asked in request.topic_partitions or ()
-        ]
-    )
+    return response
 
 
-def _elect(context: RequestContext, election_type: int, topic: str, partition: int) -> Result:
+async def _elect(context: RequestContext, election_type: int, topic: str, partition: int) -> Result:
+    broker = context.broker
     try:
-        context.broker.partitions.leader(topic, partition)
+        broker.partitions.leader(topic, partition)
     except RequestError as error:
         code = error.code
         if code == ErrorCode.KAFKA_STORAGE_ERROR:
+            if election_type == UNCLEAN and await begin_anew(broker, topic, partition):
+                return Result(partition_id=partition)
             code = (
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
                 if election_type == PREFERRED

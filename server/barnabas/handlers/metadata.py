@@ -8,10 +8,10 @@ id. A topic made here is told at once, with its leader: nothing has to be waited
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.cluster import controller
-from barnabas.cluster.image import TopicInfo
+from barnabas.cluster.image import PartitionInfo, TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
 from barnabas.handlers.describe_cluster import CLUSTER_OPERATIONS
@@ -21,6 +21,7 @@ from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
     from barnabas.broker.context import RequestContext
 
 AUTO_CREATION_FLAG_SINCE = 4
@@ -28,8 +29,10 @@ ASKING_BY_ID_SINCE = 12
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 """Bits of the ACL operations on a topic: read, write, create, delete, alter, describe, describe and alter configs."""
 NOT_ASKED = -(2**31)
+NO_LEADER = -1
 
 Topic = MetadataResponse.MetadataResponseTopic
+Partition = MetadataResponse.MetadataResponsePartition
 
 
 async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -55,7 +58,7 @@ async def _described(context: RequestContext, request: MetadataRequest) -> Async
     asked = request.topics
     if asked is None or (context.api_version == 0 and not asked):
         for info in image.topics.values():
-            yield _describe(info, request)
+            yield _describe(context.broker, info, request)
         return
     for name, topic_id in dict.fromkeys((entry.name, entry.topic_id) for entry in asked):
         try:
@@ -64,7 +67,7 @@ async def _described(context: RequestContext, request: MetadataRequest) -> Async
                 if name is None:
                     yield Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
                     continue
-            yield _describe(await _find(context, request, name or ""), request)
+            yield _describe(context.broker, await _find(context, request, name or ""), request)
         except RequestError as error:
             yield Topic(
                 error_code=error.code, name=name or "", topic_authorized_operations=_operations(request)
@@ -113,20 +116,46 @@ async def _find(context: RequestContext, request: MetadataRequest, name: str) ->
     return broker.metadata.image.topics[name]
 
 
-def _describe(info: TopicInfo, request: MetadataRequest) -> Topic:
+def _describe(broker: Broker, info: TopicInfo, request: MetadataRequest) -> Topic:
     return Topic(
         name=info.name,
         topic_id=info.id,
         is_internal=info.internal,
         topic_authorized_operations=_operations(request),
         partitions=[
-            MetadataResponse.MetadataResponsePartition(
-                partition_index=index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
+            tell_if_offline(
+                broker,
+                info.name,
+                partition,
+                Partition(
+                    partition_index=index,
+                    leader_id=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    replica_nodes=list(partition.replicas),
+                    isr_nodes=list(partition.isr),
+                ),
             )
             for index, partition in enumerate(info.partitions)
         ],
     )
+
+
+class _Told(Protocol):
+    """A partition as Metadata and DescribeTopicPartitions describe it."""
+
+    partition_index: int
+    error_code: int
+    leader_id: int
+    offline_replicas: list[int]
+
+
+T = TypeVar("T", bound=_Told)
+
+
+def tell_if_offline(broker: Broker, topic: str, info: PartitionInfo, told: T) -> T:
+    """What is told of a partition, which has no leader while its log is not there."""
+    if broker.partitions.is_offline(topic, told.partition_index, info):
+        told.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+        told.leader_id = NO_LEADER
+        told.offline_replicas = [broker.broker_id]
+    return told

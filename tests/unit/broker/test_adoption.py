@@ -2,6 +2,7 @@
 
 from barnabas.cluster.image import TOPIC
 from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
 from tests.support.brokers import running
 
@@ -52,7 +53,7 @@ async def test_only_what_no_topic_knows_is_adopted():
         assert client.broker.metadata.image.settings_of(TOPIC, "t") == {"retention.ms": "60000"}
 
 
-async def test_partitions_whose_logs_are_not_there_are_named(caplog):
+async def test_partitions_whose_logs_are_not_there_are_named_and_offline(caplog):
     disk = MemoryDisk()
     async with running(("/a", "/b"), disk) as client:
         await client.create("t", 4)
@@ -64,7 +65,8 @@ async def test_partitions_whose_logs_are_not_there_are_named(caplog):
     lost = [partition for partition in range(max(known)) if where[partition] == "/a"]
     assert lost
     async with running(("/b",), disk) as client:
-        text = f"no log was found of partitions {', '.join(map(str, lost))} of topic t: they begin empty"
+        text = f"no log was found of partitions {', '.join(map(str, lost))} of topic t: they are offline"
         assert text in caplog.text
         for partition in range(max(known) + 1):
-            assert await client.fetch("t", partition) == (0, [b"x"] if partition in known else [])
+            expected = (0, [b"x"]) if partition in known else (ErrorCode.KAFKA_STORAGE_ERROR, [])
+            assert await client.fetch("t", partition) == expected

@@ -14,7 +14,9 @@ from barnabas.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRe
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
 from barnabas.wire.generated.describe_log_dirs import DescribeLogDirsRequest
+from barnabas.wire.generated.elect_leaders import ElectLeadersRequest
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.metadata import MetadataRequest
 from tests.support.brokers import running
 
 DIRS = ("/a", "/b", "/c")
@@ -262,3 +264,108 @@ async def test_a_log_of_a_topic_that_was_deleted_meanwhile_is_not_taken_for_the_
         assert await client.fetch("t", 0) == (0, [])
         assert (await client.produce("t", 0, b"new")).base_offset == 0
     assert [entry.name for entry in disk.list("/b") if entry.name.endswith("-stray")]
+
+
+async def elected(client, kind, *partitions):
+    wanted = (
+        [ElectLeadersRequest.TopicPartitions(topic="t", partitions=list(partitions))] if partitions else None
+    )
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted, timeout_ms=1_000)
+    response = await client.ask(request, 2)
+    return {
+        one.partition_id: one.error_code
+        for topic in response.replica_election_results
+        for one in topic.partition_result
+    }
+
+
+async def leaders(client):
+    described = (
+        await client.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")]), 8)
+    ).topics[0]
+    return {
+        one.partition_index: (one.error_code, one.leader_id, one.leader_epoch, one.offline_replicas)
+        for one in described.partitions
+    }
+
+
+async def test_a_dir_that_is_left_out_takes_its_partitions_along_until_it_comes_back(disk, caplog):
+    async with three_dirs(disk) as client:
+        lost = {partition for partition, path in places(client).items() if path == "/b"}
+        me = client.broker.broker_id
+    for _ in range(2):  # it is not forgotten over another start
+        async with running(("/a", "/c"), disk) as client:
+            assert "kafka-leader-election" in caplog.text
+            assert set(places(client)) == set(range(6)) - lost
+            for partition in range(6):
+                online = partition not in lost
+                code = ErrorCode.NONE if online else ErrorCode.KAFKA_STORAGE_ERROR
+                assert (await client.produce("t", partition, b"second")).error_code == code
+                told = (0, me, 0, []) if online else (ErrorCode.LEADER_NOT_AVAILABLE, -1, 0, [me])
+                assert (await leaders(client))[partition] == told
+            await client.create("new", 2)  # what is new is made where there is room
+            await client.ask(DeleteTopicsRequest(topic_names=["new"], timeout_ms=1_000), 5)
+    async with running(DIRS, disk) as client:
+        for partition in lost:
+            assert await client.fetch("t", partition) == (0, [b"first"])
+        assert {told[0] for told in (await leaders(client)).values()} == {0}
+    caplog.clear()
+    async with running(DIRS, disk) as client:
+        assert "kafka-leader-election" not in caplog.text
+
+
+async def test_what_was_in_a_dir_that_is_lost_is_given_up_by_an_unclean_election(disk, caplog):
+    preferred, unclean = 0, 1
+    async with three_dirs(disk) as client:
+        lost = sorted(partition for partition, path in places(client).items() if path == "/b")
+        kept = min(set(range(6)) - set(lost))
+    async with running(("/a", "/c"), disk) as client:
+        assert await elected(client, preferred, lost[0]) == {
+            lost[0]: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        }
+        assert await elected(client, unclean, lost[0], kept) == {
+            lost[0]: 0,
+            kept: ErrorCode.ELECTION_NOT_NEEDED,
+        }
+        assert (await leaders(client))[lost[0]] == (0, client.broker.broker_id, 1, [])
+        assert await client.fetch("t", lost[0]) == (0, [])
+        assert (await client.produce("t", lost[0], b"anew")).error_code == 0
+        assert (await client.fetch("t", lost[1]))[0] == ErrorCode.KAFKA_STORAGE_ERROR
+    async with running(("/a", "/c"), disk) as client:
+        assert await client.fetch("t", lost[0]) == (0, [b"anew"])
+        assert (await client.fetch("t", lost[1]))[0] == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await elected(client, unclean) == dict.fromkeys(lost[1:], 0)
+        assert await elected(client, unclean) == {}
+        for partition in set(range(6)) - set(lost):
+            assert await client.fetch("t", partition) == (0, [b"first"])
+    caplog.clear()
+    async with running(("/a", "/c"), disk) as client:
+        assert "kafka-leader-election" not in caplog.text, "nothing is missing any more"
+
+
+async def test_what_is_in_a_dir_that_is_only_offline_is_not_given_up(disk):
+    async with three_dirs(disk) as client:
+        lost = min(partition for partition, path in places(client).items() if path == "/b")
+        disk.fault = lambda _, path: OSError(errno.EIO, "broken") if path.startswith("/b") else None
+        await client.produce("t", lost, b"x")
+        assert await elected(client, 1, lost) == {lost: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
+    async with running(DIRS, disk) as client:
+        assert await elected(client, 1, lost) == {lost: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
+    disk.fault = None
+    async with running(DIRS, disk) as client:
+        assert await client.fetch("t", lost) == (0, [b"first"])
+
+
+async def test_of_dirs_without_metadata_what_is_not_found_is_offline(disk):
+    """The first dir is gone, and with it what says which topics there are."""
+    async with three_dirs(disk) as client:
+        last = max(places(client))
+        found = {partition for partition, path in places(client).items() if path in ("/b", "/c")}
+        assert last in found
+    for _ in range(2):
+        async with running(("/new", "/b", "/c"), disk) as client:
+            for partition in range(6):
+                expected = (0, [b"first"]) if partition in found else (ErrorCode.KAFKA_STORAGE_ERROR, [])
+                assert await client.fetch("t", partition) == expected
+    async with running(("/new", "/b", "/c"), disk) as client:
+        assert await elected(client, 1) == dict.fromkeys(set(range(6)) - found, 0)

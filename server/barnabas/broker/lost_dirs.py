@@ -1,0 +1,88 @@
+"""Log dirs that this broker has had, and that are not there any more: a disk that was exchanged, a dir left out.
+
+The rule: what was in them is offline, not empty. It comes back with the dir, or is given up by an unclean election, as
+the last replica of a partition is given up in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.image import Change, ClusterImage, LogDirsRegistered, PartitionChanged
+from barnabas.ids import uuid_text
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+
+log = logging.getLogger(__name__)
+
+LOST = bytes(15) + b"\1"
+"""Stands for a log dir of which nothing is known but that it is lost (KIP-858 reserves the id for that)."""
+
+
+def present_dirs(broker: Broker) -> frozenset[bytes]:
+    """The directory ids of the log dirs that work."""
+    return frozenset(meta.directory_id for meta in broker.logs.meta.values() if meta.directory_id)
+
+
+def lost_dirs(broker: Broker, image: ClusterImage) -> frozenset[bytes]:
+    """The directory ids of those that this broker has had, and that are not there or do not work."""
+    return image.log_dirs.get(broker.broker_id, frozenset()) - present_dirs(broker)
+
+
+def offline_partitions(broker: Broker, image: ClusterImage) -> list[tuple[str, int]]:
+    """The partitions whose log is not there."""
+    return [
+        (topic.name, index)
+        for topic in image.topics.values()
+        for index, info in enumerate(topic.partitions)
+        if broker.partitions.is_offline(topic.name, index, info)
+    ]
+
+
+def register_log_dirs(broker: Broker, image: ClusterImage) -> list[Change]:
+    """Remember the log dirs that are there; those that are lost are forgotten once nothing is missing."""
+    known, present = image.log_dirs.get(broker.broker_id, frozenset()), present_dirs(broker)
+    lost = broker.partitions.lost_dirs
+    if lost or broker.logs.offline:
+        missing = offline_partitions(broker, image)
+        if missing:
+            _tell(lost, missing)
+            present |= known
+        else:
+            broker.partitions.lost_dirs = frozenset()
+    if present == known or (len(present) == 1 and not known):
+        return []  # nothing new, or only the dir in which this would be written
+    return [LogDirsRegistered(broker.broker_id, present)]
+
+
+async def begin_anew(broker: Broker, topic: str, index: int) -> bool:
+    """Give up what a partition had in a log dir that is lost: it is empty from now on, in a new leader epoch.
+
+    Says whether that was possible: not while a log dir is offline, in which the log may be. Raises RequestError,
+    StorageError.
+    """
+    if broker.logs.offline or not broker.partitions.lost_dirs:
+        return False
+
+    def decide(image: ClusterImage) -> list[Change]:
+        info = image.topics[topic].partitions[index]
+        return [PartitionChanged(topic, index, info.led_anew(broker.broker_id))]
+
+    await broker.metadata.change(decide)
+    log.warning("%s-%d was lost with its log dir, and begins anew by an unclean election", topic, index)
+    await broker.metadata.change(lambda image: register_log_dirs(broker, image))
+    return True
+
+
+def _tell(lost: frozenset[bytes], missing: list[tuple[str, int]]) -> None:
+    if not lost:
+        return  # the dir that is offline has been told of
+    ids = ", ".join(uuid_text(one) for one in sorted(lost) if one != LOST)
+    named = ", ".join(f"{topic}-{index}" for topic, index in missing[:20])
+    log.error(
+        "a log dir is lost%s: %d partitions stay offline: %s%s. Start with the dir that has them, or give up what was "
+        "in them: kafka-leader-election --election-type unclean",
+        f" (directory.id {ids})" if ids else "", len(missing), named, ", ..." if len(missing) > 20 else "",
+    )  # fmt: skip
