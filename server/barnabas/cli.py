@@ -121,8 +121,9 @@ def _settings(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, st
         except SettingError as error:
             raise SettingError(f"{options.config}: {error}") from error
     else:
-        # Kafka's own example configuration does the same: nobody wants to wait three seconds for a first member.
+        # Kafka's own example configuration does so for classic groups: nobody wants to wait for a first member.
         settings["group.initial.rebalance.delay.ms"] = "0"
+        settings["group.streams.initial.rebalance.delay.ms"] = "0"
     for name, value in parse_pairs(options.set).items():
         settings[name] = value
         origins[name] = SET_OPTION

@@ -7,7 +7,8 @@ from typing import Any
 
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.streams.group import StreamsGroup
-from barnabas.groups.streams.membership import Answer, Heartbeat, check_heartbeat
+from barnabas.groups.streams.membership import Answer, Heartbeat
+from barnabas.groups.streams.requests import check_heartbeat
 from barnabas.groups.streams.tasks import ACTIVE, ROLES, Task, of_role, read_tasks
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest as Request
 from tests.support.consumers import Coordinator
@@ -34,10 +35,14 @@ def topology(epoch: int = 0, **fields: Any) -> Request.Topology:
 
 
 class Streams(Coordinator):
-    """A coordinator that makes the internal topics that it is told to make, as the broker does."""
+    """A coordinator that makes the internal topics that it is told to make, as the broker does.
+
+    It waits for nobody and assigns as often as need be, unless the settings say otherwise.
+    """
 
     def __init__(self, partitions: int = 4, **settings: Any) -> None:
-        super().__init__(GroupSettings(**settings))
+        at_once = {"streams_initial_rebalance_delay_ms": 0, "streams_assignment_interval_ms": 0}
+        super().__init__(GroupSettings(**{**at_once, **settings}))
         if partitions:
             self.create("in", partitions)
 
@@ -110,7 +115,8 @@ class Member:
         return sorted(task[1:] for task in self.tasks if task[0] == ACTIVE)
 
 
-def converge(*members: Member) -> None:
+def converge(*members: Member, pause_ms: int = 0) -> None:
+    """All beat, and do as they are told, until nothing changes any more; with a pause after each round."""
     for _ in range(30):
         before = [(member.epoch, set(member.tasks)) for member in members]
         for member in members:
@@ -118,4 +124,6 @@ def converge(*members: Member) -> None:
             member.settle()
         if before == [(member.epoch, member.tasks) for member in members]:
             return
+        if pause_ms:
+            members[0].coordinator.advance(pause_ms)
     raise AssertionError("no agreement")

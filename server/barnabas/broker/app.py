@@ -103,6 +103,8 @@ class Broker:
             streams_heartbeat_interval_ms=get(settings.GROUP_STREAMS_HEARTBEAT_INTERVAL_MS),
             streams_size_max=get(settings.GROUP_STREAMS_MAX_SIZE),
             streams_standby_replicas=get(settings.GROUP_STREAMS_NUM_STANDBY_REPLICAS),
+            streams_initial_rebalance_delay_ms=get(settings.GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS),
+            streams_assignment_interval_ms=get(settings.GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS),
             share_session_timeout_ms=get(settings.GROUP_SHARE_SESSION_TIMEOUT_MS),
             share_heartbeat_interval_ms=get(settings.GROUP_SHARE_HEARTBEAT_INTERVAL_MS),
             share_size_max=get(settings.GROUP_SHARE_MAX_SIZE),

@@ -100,7 +100,7 @@ def streams_heartbeat(
             if known is not None and not (isinstance(known, ClassicGroup) and known.is_unused):
                 shard.streams_group(request.group_id)  # raises
             turn.out.records += known.tombstones() if known is not None else []
-            group = StreamsGroup(request.group_id, shard.settings)
+            group = shard.new_streams_group(request.group_id)
         else:
             group = shard.streams_group(request.group_id)
         return streams_membership.heartbeat(group, beat, turn)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from barnabas.cluster.image import GROUP, ClusterImage
+from barnabas.cluster.image import BROKER, GROUP, ClusterImage
 
 
 class MigrationPolicy(Enum):
@@ -42,6 +42,8 @@ class StreamsSettings:
     session_timeout_ms: int
     heartbeat_interval_ms: int
     standby_replicas: int
+    initial_rebalance_delay_ms: int
+    assignment_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class GroupSettings:
     streams_heartbeat_interval_ms: int = 5_000
     streams_size_max: int = 2**31 - 1
     streams_standby_replicas: int = 0
+    streams_initial_rebalance_delay_ms: int = 3_000
+    streams_assignment_interval_ms: int = 1_000
     share_session_timeout_ms: int = 45_000
     share_heartbeat_interval_ms: int = 5_000
     share_size_max: int = 200
@@ -99,10 +103,17 @@ class GroupSettings:
     def of_streams_group(self, image: ClusterImage, group_id: str) -> StreamsSettings:
         """What a streams group obeys: its own settings, and the broker's for the rest."""
         own = image.settings_of(GROUP, group_id)
+        interval_ms = image.settings_of(BROKER, "").get(
+            "group.streams.assignment.interval.ms", self.streams_assignment_interval_ms
+        )
         return StreamsSettings(
             session_timeout_ms=int(own.get("streams.session.timeout.ms", self.streams_session_timeout_ms)),
             heartbeat_interval_ms=int(
                 own.get("streams.heartbeat.interval.ms", self.streams_heartbeat_interval_ms)
             ),
             standby_replicas=int(own.get("streams.num.standby.replicas", self.streams_standby_replicas)),
+            initial_rebalance_delay_ms=int(
+                own.get("streams.initial.rebalance.delay.ms", self.streams_initial_rebalance_delay_ms)
+            ),
+            assignment_interval_ms=int(own.get("streams.assignment.interval.ms", interval_ms)),
         )

@@ -61,6 +61,7 @@ class GroupShard:
         self.offsets: dict[str, dict[Place, OffsetCommitValue]] = {}
         self.pending = PendingOffsets()
         self._begun_ms: dict[str, dict[bytes, int]] = {}
+        self._new_streams: StreamsGroup | None = None
 
     # --- finding --------------------------------------------------------------------------------------------
 
@@ -74,6 +75,11 @@ class GroupShard:
     def consumer_group(self, group_id: str) -> ConsumerGroup:
         """A consumer group that must exist. Raises GROUP_ID_NOT_FOUND."""
         return self._of_kind(group_id, ConsumerGroup)
+
+    def new_streams_group(self, group_id: str) -> StreamsGroup:
+        """A streams group for its first member; its first record makes it known, with what is remembered besides."""
+        self._new_streams = StreamsGroup(group_id, self.settings)
+        return self._new_streams
 
     def streams_group(self, group_id: str) -> StreamsGroup:
         """A streams group that must exist. Raises GROUP_ID_NOT_FOUND."""
@@ -307,7 +313,9 @@ class GroupShard:
             return group
         if not make:
             return None
-        made = self.groups[group_id] = StreamsGroup(group_id, self.settings)
+        new, self._new_streams = self._new_streams, None
+        made = new if new is not None and new.id == group_id else StreamsGroup(group_id, self.settings)
+        self.groups[group_id] = made
         return made
 
     def _share_group(self, group_id: str, make: bool) -> ShareGroup | None:

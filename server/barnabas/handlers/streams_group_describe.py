@@ -5,7 +5,7 @@ v1 can ask for the description of the topology (KIP-1331); none is stored here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.groups.shard import GroupShard
@@ -61,6 +61,8 @@ def _topology(group: StreamsGroup) -> Response.Topology | None:
     """The topology with the sizes that its internal topics have, where they are known."""
     if group.topology is None:
         return None
+    configured = group.configured
+    sizes = configured.sizes if configured is not None and configured.is_ready else {}
     return Response.Topology(
         epoch=group.topology.epoch,
         subtopologies=[
@@ -68,25 +70,27 @@ def _topology(group: StreamsGroup) -> Response.Topology | None:
                 subtopology_id=part.subtopology_id,
                 source_topics=sorted(part.source_topics),
                 repartition_sink_topics=part.repartition_sink_topics,
-                state_changelog_topics=_topics(part.state_changelog_topics),
-                repartition_source_topics=_topics(part.repartition_source_topics),
+                state_changelog_topics=_topics(part.state_changelog_topics, sizes),
+                repartition_source_topics=_topics(part.repartition_source_topics, sizes),
             )
             for part in group.topology.subtopologies
         ],
     )
 
 
-def _topics(infos: Iterable[StreamsGroupTopologyValue.TopicInfo]) -> list[Response.TopicInfo]:
+def _topics(
+    infos: Iterable[StreamsGroupTopologyValue.TopicInfo], sizes: Mapping[str, int]
+) -> list[Response.TopicInfo]:
     return [
         Response.TopicInfo(
             name=info.name,
-            partitions=info.partitions,
+            partitions=sizes.get(info.name, info.partitions),
             replication_factor=info.replication_factor,
             topic_configs=[
                 Response.KeyValue(key=entry.key, value=entry.value) for entry in info.topic_configs
             ],
         )
-        for info in infos
+        for info in sorted(infos, key=lambda info: info.name)
     ]
 
 

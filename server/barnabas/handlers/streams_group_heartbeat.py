@@ -14,7 +14,8 @@ from barnabas.cluster import controller
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
-from barnabas.groups.streams.membership import Heartbeat, check_heartbeat
+from barnabas.groups.streams.membership import Heartbeat
+from barnabas.groups.streams.requests import check_heartbeat
 from barnabas.groups.streams.topology import InternalTopic
 from barnabas.ids import new_uuid
 from barnabas.wire.generated.streams_group_heartbeat import (
@@ -39,9 +40,7 @@ async def handle(
             request.group_id, lambda shard, out: shard.streams_heartbeat(beat, context.now_ms, out)
         )
     except RequestError as error:
-        return StreamsGroupHeartbeatResponse(
-            error_code=error.code, error_message=error.message or None, status=None
-        )
+        return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
     for topic in answer.to_create:
         await _create(context, topic, answer.response)
     return answer.response

@@ -1,17 +1,22 @@
 """Streams groups under members that come, go, dawdle, crash and lose answers, while topics and brokers change.
 
 Whatever happens, no active task runs twice among the members that the group knows, no process has two copies of one
-task, the journal tells the whole state, and once everybody has time the group comes to agree.
+task, the journal tells the whole state, and once everybody has time the group comes to agree. An assignment moves no more
+than it must.
 """
 
 from __future__ import annotations
 
-from hypothesis import settings
+from collections import Counter
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from barnabas.errors import RequestError
-from barnabas.groups.streams.tasks import ACTIVE
+from barnabas.groups.streams.assignor import Worker, assign_tasks
+from barnabas.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, Tasks
+from barnabas.groups.streams.topology import Shape
 from tests.support.streams import Member, Streams, converge
 
 SESSION_MS, REBALANCE_MS = 6_000, 4_000
@@ -20,9 +25,20 @@ SESSION_MS, REBALANCE_MS = 6_000, 4_000
 class StreamsGroupMachine(RuleBasedStateMachine):
     """`members` are clients that are alive and, as far as they know, in the group."""
 
-    @initialize(partitions=st.integers(1, 5), standby=st.integers(0, 2))
-    def begin(self, partitions: int, standby: int) -> None:
-        self.coordinator = Streams(partitions, streams_session_timeout_ms=SESSION_MS)
+    @initialize(
+        partitions=st.integers(1, 5),
+        standby=st.integers(0, 2),
+        delay_ms=st.sampled_from([0, 3_000]),
+        interval_ms=st.sampled_from([0, 1_000]),
+    )
+    def begin(self, partitions: int, standby: int, delay_ms: int, interval_ms: int) -> None:
+        self.coordinator = Streams(
+            partitions,
+            streams_session_timeout_ms=SESSION_MS,
+            streams_initial_rebalance_delay_ms=delay_ms,
+            streams_assignment_interval_ms=interval_ms,
+        )
+        self.coordinator.advance(1_000)
         self.coordinator.configure("g", streams_num_standby_replicas=str(standby))
         self.members: dict[str, Member] = {}
         self.count = 0
@@ -86,7 +102,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
         for _ in range(4):  # longer than a session timeout, in steps that those alive live through
             self.coordinator.advance(SESSION_MS // 3)
             self.all_beat()
-        converge(*self.members.values())
+        converge(*self.members.values(), pause_ms=SESSION_MS // 3)
         group = self.coordinator.streams()
         assert group.state_name == "Stable"
         assert group.members.keys() == self.members.keys()
@@ -109,6 +125,51 @@ class StreamsGroupMachine(RuleBasedStateMachine):
     @invariant()
     def the_journal_tells_everything(self) -> None:
         assert self.coordinator.reloaded().groups == self.coordinator.shard.groups
+
+
+SHAPES = st.dictionaries(
+    st.sampled_from(["0", "1", "2"]),
+    st.builds(Shape, st.integers(1, 6), st.booleans(), st.just(frozenset[str]())),
+    min_size=1,
+)
+PROCESSES = st.lists(st.sampled_from("pqrs"), min_size=1, max_size=6)
+
+
+def roles(target: dict[str, Tasks], role: str) -> dict[tuple[str, int], list[str]]:
+    """Who has each task in this role."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for member, tasks in sorted(target.items()):
+        for task in tasks:
+            if task[0] == role:
+                found.setdefault(task[1:], []).append(member)
+    return found
+
+
+@given(SHAPES, st.integers(0, 2), st.lists(PROCESSES, min_size=1, max_size=4))
+def test_assignments_are_whole_apart_even_and_stay(
+    shapes: dict[str, Shape], standby: int, generations: list[list[str]]
+) -> None:
+    """Members come and go at the end of the list: in each generation the n-th has the n-th process's name with it."""
+    before: dict[str, Tasks] = {}
+    for processes in generations:
+        members = {f"{process}{n}": process for n, process in enumerate(processes)}
+        workers = [Worker(id, process, before.get(id, NO_TASKS)) for id, process in members.items()]
+        target = assign_tasks(workers, shapes, standby)
+        every = [(name, n) for name, shape in shapes.items() for n in range(shape.tasks)]
+        active, copies = roles(target, ACTIVE), roles(target, STANDBY)
+        assert sorted(active) == sorted(every)
+        assert all(len(runners) == 1 for runners in active.values())
+        others = len(set(members.values())) - 1
+        for task in every:
+            has_copies = shapes[task[0]].is_stateful
+            assert len(copies.get(task, ())) == (min(standby, others) if has_copies else 0)
+            places = [members[member] for member in active[task] + copies.get(task, [])]
+            assert len(places) == len(set(places)), "no process has a task twice"
+        counts = Counter(runner for runners in active.values() for runner in runners)
+        assert max(counts.values()) - min(counts[member] for member in members) <= 1
+        again = [Worker(id, process, target[id]) for id, process in members.items()]
+        assert roles(assign_tasks(again, shapes, standby), ACTIVE) == active, "nothing moves without need"
+        before = target
 
 
 TestStreamsGroups = StreamsGroupMachine.TestCase

@@ -129,6 +129,97 @@ def test_a_new_setting_is_taken_up_by_the_group() -> None:
     assert sum(task[0] == STANDBY for task in a.tasks | b.tasks) == 4
 
 
+def test_a_new_group_waits_for_more_members() -> None:
+    coordinator = Streams(streams_initial_rebalance_delay_ms=3_000)
+    a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q")
+    a.beat()
+    assert a.status == [Status.ASSIGNMENT_DELAYED, Status.MISSING_INTERNAL_TOPICS]
+    assert a.epoch == 1, "an epoch that it can go on from"
+    coordinator.advance(1_000)
+    b.beat()
+    assert b.status == [Status.ASSIGNMENT_DELAYED]
+    assert (a.told, b.told) == (set(), set())
+    assert coordinator.streams().state_name == "Assigning"
+    coordinator.advance(1_999)
+    a.beat()
+    assert a.told == set()
+    coordinator.advance(1)
+    a.beat()
+    b.beat()
+    assert a.status == b.status == []
+    assert len(a.told) == len(b.told) == 4, "both get theirs at once: nothing moves"
+    a.settle()
+    b.settle()
+    for member in (a, b):
+        coordinator.streams_heartbeat(member.id, -1)
+    again = Member(coordinator, "c")
+    again.beat()
+    assert again.status == [Status.ASSIGNMENT_DELAYED], "an empty group is like a new one"
+    coordinator.streams_heartbeat("c", -1)
+    coordinator.advance(3_000)
+    assert coordinator.streams().state_name == "Empty"
+
+
+def test_what_a_delayed_group_lacks_is_assigned_with_the_next_heartbeat() -> None:
+    coordinator = Streams(streams_initial_rebalance_delay_ms=3_000)
+    a = Member(coordinator, "a")
+    a.beat()
+    coordinator.restart()
+    coordinator.advance(10)
+    a.beat()
+    assert a.status == [], "another broker does not know of the delay"
+    assert len(a.told) == 8
+
+
+def test_members_that_come_one_by_one_are_assigned_once_in_an_interval() -> None:
+    coordinator = Streams(streams_assignment_interval_ms=1_000)
+    coordinator.advance(1)
+    a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q")
+    a.beat()
+    a.beat()
+    assert a.status == [Status.ASSIGNMENT_DELAYED], "the target of no tasks is not a second old"
+    coordinator.advance(1_000)
+    a.beat()
+    a.settle()
+    assert a.active() == ALL
+    coordinator.advance(999)
+    b.beat()
+    assert b.status == [Status.ASSIGNMENT_DELAYED]
+    a.beat()
+    assert len(a.told) == 8
+    coordinator.advance(1)
+    coordinator.configure("g", streams_assignment_interval_ms="5000")
+    a.beat()
+    assert a.status == [Status.ASSIGNMENT_DELAYED]
+    coordinator.configure("g", streams_assignment_interval_ms="0")
+    a.beat()
+    assert len(a.told) == 4
+
+
+def test_a_process_is_asked_for_the_partitions_that_a_topic_has() -> None:
+    coordinator = Streams()
+    coordinator.create("small", 2)
+    a = Member(coordinator, "a", topology=topology(source_topics=["in", "small"]), endpoint=("h", 1))
+    converge(a)
+    a.endpoints_epoch = -1
+    a.beat()
+    assert a.endpoints[1]["in"] == [0, 1, 2, 3]
+    assert a.endpoints[1]["small"] == [0, 1]
+
+
+def test_who_leaves_can_stop_the_others() -> None:
+    coordinator = Streams()
+    a, b = Member(coordinator, "a"), Member(coordinator, "b")
+    converge(a, b)
+    coordinator.streams_heartbeat("a", -1, shutdown_application=True)
+    b.beat()
+    assert b.status == [Status.SHUTDOWN_APPLICATION]
+    coordinator.streams_heartbeat("b", -1)
+    c = Member(coordinator, "c")
+    c.beat()
+    assert c.status == [], "the application is gone; this is a new run of it"
+
+
 def test_members_are_told_who_answers_queries() -> None:
     coordinator = Streams()
     a = Member(coordinator, "a", endpoint=("h", 1))
@@ -157,7 +248,7 @@ def test_a_topology_is_settled_by_its_first_member() -> None:
     old.beat()
     assert old.status == [Status.STALE_TOPOLOGY]
     newer = Member(coordinator, "c", topology=topology(2))
-    assert code_of(newer.beat) == ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH
+    assert code_of(newer.beat) == ErrorCode.INVALID_REQUEST
     other = Member(coordinator, "c", topology=topology(1, source_topics=["elsewhere"]))
     assert code_of(other.beat) == ErrorCode.INVALID_REQUEST
 
@@ -179,12 +270,17 @@ JOINING: dict[str, Any] = {
         ({"active_tasks": None}, ErrorCode.INVALID_REQUEST),
         ({"active_tasks": [Request.TaskIds(subtopology_id="0", partitions=[1])]}, ErrorCode.INVALID_REQUEST),
         ({"instance_id": "i"}, ErrorCode.INVALID_REQUEST),
+        ({"task_offsets": []}, ErrorCode.INVALID_REQUEST),
+        ({"task_end_offsets": []}, ErrorCode.INVALID_REQUEST),
+        ({"warmup_tasks": [Request.TaskIds(subtopology_id="0", partitions=[1])]}, ErrorCode.INVALID_REQUEST),
         ({"rack_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"topology": topology(source_topic_regex=["a.*"])}, ErrorCode.INVALID_REQUEST),
         (
             {"topology": topology(state_changelog_topics=[Request.TopicInfo(name="x", partitions=3)])},
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
         ),
+        ({"topology": topology(repartition_sink_topics=[])}, ErrorCode.STREAMS_INVALID_TOPOLOGY),
+        ({"topology": topology(source_topics=[])}, ErrorCode.STREAMS_INVALID_TOPOLOGY),
         (
             {"topology": topology(copartition_groups=[Request.CopartitionGroup(source_topics=[7])])},
             ErrorCode.STREAMS_INVALID_TOPOLOGY,

@@ -1,15 +1,15 @@
-"""The sticky assignor of tasks. Pure.
+"""The sticky assignor of tasks, after Kafka's of that name. Pure.
 
-The rule, in this order: members run equally many active tasks, those with state spread on their own; a task stays where
-it is, or goes where a copy of its state is; copies are spread over the processes that run least.
+The rule, in this order: a task stays where it is, or goes where a copy of its state is, up to a member's fair share; the
+rest goes to who runs least. Racks and client tags do not count, nor do they in Kafka 4.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from barnabas.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, Task, TaskId, Tasks
+from barnabas.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, TaskId, Tasks
 from barnabas.groups.streams.topology import Shape
 
 
@@ -22,84 +22,173 @@ class Worker:
     assigned: Tasks = NO_TASKS
 
 
+class _Share:
+    """How many tasks a member may have, as long as there are members with less. It shrinks when some are full."""
+
+    def __init__(self, tasks: int, members: int) -> None:
+        self._tasks, self._members = tasks, members
+        self.size = -(-tasks // members)
+
+    def note(self, count: int) -> None:
+        """A member has come to have so many."""
+        if count == self.size:
+            self._tasks -= count
+            self._members -= 1
+            self.size = -(-self._tasks // self._members) if self._members else 0
+
+
 @dataclass(slots=True)
+class _Process:
+    """The members of one process, which share a state directory, and so have each task once."""
+
+    id: str
+    counts: dict[str, int] = field(default_factory=dict)
+    tasks: set[TaskId] = field(default_factory=set)
+
+    @property
+    def load(self) -> tuple[float, int, str]:
+        """Tasks per member; then what its least loaded member has, and the id, to make the order definite."""
+        return len(self.tasks) / len(self.counts), min(self.counts.values()), self.id
+
+    def least_loaded(self) -> str:
+        """The member with the fewest tasks."""
+        return min(self.counts, key=lambda member: (self.counts[member], member))
+
+
 class _Plan:
-    """What has been given to whom so far."""
+    """What has been given to whom so far, and who had what."""
 
-    workers: Sequence[Worker]
-    given: dict[str, set[Task]] = field(default_factory=dict)
-    processes: dict[str, list[Worker]] = field(default_factory=dict)
-    holders: dict[TaskId, set[str]] = field(default_factory=dict)
+    def __init__(self, workers: Sequence[Worker], active: int, total: int) -> None:
+        self.given: dict[str, set[tuple[str, str, int]]] = {worker.id: set() for worker in workers}
+        self.processes: dict[str, _Process] = {}
+        self.active_share, self.share = _Share(active, len(workers)), _Share(total, len(workers))
+        self.runner: dict[TaskId, Worker] = {}
+        self.keepers: dict[TaskId, list[Worker]] = {}
+        for worker in workers:
+            process = self.processes.setdefault(worker.process_id, _Process(worker.process_id))
+            process.counts[worker.id] = 0
+            for role, subtopology, number in worker.assigned:
+                task_id = (subtopology, number)
+                if role == ACTIVE:
+                    self.runner[task_id] = worker
+                elif role == STANDBY:
+                    self.keepers.setdefault(task_id, []).append(worker)
 
-    def give(self, worker: Worker, role: str, task: TaskId) -> None:
-        self.given[worker.id].add((role, *task))
-        self.holders.setdefault(task, set()).add(worker.process_id)
+    def count(self, worker: Worker) -> int:
+        """How many tasks a member has."""
+        return self.processes[worker.process_id].counts[worker.id]
 
-    def load(self, worker: Worker) -> tuple[float, int, str]:
-        """The load of its process per member, and its own; the id makes the order definite."""
-        process = self.processes[worker.process_id]
-        total = sum(len(self.given[other.id]) for other in process)
-        return total / len(process), len(self.given[worker.id]), worker.id
+    def has(self, worker: Worker, task: TaskId) -> bool:
+        """Whether its process has the task in any role."""
+        return task in self.processes[worker.process_id].tasks
+
+    def give(self, process: _Process, member_id: str, role: str, task: TaskId) -> None:
+        """A member gets a task."""
+        process.tasks.add(task)
+        process.counts[member_id] += 1
+        self.given[member_id].add((role, *task))
+        if role == ACTIVE:
+            self.active_share.note(process.counts[member_id])
+        self.share.note(process.counts[member_id])
+
+    def give_to(self, worker: Worker, role: str, task: TaskId) -> None:
+        """The same, by worker."""
+        self.give(self.processes[worker.process_id], worker.id, role, task)
+
+    def least_loaded(self, workers: Iterable[Worker]) -> Worker | None:
+        """Of these members the one whose process, and who itself, has least."""
+        return min(
+            workers,
+            key=lambda worker: (self.processes[worker.process_id].load[0], self.count(worker), worker.id),
+            default=None,
+        )
+
+    def give_active(self, task: TaskId) -> None:
+        """An active task goes to who has fewest. The members come first here, their processes second: where one has
+        kept all that was its own and another of its process has none, a second look would move tasks again.
+        """
+        process, member_id = min(
+            ((process, member) for process in self.processes.values() for member in process.counts),
+            key=lambda place: (place[0].counts[place[1]], place[0].load, place[1]),
+        )
+        self.give(process, member_id, ACTIVE, task)
+
+    def give_copy(self, task: TaskId) -> bool:
+        """A copy goes to the process that runs least and has no other; whether there is such a process."""
+        free = [process for process in self.processes.values() if task not in process.tasks]
+        if not free:
+            return False
+        process = min(free, key=lambda process: process.load)
+        self.give(process, process.least_loaded(), STANDBY, task)
+        return True
 
 
 def assign_tasks(
     workers: Sequence[Worker], shapes: Mapping[str, Shape], standby_replicas: int
 ) -> dict[str, Tasks]:
     """The tasks by member id, with every member in it. The same input always gives the same answer."""
-    plan = _Plan(sorted(workers, key=lambda worker: worker.id))
-    for worker in plan.workers:
-        plan.given[worker.id] = set()
-        plan.processes.setdefault(worker.process_id, []).append(worker)
-    if plan.workers:
-        stateful, stateless = (
-            [
-                (name, n)
-                for name in sorted(shapes)
-                if shapes[name].is_stateful is kind
-                for n in range(shapes[name].tasks)
-            ]
-            for kind in (True, False)
-        )
-        _assign_active(plan, stateful, len(stateful))
-        _assign_active(plan, stateless, len(stateful) + len(stateless))
-        for _ in range(standby_replicas):
-            _assign_standby(plan, stateful)
+    if not workers:
+        return {}
+    active = [(name, number) for name, shape in shapes.items() for number in range(shape.tasks)]
+    stateful = [task for task in active if shapes[task[0]].is_stateful]
+    plan = _Plan(
+        sorted(workers, key=lambda worker: worker.id),
+        len(active),
+        len(active) + standby_replicas * len(stateful),
+    )
+    _assign_active(plan, active)
+    _assign_standby(plan, stateful, standby_replicas)
     return {worker_id: frozenset(tasks) for worker_id, tasks in plan.given.items()}
 
 
-def _assign_active(plan: _Plan, tasks: Sequence[TaskId], total: int) -> None:
-    """Give out active tasks until all members together have `total`, none more than one above another."""
-    least, extra = divmod(total, len(plan.workers))
-    extra -= sum(len(plan.given[worker.id]) > least for worker in plan.workers)
-    rest: dict[TaskId, None] = dict.fromkeys(tasks)
-
-    def may_take(worker: Worker) -> bool:
-        load = len(plan.given[worker.id])
-        return load < least or (load == least and extra > 0)
-
-    for role in (ACTIVE, STANDBY):
-        for worker in plan.workers:
-            for task in [task for task in rest if (role, *task) in worker.assigned]:
-                if may_take(worker):
-                    extra -= len(plan.given[worker.id]) == least
-                    plan.give(worker, ACTIVE, task)
-                    del rest[task]
-    for task in rest:
-        worker = min((worker for worker in plan.workers if may_take(worker)), key=plan.load)
-        extra -= len(plan.given[worker.id]) == least
-        plan.give(worker, ACTIVE, task)
+def _by_partition(task: TaskId) -> tuple[int, str]:
+    """So that tasks of several subtopologies that read the same partition stay together."""
+    return task[1], task[0]
 
 
-def _assign_standby(plan: _Plan, tasks: Sequence[TaskId]) -> None:
-    """One more copy of each task's state, in a process that has none; where there is no such process, none."""
-    for task in tasks:
-        free = [worker for worker in plan.workers if worker.process_id not in plan.holders[task]]
-        if free:
-            had = [w for w in free if (STANDBY, *task) in w.assigned or (ACTIVE, *task) in w.assigned]
-            worker = min(free, key=plan.load)
-            lightest = plan.load(worker)[0]
-            for former in had:
-                if plan.load(former)[0] <= lightest + 1:
-                    worker = former
-                    break
-            plan.give(worker, STANDBY, task)
+def _assign_active(plan: _Plan, tasks: Iterable[TaskId]) -> None:
+    rest = sorted(tasks, key=_by_partition)
+    for formers in (_runner_of, _keepers_of):
+        left = []
+        for task in rest:
+            former = plan.least_loaded(formers(plan, task))
+            if former is not None and plan.count(former) < plan.active_share.size:
+                plan.give_to(former, ACTIVE, task)
+            else:
+                left.append(task)
+        rest = left
+    for task in sorted(rest):
+        plan.give_active(task)
+
+
+def _runner_of(plan: _Plan, task: TaskId) -> list[Worker]:
+    return [plan.runner[task]] if task in plan.runner else []
+
+
+def _keepers_of(plan: _Plan, task: TaskId) -> list[Worker]:
+    return plan.keepers.get(task, [])
+
+
+def _assign_standby(plan: _Plan, tasks: Iterable[TaskId], replicas: int) -> None:
+    """Copies of each task's state, in processes that have none; where there is no such process, none."""
+    lacking: list[tuple[TaskId, int]] = []
+    for task in sorted(tasks, key=_by_partition, reverse=True):
+        for given in range(replicas):
+            former = _former_of_copy(plan, task)
+            if former is None:
+                lacking.append((task, replicas - given))
+                break
+            plan.give_to(former, STANDBY, task)
+    for task, count in sorted(lacking, reverse=True):
+        for _ in range(count):
+            if not plan.give_copy(task):
+                break
+
+
+def _former_of_copy(plan: _Plan, task: TaskId) -> Worker | None:
+    """Who has the task's state from before, and room for a copy: its runner, or a keeper of a copy."""
+    keeper = plan.least_loaded(worker for worker in _keepers_of(plan, task) if not plan.has(worker, task))
+    for worker in (*_runner_of(plan, task), keeper):
+        if worker is not None and not plan.has(worker, task) and plan.count(worker) < plan.share.size:
+            return worker
+    return None

@@ -3,7 +3,7 @@
     Empty -> NotReady (the topology does not fit the topics) -> Assigning -> Reconciling -> Stable
 
 The rule: the state here changes only when a record is replayed, except for what each broker finds out for itself: how
-the topology fits, who has asked for a shutdown, and the count of changes of endpoints.
+the topology fits, who has asked for a shutdown, whether more members are waited for, and the count of changes of endpoints.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ class StreamsGroup:
 
     id: str
     settings: GroupSettings
-    epoch: int = 0
+    epoch: int = 1
     topics_hash: int = 0
     validated_epoch: int = -1
     """The epoch of the topology that was last found to fit, -1 if it did not."""
     settings_used: dict[str, str] = field(default_factory=dict)
-    assignment_epoch: int = 0
+    assignment_epoch: int = 1
+    assigned_ms: int = 0
+    """When the target was made; 0 if that is not known."""
     topology: StreamsGroupTopologyValue | None = None
     members: dict[str, StreamsMember] = field(default_factory=dict)
     target: dict[str, Tasks] = field(default_factory=dict)
@@ -50,6 +52,8 @@ class StreamsGroup:
     topics_seen: Mapping[str, TopicInfo] | None = field(default=None, compare=False)
     endpoints_epoch: int = field(default=0, compare=False)
     shutdown_by: str | None = field(default=None, compare=False)
+    waits_for_members: bool = field(default=False, compare=False)
+    """The first member has come a short time ago: tasks are assigned when others have had a chance to come too."""
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -108,6 +112,8 @@ class StreamsGroup:
     ) -> None:
         """Whether this committer may commit offsets here; without members, anybody may. Raises as `check_committer`."""
         if epoch < 0 and not self.members:
+            return
+        if transactional and epoch < 0 and not member_id:  # a producer that says nothing of its group
             return
         member = self.member(member_id)
         has = {

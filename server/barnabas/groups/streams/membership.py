@@ -10,14 +10,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from barnabas.errors import RequestError
-from barnabas.groups.consumer.member import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, MemberState
+from barnabas.groups.consumer.member import LEAVE_EPOCH, MemberState
 from barnabas.groups.consumer.reconciliation import reconcile
-from barnabas.groups.streams import records
+from barnabas.groups.settings import StreamsSettings
+from barnabas.groups.streams import answers, records
 from barnabas.groups.streams.assignor import Worker, assign_tasks
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.streams.member import StreamsMember
-from barnabas.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, WARMUP, Tasks, of_role, read_tasks
-from barnabas.groups.streams.topology import Configured, InternalTopic, Status, configure, required_topics
+from barnabas.groups.streams.requests import reported_tasks, topology_value
+from barnabas.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, WARMUP, Tasks
+from barnabas.groups.streams.topology import Configured, InternalTopic, configure, required_topics
 from barnabas.groups.topics import topics_hash
 from barnabas.groups.turn import Turn
 from barnabas.wire.generated.errors import ErrorCode
@@ -27,8 +29,8 @@ from barnabas.wire.generated.streams_group_heartbeat import (
     StreamsGroupHeartbeatResponse,
 )
 
-TASK_OFFSET_INTERVAL_MS = 60_000
-"""How often members are to report how far their stores are; nothing is done with it yet."""
+INITIAL_DELAY = "initial rebalance delay"
+INTERVAL = "assignment interval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,62 +50,13 @@ class Answer:
     to_create: tuple[InternalTopic, ...] = ()
 
 
-def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
-    """Whether the fields fit together. Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
-    for what, value in (
-        ("member id", request.member_id),
-        ("group id", request.group_id),
-        ("rack id", request.rack_id),
-    ):
-        if value is not None and not value.strip():
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"the {what} is empty")
-    tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    topology, why = request.topology, ""
-    if request.instance_id is not None:
-        why = "streams groups have no static members"
-    elif request.member_epoch < LEAVE_FOR_A_WHILE_EPOCH:
-        why = f"there is no member epoch {request.member_epoch}"
-    elif request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
-        why = "only a member with an instance id leaves for a while"
-    elif request.member_epoch == 0 and request.rebalance_timeout_ms == -1:
-        why = "who joins must give a rebalance timeout"
-    elif request.member_epoch == 0 and any(tasks):
-        why = "who joins must report that it has no tasks"
-    elif (request.member_epoch == 0) != (topology is not None):
-        why = "a topology comes with joining, and only then"
-    elif any(entries is None for entries in tasks) and not all(entries is None for entries in tasks):
-        why = "the tasks of all roles are reported together, or none"
-    elif topology is not None and any(part.source_topic_regex for part in topology.subtopologies):
-        why = "regular expressions of source topics are not served"
-    if why:
-        raise RequestError(ErrorCode.INVALID_REQUEST, why)
-    if topology is not None:
-        _check_topology(topology)
-
-
-def _check_topology(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
-    why = ""
-    for part in topology.subtopologies:
-        if any(topic.partitions for topic in part.state_changelog_topics):
-            why = "the partitions of changelog topics are not the application's to say"
-        for group in part.copartition_groups:
-            counts = (len(part.source_topics), len(part.repartition_source_topics))
-            for indexes, count in zip(
-                (group.source_topics, group.repartition_source_topics), counts, strict=True
-            ):
-                if any(not 0 <= index < count for index in indexes):
-                    why = "a copartition group names a topic that is not there"
-    if why:
-        raise RequestError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
-
-
 def heartbeat(group: StreamsGroup, beat: Heartbeat, turn: Turn) -> Answer:
     """Join or stay. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST,
-    STREAMS_INVALID_TOPOLOGY_EPOCH.
+    STREAMS_INVALID_TOPOLOGY.
     """
     request = beat.request
     joins = request.member_epoch == 0
-    reported = _reported(request)
+    reported = reported_tasks(request)
     if joins:
         size_max = group.settings.streams_size_max
         if len(group.members) >= size_max and request.member_id not in group.members:
@@ -119,32 +72,31 @@ def heartbeat(group: StreamsGroup, beat: Heartbeat, turn: Turn) -> Answer:
     configured = _configured(group, topology, turn)
     if configured.is_ready:
         _check_reported(configured, reported)
-    after = _advance(group, before, after, topology, configured, reported, turn)
     settings = group.settings.of_streams_group(turn.image, group.id)
+    epoch = _settle_epoch(group, before, after, topology, configured, settings, turn)
+    if not group.members and settings.initial_rebalance_delay_ms and not group.waits_for_members:
+        group.waits_for_members = True
+        turn.out.timers["initial", group.id, ""] = turn.now_ms + settings.initial_rebalance_delay_ms
+    target_epoch, target, delayed_by = _settle_target(group, after, configured, settings, epoch, turn)
+    after = _move(group, after, target_epoch, target, reported, turn)
+    group.topics_seen = turn.image.topics
     turn.out.timers["session", group.id, after.id] = turn.now_ms + settings.session_timeout_ms
-    if request.shutdown_application:
+    if request.shutdown_application and group.shutdown_by is None:
         group.shutdown_by = after.id
     response = StreamsGroupHeartbeatResponse(
         member_id=after.id,
         member_epoch=after.epoch,
         heartbeat_interval_ms=settings.heartbeat_interval_ms,
-        task_offset_interval_ms=TASK_OFFSET_INTERVAL_MS,
-        status=_status(group, after, topology, configured) or None,
+        status=answers.status(group, after, topology, configured, delayed_by),
     )
     if joins or after.assigned.keys() != before.assigned.keys():
         response.active_tasks, response.standby_tasks, response.warmup_tasks = (
-            _task_ids(role, after) for role in (ACTIVE, STANDBY, WARMUP)
+            answers.task_ids(role, after) for role in (ACTIVE, STANDBY, WARMUP)
         )
         if after.endpoint is not None:
             group.endpoints_epoch += 1
-    _tell_endpoints(group, after, configured, request, response)
+    answers.tell_endpoints(group, after, configured, request, response)
     return Answer(response, configured.missing)
-
-
-def _reported(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
-        return None
-    return read_tasks(request.active_tasks, request.standby_tasks, request.warmup_tasks)
 
 
 def _check_epoch(member: StreamsMember, epoch: int, reported: Tasks | None) -> None:
@@ -176,65 +128,13 @@ def _settle_topology(
         if group.topology is None:
             raise RequestError(ErrorCode.FENCED_MEMBER_EPOCH, "the group's topology is not known: join again")
         return group.topology
-    brought = _topology_value(request.topology)
+    brought = topology_value(request.topology)
     if group.topology is None:
         turn.out.records.append(records.topology_record(group.id, brought))
         return brought
-    if brought.epoch > group.topology.epoch:
-        raise RequestError(
-            ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
-            f"the group's topology is of epoch {group.topology.epoch}, not {brought.epoch}",
-        )
-    if brought.epoch == group.topology.epoch and brought != group.topology:
+    if brought.epoch >= group.topology.epoch and brought != group.topology:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the topology of a group cannot be changed")
     return group.topology
-
-
-def _topology_value(brought: StreamsGroupHeartbeatRequest.Topology) -> StreamsGroupTopologyValue:
-    """The topology as it is written, in an order that does not depend on who brings it.
-
-    Source topics stay in their order, since copartition groups count on it.
-    """
-    value = StreamsGroupTopologyValue
-
-    def topics(
-        infos: Iterable[StreamsGroupHeartbeatRequest.TopicInfo],
-    ) -> list[StreamsGroupTopologyValue.TopicInfo]:
-        return [
-            value.TopicInfo(
-                name=info.name,
-                partitions=info.partitions,
-                replication_factor=info.replication_factor,
-                topic_configs=[
-                    value.TopicConfig(key=entry.key, value=entry.value)
-                    for entry in sorted(info.topic_configs, key=lambda entry: entry.key)
-                ],
-            )
-            for info in infos
-        ]
-
-    return value(
-        epoch=brought.epoch,
-        subtopologies=[
-            value.Subtopology(
-                subtopology_id=part.subtopology_id,
-                source_topics=list(part.source_topics),
-                state_changelog_topics=sorted(
-                    topics(part.state_changelog_topics), key=lambda topic: topic.name
-                ),
-                repartition_sink_topics=sorted(part.repartition_sink_topics),
-                repartition_source_topics=topics(part.repartition_source_topics),
-                copartition_groups=[
-                    value.CopartitionGroup(
-                        source_topics=list(joined.source_topics),
-                        repartition_source_topics=list(joined.repartition_source_topics),
-                    )
-                    for joined in part.copartition_groups
-                ],
-            )
-            for part in sorted(brought.subtopologies, key=lambda part: part.subtopology_id)
-        ],
-    )
 
 
 def _configured(group: StreamsGroup, topology: StreamsGroupTopologyValue, turn: Turn) -> Configured:
@@ -248,16 +148,16 @@ def _configured(group: StreamsGroup, topology: StreamsGroupTopologyValue, turn: 
     return group.configured
 
 
-def _advance(
+def _settle_epoch(
     group: StreamsGroup,
     before: StreamsMember,
     after: StreamsMember,
     topology: StreamsGroupTopologyValue,
     configured: Configured,
-    reported: Tasks | None,
+    settings: StreamsSettings,
     turn: Turn,
-) -> StreamsMember:
-    """Let a member be what it now says, and take all from there: epoch, target, its next step."""
+) -> int:
+    """Let a member be what it now says; the group's epoch, one higher if anything that the tasks depend on is new."""
     out = turn.out
     changed = after != before or after.id not in group.members
     if changed:
@@ -266,26 +166,34 @@ def _advance(
     if group.topics_seen is not turn.image.topics or group.topology is not topology:
         new_hash = topics_hash(required_topics(topology), turn.image)
     validated = topology.epoch if configured.is_ready else -1
-    settings = group.settings.of_streams_group(turn.image, group.id)
     used = {"num.standby.replicas": str(settings.standby_replicas)}
-    epoch = group.epoch
     known = (group.topics_hash, group.validated_epoch, group.settings_used)
-    if changed or epoch == 0 or (new_hash, validated, used) != known:
-        epoch += 1
-        out.records.append(records.epoch_record(group.id, epoch, new_hash, validated, used))
-    target, target_epoch = group.target.get(after.id, NO_TASKS), group.assignment_epoch
-    if epoch > target_epoch:
-        members = {**group.members, after.id: after}
-        target = _write_target(group, members.values(), configured, settings.standby_replicas, epoch, turn)[
-            after.id
-        ]
-        target_epoch = epoch
-    moved = reconcile(after, target_epoch, target, group.taken(after.process_id), reported)
-    if moved is not after:
-        out.records.append(records.current_record(group.id, moved))
-        watch_revocation(group, moved, turn)
-    group.topics_seen = turn.image.topics
-    return moved
+    if not changed and (new_hash, validated, used) == known:
+        return group.epoch
+    out.records.append(records.epoch_record(group.id, group.epoch + 1, new_hash, validated, used))
+    return group.epoch + 1
+
+
+def _settle_target(
+    group: StreamsGroup,
+    member: StreamsMember,
+    configured: Configured,
+    settings: StreamsSettings,
+    epoch: int,
+    turn: Turn,
+) -> tuple[int, Tasks, str]:
+    """The target's epoch, what it gives this member, and what delays the target of the newest epoch, if anything."""
+    if group.waits_for_members:
+        return group.assignment_epoch, NO_TASKS, INITIAL_DELAY
+    known = group.target.get(member.id, NO_TASKS)
+    if epoch <= group.assignment_epoch:
+        return group.assignment_epoch, known, ""
+    interval_ms = settings.assignment_interval_ms
+    if group.assigned_ms and interval_ms and turn.now_ms < group.assigned_ms + interval_ms:
+        return group.assignment_epoch, known, INTERVAL
+    members = {**group.members, member.id: member}
+    target = _write_target(group, members.values(), configured, settings.standby_replicas, epoch, turn)
+    return epoch, target[member.id], ""
 
 
 def _write_target(
@@ -309,72 +217,20 @@ def _write_target(
     return target
 
 
-# --- telling ------------------------------------------------------------------------------------------------
-
-
-def _task_ids(role: str, member: StreamsMember) -> list[StreamsGroupHeartbeatResponse.TaskIds]:
-    return [
-        StreamsGroupHeartbeatResponse.TaskIds(subtopology_id=name, partitions=numbers)
-        for name, numbers in of_role(role, member.assigned)
-    ]
-
-
-def _status(
-    group: StreamsGroup, member: StreamsMember, topology: StreamsGroupTopologyValue, configured: Configured
-) -> list[StreamsGroupHeartbeatResponse.Status]:
-    said: list[tuple[Status, str]] = []
-    if member.topology_epoch < topology.epoch:
-        said.append(
-            (
-                Status.STALE_TOPOLOGY,
-                f"The member's topology epoch {member.topology_epoch} is behind the group's {topology.epoch}.",
-            )
-        )
-    if configured.problem is not None:
-        said.append(configured.problem)
-    if group.shutdown_by is not None:
-        said.append((Status.SHUTDOWN_APPLICATION, f"Member {group.shutdown_by} asked all members to stop."))
-    return [StreamsGroupHeartbeatResponse.Status(status_code=code, status_detail=text) for code, text in said]
-
-
-def _tell_endpoints(
+def _move(
     group: StreamsGroup,
     member: StreamsMember,
-    configured: Configured,
-    request: StreamsGroupHeartbeatRequest,
-    response: StreamsGroupHeartbeatResponse,
-) -> None:
-    """Who answers queries for which partitions, to those who do not know the newest yet."""
-    response.endpoint_information_epoch = group.endpoints_epoch
-    if group.endpoints_epoch == request.endpoint_information_epoch:
-        return
-    members = {**group.members, member.id: member}
-    response.partitions_by_user_endpoint = [
-        StreamsGroupHeartbeatResponse.EndpointToPartitions(
-            user_endpoint=StreamsGroupHeartbeatResponse.Endpoint(
-                host=other.endpoint[0], port=other.endpoint[1]
-            ),
-            active_partitions=_read_by(other, (ACTIVE,), configured),
-            standby_partitions=_read_by(other, (STANDBY, WARMUP), configured),
-        )
-        for other in members.values()
-        if other.endpoint is not None
-    ]
-
-
-def _read_by(
-    member: StreamsMember, roles: tuple[str, ...], configured: Configured
-) -> list[StreamsGroupHeartbeatResponse.TopicPartition]:
-    topics: dict[str, set[int]] = {}
-    for role, subtopology, partition in member.assigned:
-        shape = configured.shapes.get(subtopology)
-        if role in roles and shape is not None:
-            for topic in shape.source_topics:
-                topics.setdefault(topic, set()).add(partition)
-    return [
-        StreamsGroupHeartbeatResponse.TopicPartition(topic=topic, partitions=sorted(numbers))
-        for topic, numbers in sorted(topics.items())
-    ]
+    target_epoch: int,
+    target: Tasks,
+    reported: Tasks | None,
+    turn: Turn,
+) -> StreamsMember:
+    """Let a member take its next step to the target."""
+    moved = reconcile(member, target_epoch, target, group.taken(member.process_id), reported)
+    if moved is not member:
+        turn.out.records.append(records.current_record(group.id, moved))
+        watch_revocation(group, moved, turn)
+    return moved
 
 
 # --- leaving ------------------------------------------------------------------------------------------------
@@ -383,8 +239,10 @@ def _read_by(
 def leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, turn: Turn) -> Answer:
     """A member says goodbye. Raises UNKNOWN_MEMBER_ID."""
     member = group.member(request.member_id)
+    if request.shutdown_application and group.shutdown_by is None:
+        group.shutdown_by = member.id
     remove(group, member, turn)
-    return Answer(StreamsGroupHeartbeatResponse(member_id=member.id, member_epoch=LEAVE_EPOCH, status=None))
+    return Answer(StreamsGroupHeartbeatResponse(member_id=member.id, member_epoch=LEAVE_EPOCH))
 
 
 def remove(group: StreamsGroup, member: StreamsMember, turn: Turn) -> None:
@@ -412,10 +270,21 @@ def watch_revocation(group: StreamsGroup, member: StreamsMember, turn: Turn) -> 
 
 
 def overdue(group: StreamsGroup, timer: str, member_id: str, turn: Turn) -> None:
-    """Nothing was heard of a member in time, or it has not given up what it must."""
+    """Nothing was heard of a member in time, it has not given up what it must, or enough was waited for members."""
+    if timer == "initial":
+        _assign_after_delay(group, turn)
+        return
     member = group.members.get(member_id)
     if member is not None and (timer != "revocation" or member.state is MemberState.UNREVOKED):
         remove(group, member, turn)
+
+
+def _assign_after_delay(group: StreamsGroup, turn: Turn) -> None:
+    """The tasks go to who has come. Where the topology has not been looked at yet, the next heartbeat does it."""
+    group.waits_for_members = False
+    if group.members and group.configured is not None and group.epoch > group.assignment_epoch:
+        standby_replicas = int(group.settings_used.get("num.standby.replicas", "0"))
+        _write_target(group, group.members.values(), group.configured, standby_replicas, group.epoch, turn)
 
 
 def watch_all(group: StreamsGroup, turn: Turn) -> None:

@@ -37,7 +37,8 @@ def _topology(group: StreamsGroup, _: Any, written: Any) -> None:
 
 
 def _target_epoch(group: StreamsGroup, _: Any, written: Any) -> None:
-    group.assignment_epoch = written.assignment_epoch if written is not None else 0
+    group.assignment_epoch = written.assignment_epoch if written is not None else -1
+    group.assigned_ms = written.assignment_timestamp if written is not None else 0
 
 
 def _target(group: StreamsGroup, where: Any, written: Any) -> None:

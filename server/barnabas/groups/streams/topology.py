@@ -11,7 +11,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from barnabas.cluster.image import ClusterImage
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
+
+NAMES_MAX = 3
+"""How many topics a status names."""
 
 Subtopology = StreamsGroupTopologyValue.Subtopology
 TopicInfo = StreamsGroupTopologyValue.TopicInfo
@@ -25,6 +30,7 @@ class Status(IntEnum):
     INCORRECTLY_PARTITIONED_TOPICS = 2
     MISSING_INTERNAL_TOPICS = 3
     SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +54,10 @@ class InternalTopic:
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """A topology with the topics as they are. Without a problem it is ready."""
+    """A topology with the topics as they are. Without a problem it is ready. `sizes` has all topics' partitions."""
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
     missing: tuple[InternalTopic, ...] = ()
     problem: tuple[Status, str] | None = None
 
@@ -79,7 +86,7 @@ def required_topics(topology: StreamsGroupTopologyValue) -> set[str]:
 
 
 def configure(topology: StreamsGroupTopologyValue, image: ClusterImage) -> Configured:
-    """What the topology comes to with these topics."""
+    """What the topology comes to with these topics. Raises STREAMS_INVALID_TOPOLOGY where no topics could help."""
     try:
         counts = _counts(topology, image)
         shapes = {part.subtopology_id: _shape(part, counts) for part in topology.subtopologies}
@@ -87,20 +94,27 @@ def configure(topology: StreamsGroupTopologyValue, image: ClusterImage) -> Confi
     except _MisfitError as misfit:
         return Configured(problem=misfit.problem)
     if missing:
-        names = ", ".join(topic.name for topic in missing)
-        return Configured(
-            shapes, missing, (Status.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}")
-        )
-    return Configured(shapes)
+        names = _listed(topic.name for topic in missing)
+        problem = (Status.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}")
+        return Configured(shapes, counts, missing, problem)
+    return Configured(shapes, counts)
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first of many names, and how many more there are."""
+    known = sorted(names)
+    more = f" and {len(known) - NAMES_MAX} additional topics" if len(known) > NAMES_MAX else ""
+    return ", ".join(known[:NAMES_MAX]) + more
 
 
 def _counts(topology: StreamsGroupTopologyValue, image: ClusterImage) -> dict[str, int]:
-    """How many partitions each topic has, or is to have."""
-    counts = {name: len(topic.partitions) for name, topic in image.topics.items()}
+    """How many partitions each topic of the topology has, or is to have."""
+    known = image.topics
+    counts = {name: len(known[name].partitions) for name in required_topics(topology) if name in known}
     sources = {name for part in topology.subtopologies for name in part.source_topics}
-    absent = sorted(sources - counts.keys())
+    absent = sources - counts.keys()
     if absent:
-        raise _MisfitError(Status.MISSING_SOURCE_TOPICS, f"Source topics {', '.join(absent)} are missing.")
+        raise _MisfitError(Status.MISSING_SOURCE_TOPICS, f"Source topics {_listed(absent)} are missing.")
     decided: dict[str, int] = {}
     flexible: set[str] = set()
     for part in topology.subtopologies:
@@ -109,12 +123,16 @@ def _counts(topology: StreamsGroupTopologyValue, image: ClusterImage) -> dict[st
                 decided[topic.name] = topic.partitions
             else:
                 flexible.add(topic.name)
-    decided |= _sized_by_writers(topology, flexible, {**counts, **decided})
+    decided = _sized_by_writers(topology, decided, counts)
     for part in topology.subtopologies:
-        for group in _copartitioned(part):
+        for group in filter(None, _copartitioned(part)):
             _even_out(group, flexible, decided, counts)
     for part in topology.subtopologies:
-        tasks = max(({**counts, **decided}[name] for name in _read_by(part)), default=0)
+        if not _read_by(part):
+            raise RequestError(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY, f"subtopology {part.subtopology_id} reads nothing"
+            )
+        tasks = max({**counts, **decided}[name] for name in _read_by(part))
         for topic in part.state_changelog_topics:
             decided[topic.name] = topic.partitions or tasks
     return {**counts, **decided}
@@ -125,26 +143,36 @@ def _read_by(part: Subtopology) -> list[str]:
 
 
 def _sized_by_writers(
-    topology: StreamsGroupTopologyValue, flexible: set[str], counts: dict[str, int]
+    topology: StreamsGroupTopologyValue, fixed: Mapping[str, int], counts: Mapping[str, int]
 ) -> dict[str, int]:
-    """Repartition topics without a size of their own are as large as the largest topic that their writers read."""
-    sized: dict[str, int] = {}
-    while flexible - sized.keys():
-        found = {}
-        for name in flexible - sized.keys():
-            writers = [part for part in topology.subtopologies if name in part.repartition_sink_topics]
-            known = {**counts, **sized}
-            read = [topic for part in writers for topic in _read_by(part)]
-            # A name that exists already is no measure while it is being sized itself.
-            if read and all(topic in sized or (topic in known and topic not in flexible) for topic in read):
-                found[name] = max(known[topic] for topic in read)
-        if not found:
-            names = ", ".join(sorted(flexible - sized.keys()))
-            raise _MisfitError(
-                Status.MISSING_INTERNAL_TOPICS,
-                f"The partitions of {names} cannot be told: nothing sizes them.",
+    """Repartition topics that have no size of their own are as large as the largest topic that their writer reads.
+
+    A writer may read other such topics; it is enough to know the size of one of those that it reads. Raises
+    STREAMS_INVALID_TOPOLOGY.
+    """
+    sized = dict(fixed)
+    while True:
+        waiting, sized_before = False, len(sized)
+        for part in topology.subtopologies:
+            read = [sized[topic.name] for topic in part.repartition_source_topics if topic.name in sized]
+            read += [counts[name] for name in part.source_topics]
+            for name in part.repartition_sink_topics:
+                if name not in sized and read:
+                    sized[name] = max(read)
+                waiting = waiting or name not in sized
+        if not waiting:
+            break
+        if len(sized) == sized_before:
+            raise RequestError(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                "repartition topics are written in a circle: nothing sizes them",
             )
-        sized |= found
+    for part in topology.subtopologies:
+        for topic in part.repartition_source_topics:
+            if topic.name not in sized:
+                raise RequestError(
+                    ErrorCode.STREAMS_INVALID_TOPOLOGY, f"repartition topic {topic.name} is written by nobody"
+                )
     return sized
 
 
@@ -165,13 +193,13 @@ def _even_out(group: set[str], flexible: set[str], decided: dict[str, int], coun
             f"Topics are not co-partitioned: {', '.join(f'{k}={v}' for k, v in sorted(fixed.items()))}",
         )
     followers = group & flexible
-    size = next(iter(fixed.values())) if fixed else max((decided[name] for name in followers), default=0)
+    size = next(iter(fixed.values())) if fixed else max(counts.get(name, decided[name]) for name in followers)
     decided.update(dict.fromkeys(followers, size))
 
 
 def _shape(part: Subtopology, counts: Mapping[str, int]) -> Shape:
     read = _read_by(part)
-    tasks = max((counts[name] for name in read), default=0)
+    tasks = max(counts[name] for name in read)
     return Shape(tasks, bool(part.state_changelog_topics), frozenset(read))
 
 

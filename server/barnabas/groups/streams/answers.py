@@ -1,0 +1,90 @@
+"""What a StreamsGroupHeartbeat is answered: tasks, what is wrong with the group, and who answers queries. Pure.
+
+The rule: nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from barnabas.groups.streams.group import StreamsGroup
+from barnabas.groups.streams.member import StreamsMember
+from barnabas.groups.streams.tasks import ACTIVE, STANDBY, WARMUP, of_role
+from barnabas.groups.streams.topology import Configured, Status
+from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
+from barnabas.wire.generated.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+
+
+def task_ids(role: str, member: StreamsMember) -> list[StreamsGroupHeartbeatResponse.TaskIds]:
+    """The member's tasks of a role."""
+    return [
+        StreamsGroupHeartbeatResponse.TaskIds(subtopology_id=name, partitions=numbers)
+        for name, numbers in of_role(role, member.assigned)
+    ]
+
+
+def status(
+    group: StreamsGroup,
+    member: StreamsMember,
+    topology: StreamsGroupTopologyValue,
+    configured: Configured,
+    delayed_by: str,
+) -> list[StreamsGroupHeartbeatResponse.Status]:
+    """What is unusual. `delayed_by` says why the newest epoch has no target yet, if it has none."""
+    said: list[tuple[Status, str]] = []
+    if member.topology_epoch < topology.epoch:
+        said.append(
+            (
+                Status.STALE_TOPOLOGY,
+                f"The member's topology epoch {member.topology_epoch} is behind the group's {topology.epoch}.",
+            )
+        )
+    if delayed_by:
+        said.append((Status.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {delayed_by}."))
+    if configured.problem is not None:
+        said.append(configured.problem)
+    if group.shutdown_by is not None:
+        said.append((Status.SHUTDOWN_APPLICATION, f"Member {group.shutdown_by} asked all members to stop."))
+    return [StreamsGroupHeartbeatResponse.Status(status_code=code, status_detail=text) for code, text in said]
+
+
+def tell_endpoints(
+    group: StreamsGroup,
+    member: StreamsMember,
+    configured: Configured,
+    request: StreamsGroupHeartbeatRequest,
+    response: StreamsGroupHeartbeatResponse,
+) -> None:
+    """Who answers queries for which partitions, to those who do not know the newest yet."""
+    response.endpoint_information_epoch = group.endpoints_epoch
+    if group.endpoints_epoch == request.endpoint_information_epoch:
+        return
+    members = {**group.members, member.id: member}
+    response.partitions_by_user_endpoint = [
+        StreamsGroupHeartbeatResponse.EndpointToPartitions(
+            user_endpoint=StreamsGroupHeartbeatResponse.Endpoint(
+                host=other.endpoint[0], port=other.endpoint[1]
+            ),
+            active_partitions=_read_by(other, (ACTIVE,), configured),
+            standby_partitions=_read_by(other, (STANDBY, WARMUP), configured),
+        )
+        for other in members.values()
+        if other.endpoint is not None
+    ]
+
+
+def _read_by(
+    member: StreamsMember, roles: tuple[str, ...], configured: Configured
+) -> list[StreamsGroupHeartbeatResponse.TopicPartition]:
+    topics: dict[str, set[int]] = {}
+    for role, subtopology, partition in member.assigned:
+        shape = configured.shapes.get(subtopology)
+        if role in roles and shape is not None:
+            # Not every topic has a partition for every task: a subtopology has as many as the largest has partitions.
+            for topic in (name for name in shape.source_topics if partition < configured.sizes[name]):
+                topics.setdefault(topic, set()).add(partition)
+    return [
+        StreamsGroupHeartbeatResponse.TopicPartition(topic=topic, partitions=sorted(numbers))
+        for topic, numbers in sorted(topics.items())
+    ]
