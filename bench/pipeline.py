@@ -74,9 +74,12 @@ def _arms(
         ]
         load(spark, last[0])
 
-    def auditing() -> None:
-        report = audit(spark, last[0], now_ms=0, lateness_ms=0, seal=False)
-        assert not report.problems, report.problems
+    def auditing(*, deep: bool) -> Callable[[], Any]:
+        def run() -> None:
+            report = audit(spark, last[0], now_ms=0, lateness_ms=0, seal=False, deep=deep)
+            assert not report.problems, report.problems
+
+        return run
 
     arms = {"source, wire": ours("wire", **pruned), "source, disk": ours("disk", **pruned)}
     arms |= {"wire, all columns": ours("wire"), "disk, all columns": ours("disk")}
@@ -86,7 +89,7 @@ def _arms(
         arms["connector, tuned"] = theirs(
             **{"kafka.max.poll.records": 50_000, "kafka.max.partition.fetch.bytes": 16 << 20}
         )
-    return arms | {"load": loading, "audit": auditing}
+    return arms | {"load": loading, "audit": auditing(deep=False), "audit --deep": auditing(deep=True)}
 
 
 def _made_source() -> type[Any]:
@@ -124,7 +127,7 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--jars", type=Path, help="directory with the connector's jars")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--arms", help="only these, separated by semicolons; `audit` needs `load`")
+    parser.add_argument("--arms", help="only these, separated by semicolons; audits need `load`")
     parser.add_argument("--at", metavar="BOOTSTRAP", help="a broker that has the topic already (with --data)")
     parser.add_argument("--data", type=Path, help="its log dir")
     args = parser.parse_args()

@@ -101,6 +101,9 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         "--now", type=common.parse_time, metavar="TIME", help="take this for the current time"
     )
     parser.add_argument("--no-seal", action="store_true", help="only look")
+    parser.add_argument(
+        "--deep", action="store_true", help="decode the whole log again and compare every value"
+    )
     parser.add_argument("--strict", action="store_true", help="exit 2 if the log has more than was loaded")
 
 
@@ -115,6 +118,7 @@ def run_audit(args: Any) -> int:
         now_ms=common.now_ms(args),
         lateness_ms=int(args.lateness * 3_600_000),
         seal=not args.no_seal,
+        deep=args.deep,
     )
     summarize("audit", asdict(report), as_json=args.json)
     job.raise_if_lossy(report)

@@ -1,33 +1,32 @@
 """audit: is every offset of the log accounted for in the lake, and is every row what the log says? Then seal hours.
 
-The rule: the log is read again and decoded as the load decoded it; nothing that the load said of itself is believed.
+The rule: an audit reads the whole log and all files again, and what it does not fully trust it decodes again.
 
-    loaded + dead letters + control + aborted + compacted = offsets            by partition
-    digests of all rows, from the log and from the lake: equal                 if not: joined, to name the offsets
-    every file has the size and the SHA-256 that its manifest says
+    every offset that the log has is a row or a dead letter, once          batch headers against coordinate columns
+    the log has the very batches that the load decoded                     digests; if not: values are compared
+    every file has the size and the SHA-256 that its manifest says         if not: values are compared
+    every value is what the log says, decoded anew                         all of them with `deep`
 
 Rows whose offsets the log no longer has (retention, compaction) can only be checked by their files.
+docs/decisions/0050-levels-of-an-audit.md says what is proven by which level.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from barnabas_pipeline.errors import DataLossError, MissingOffsets
+from barnabas_pipeline.jobs.compare import Differences, compare
+from barnabas_pipeline.jobs.coverage import EXAMPLES_MAX, Run, look, plan_runs
 from barnabas_pipeline.jobs.load import LoadOptions, find_loss, new_manifest
-from barnabas_pipeline.jobs.reread import plan_rereading, reread_frame
 from barnabas_pipeline.jobs.seal import sealable_hours
-from barnabas_pipeline.lake import frames
-from barnabas_pipeline.lake.files import sha256_of
+from barnabas_pipeline.lake.coordinates import FileCheck
 from barnabas_pipeline.lake.manifest import TableState
 from barnabas_pipeline.lake.table import Table
-from barnabas_pipeline.log.model import Log, LogOptions, open_log
+from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange, open_log
 from barnabas_pipeline.schema import EventSchema
-
-EXAMPLES_MAX = 20
 
 
 @dataclass(slots=True)
@@ -35,6 +34,7 @@ class AuditReport:
     """What was compared, and what did not fit; `problems` empty: exact."""
 
     version: int
+    deep: bool = False
     offsets: int = 0
     loaded: int = 0
     dead: int = 0
@@ -42,7 +42,8 @@ class AuditReport:
     aborted: int = 0
     compacted: int = 0
     files_checked: int = 0
-    rows_compared: int = 0
+    rows_compared: int = 0  # rows and dead letters whose offsets were held against the log
+    rows_decoded: int = 0  # those of them whose values were, too
     rows_gone_from_log: int = 0
     lag: int = 0
     sealed: list[str] = field(default_factory=list)
@@ -51,12 +52,15 @@ class AuditReport:
 
 
 def audit(
-    spark: Any, options: LoadOptions, *, now_ms: int, lateness_ms: int, seal: bool = True
+    spark: Any, options: LoadOptions, *, now_ms: int, lateness_ms: int, seal: bool = True, deep: bool = False
 ) -> AuditReport:
-    """Compare lake and log. Raises DataLossError if the topic is another one; problems are in the report."""
+    """Compare lake and log, with `deep` every value. Raises DataLossError if the topic is another one.
+
+    Problems are in the report.
+    """
     table = Table(options.root)
     state = table.state()
-    report = AuditReport(state.version)
+    report = AuditReport(state.version, deep)
     log = open_log(options.log)
     try:
         identity, bounds = log.identity(), log.bounds()
@@ -69,8 +73,7 @@ def audit(
         if loss is not None:
             report.problems.append(str(loss))
         _check_counts(state, report)
-        _check_files(table, state, report)
-        _check_rows(spark, table, state, log, options.log, report)
+        _check_rows(spark, table, state, log, options.log, bounds, report)
         report.lag = sum(max(0, bound.end - state.ends.get(p, bound.start)) for p, bound in bounds.items())
         if seal and not report.problems:
             report.sealed = sealable_hours(log, bounds, state, now_ms=now_ms, lateness_ms=lateness_ms)
@@ -102,7 +105,7 @@ def _keep(table: Table, report: AuditReport) -> None:
     temporary.replace(directory / f"{report.version:020d}.json")
 
 
-# --- counts and files -----------------------------------------------------------------------------------------------
+# --- what is compared -----------------------------------------------------------------------------------------------
 
 
 def _check_counts(state: TableState, report: AuditReport) -> None:
@@ -123,81 +126,91 @@ def _check_counts(state: TableState, report: AuditReport) -> None:
     report.loaded, report.dead = rows, dead
 
 
-def _check_files(table: Table, state: TableState, report: AuditReport) -> None:
-    for file in (*state.files.values(), *state.dead.values()):
-        path = Path(table.path(file.path))
-        report.files_checked += 1
-        if not path.exists():
-            report.problems.append(f"{file.path} is missing: {file.rows} rows")
-        elif path.stat().st_size != file.size or sha256_of(path) != file.sha256:
-            report.problems.append(f"{file.path} is not as it was written")
-
-
-# --- rows -----------------------------------------------------------------------------------------------------------
-
-
 def _check_rows(
-    spark: Any, table: Table, state: TableState, log: Log, log_options: LogOptions, report: AuditReport
+    spark: Any,
+    table: Table,
+    state: TableState,
+    log: Log,
+    options: LogOptions,
+    bounds: dict[int, Bounds],
+    report: AuditReport,
 ) -> None:
-    from pyspark.sql import functions as sf
+    runs = plan_runs((manifest for manifest, _ in table.manifests()), state, bounds)
+    checks = look(spark, table, state, log, options, runs)
+    report.files_checked = len(checks)
+    report.problems += [one.problem for one in checks if one.problem]
+    for run in runs:
+        _judge(run, report)
+    _check_strays(runs, checks, state, report)
+    unreadable = frozenset(one.path for one in checks if one.rows < 0)
+    ranges = _doubtful(runs, [one.path for one in checks if one.problem], state, is_all=report.deep)
+    found = compare(spark, table, state, log, options, ranges, unreadable)
+    report.rows_decoded = found.rows
+    _tell(found, report)
 
-    if not all(Path(table.path(path)).exists() for path in (*state.files, *state.dead)):
-        return  # said already; Spark could not read them
-    bounds = log.bounds()
-    starts = {partition: bound.start for partition, bound in bounds.items()}
-    readings = list(plan_rereading(table, state, log, starts))
-    from_log = reread_frame(spark, readings, state, log_options)
-    columns = [sf.col(f"`{name}`") for name in from_log.columns if name != "_bad"]
-    lake = frames.events(spark, table).where(sf.col("_topic_id") == state.topic_id)
-    in_lake = lake.select("_partition", "_offset", sf.xxhash64(*columns).alias("hash"))
-    dead_here = frames.dead_letters(spark, table).where(sf.col("topic_id") == state.topic_id)
-    in_dead = dead_here.select(
-        sf.col("partition").alias("_partition"),
-        sf.col("offset").alias("_offset"),
-        sf.xxhash64("end_offset", "reason", "value").alias("hash"),
-    )
-    # In one expression, so that the log is read once.
-    bad = sf.xxhash64("_bad.end_offset", "_bad.reason", "_bad.value")
-    judged = sf.when(sf.col("_bad").isNull(), sf.xxhash64(*columns)).otherwise(bad)
-    log_rows = from_log.select("_partition", "_offset", judged.alias("hash"))
-    lake_rows = in_lake.unionByName(in_dead)
-    sums = _sums(lake_rows)
-    report.rows_compared = sum(count for count, _, _ in sums.values())
-    if any(count != distinct for count, distinct, _ in sums.values()):
-        twice = (
-            lake_rows.groupBy("_partition", "_offset")
-            .count()
-            .where("count > 1")
-            .limit(EXAMPLES_MAX)
-            .collect()
+
+def _judge(run: Run, report: AuditReport) -> None:
+    """Say what coordinates and headers tell of a run."""
+    found, partition = run.found, run.wanted.partition
+    before = len(report.problems)
+    report.rows_compared += found.rows + found.letters
+    if found.missing:
+        report.problems.append(f"{found.missing} rows of the log are not in the lake")
+        report.missing += [[partition, offset, offset + 1] for offset in found.missing_first]
+    report.problems += [
+        f"offset {offset} of partition {partition} is there twice" for offset in found.doubled_first
+    ]
+    if run.is_as_loaded and found.gone:
+        report.problems.append(
+            f"{found.gone} rows of partition {partition} are at offsets where the log has no record, "
+            f"the first at {found.strange_first[0]}"
         )
-        report.problems += [
-            f"offset {row['_offset']} of partition {row['_partition']} is there twice" for row in twice
-        ]
-    if sums != _sums(log_rows):
-        _name_differences(log_rows, lake_rows, report)
+    else:
+        report.rows_gone_from_log += found.gone
+    if len(report.problems) > before:
+        return
+    claimed, seen = [run.accounted], [found.accounted]
+    if run.is_as_loaded:
+        claimed, seen = [*claimed, run.control, run.aborted], [*seen, found.control, found.aborted]
+    if claimed != seen:
+        report.problems.append(
+            f"partition {partition}, offsets {run.wanted.start} to {run.wanted.end}: rows with dead letters, control, "
+            f"aborted are {seen}, the manifests say {claimed}"
+        )
 
 
-def _sums(rows: Any) -> dict[int, tuple[int, int, int]]:
-    """By partition: how many rows and offsets, and the sum of the hashes (which does not depend on their order)."""
-    from pyspark.sql import functions as sf
+def _check_strays(runs: list[Run], checks: list[FileCheck], state: TableState, report: AuditReport) -> None:
+    for files, name in ((state.files, "rows"), (state.dead, "letters")):
+        mine = {one.path for one in files.values() if one.topic_id == state.topic_id}
+        there = sum(one.rows for one in checks if one.path in mine and one.rows > 0)
+        stray = there - sum(getattr(run.found, name) for run in runs)
+        if stray:
+            report.problems.append(f"{stray} {name} are at offsets that no load has covered")
 
-    total = sf.sum(sf.col("hash").cast("decimal(38,0)")).alias("total")
-    distinct = sf.count_distinct("_offset").alias("offsets")
-    found = rows.groupBy("_partition").agg(sf.count("*").alias("count"), distinct, total).collect()
-    return {row["_partition"]: (row["count"], row["offsets"], int(row["total"])) for row in found}
+
+def _doubtful(runs: list[Run], bad: list[str], state: TableState, *, is_all: bool) -> list[OffsetRange]:
+    """Where values must be compared: the log is not as it was loaded, or a file not as it was written."""
+    files = [state.files.get(path) or state.dead[path] for path in bad]
+    ranges: list[OffsetRange] = []
+    for run in sorted(runs, key=lambda run: run.wanted):
+        wanted = run.wanted
+        is_hit = any(file.may_have(wanted.partition, wanted.start, wanted.end) for file in files)
+        if not len(run.in_log) or not (is_all or is_hit or not run.is_as_loaded):
+            continue
+        last = ranges[-1] if ranges else None
+        if last and (last.partition, last.end) == (wanted.partition, run.in_log.start):
+            ranges[-1] = OffsetRange(last.partition, last.start, run.in_log.end)
+        else:
+            ranges.append(run.in_log)
+    return ranges
 
 
-def _name_differences(log_rows: Any, lake_rows: Any, report: AuditReport) -> None:
-
-    joined = log_rows.withColumnRenamed("hash", "log_hash").join(
-        lake_rows.withColumnRenamed("hash", "lake_hash"), ["_partition", "_offset"], "full_outer"
-    )
-    report.rows_gone_from_log = joined.where("log_hash is null").count()
-    for condition, what in (("lake_hash is null", "not in the lake"), ("lake_hash <> log_hash", "altered")):
-        wrong = joined.where(condition)
-        count = wrong.count()
-        if count:
-            examples = wrong.orderBy("_partition", "_offset").limit(EXAMPLES_MAX).collect()
-            report.missing += [[row["_partition"], row["_offset"], row["_offset"] + 1] for row in examples]
-            report.problems.append(f"{count} rows of the log are {what}")
+def _tell(found: Differences, report: AuditReport) -> None:
+    """Say what the values tell."""
+    if found.altered:
+        report.problems.append(f"{found.altered} rows of the log are altered")
+        report.missing += [[partition, offset, offset + 1] for partition, offset in found.altered_first]
+    if found.missing and not report.missing:
+        report.problems.append(f"{found.missing} rows of the log are not in the lake")
+        report.missing += [[partition, offset, offset + 1] for partition, offset in found.missing_first]
+    del report.missing[EXAMPLES_MAX:]

@@ -21,6 +21,7 @@ from barnabas_pipeline.lake.manifest import Manifest, PartitionCommit, TableStat
 from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.lake.task import LoadTask, TaskResult
 from barnabas_pipeline.lake.task import run as run_task
+from barnabas_pipeline.log import digest
 from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicIdentity, open_log
 from barnabas_pipeline.log.planning import Selection, resolve, shorten, split
 from barnabas_pipeline.schema import EventSchema
@@ -307,10 +308,18 @@ def fill(
         assert [one.wanted.start for one in mine] == edges[:-1], (wanted, mine)
         assert edges[-1] == wanted.end, (wanted, mine)
         bound = bounds[wanted.partition]
+        counts = {
+            name: sum(getattr(one, name) for one in mine)
+            for name in ("loaded", "dead", "control", "aborted", "compacted")
+        }
         manifest.partitions[str(wanted.partition)] = PartitionCommit(
-            wanted.start, wanted.end, bound.leader_epoch, bound.high_watermark,
-            *(sum(getattr(one, name) for one in mine) for name in ("loaded", "dead", "control", "aborted", "compacted")),
-        )  # fmt: skip
+            start=wanted.start,
+            end=wanted.end,
+            leader_epoch=bound.leader_epoch,
+            high_watermark=bound.high_watermark,
+            log_digest=digest.encode(digest.add(*(one.digest for one in mine))),
+            **counts,
+        )
     manifest.add = [file for one in results for file in one.files]
     manifest.dead_add = [file for one in results for file in one.dead_files]
 

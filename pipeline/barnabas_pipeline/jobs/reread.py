@@ -45,8 +45,10 @@ class Rereading:
     overrides: tuple[Override, ...]
 
 
-def plan_rereading(table: Table, state: TableState, log: Log, starts: dict[int, int]) -> Iterator[Rereading]:
-    """All that was loaded of the present incarnation and is still in the log (from `starts` on), in pieces."""
+def plan_rereading(
+    table: Table, state: TableState, log: Log, ranges: list[OffsetRange]
+) -> Iterator[Rereading]:
+    """All that was loaded of the present incarnation within `ranges`, which the log must have, in pieces."""
     manifests = [manifest for manifest, _ in table.manifests()]
     manifests = [
         one for one in manifests if (one.cluster_id, one.topic_id) == (state.cluster_id, state.topic_id)
@@ -54,11 +56,12 @@ def plan_rereading(table: Table, state: TableState, log: Log, starts: dict[int, 
     changes = [one for one in manifests if one.kind in ("redrive", "backfill")]
     for manifest in manifests:
         for key, commit in manifest.partitions.items():
-            partition = int(key)
-            start = max(commit.start, starts.get(partition, commit.end))
-            if start >= commit.end:
-                continue
-            for piece in split(log, [OffsetRange(partition, start, commit.end)]):
+            parts = [
+                OffsetRange(one.partition, max(commit.start, one.start), min(commit.end, one.end))
+                for one in ranges
+                if one.partition == int(key) and one.start < commit.end and commit.start < one.end
+            ]
+            for piece in split(log, parts):
                 overrides = [_override(one, piece) for one in changes if one.version > manifest.version]
                 yield Rereading(piece, decoder_of(manifest), tuple(one for one in overrides if one))
 

@@ -179,6 +179,8 @@ def write_dead(root: Path, letters: Any, topic_id: str, partition: int) -> DataF
     file.write(letters)
     entry = DataFile(file.relative, letters.num_rows, 0, "", topic_id, partition)
     entry.size, entry.sha256 = file.finish()
+    entry.offset_min = pc.min(letters["offset"]).as_py()
+    entry.offset_max = pc.max(letters["end_offset"]).as_py() - 1
     entry.offsets = pc.sum(pc.subtract(letters["end_offset"], letters["offset"])).as_py()
     entry.reasons = {one["values"]: one["counts"] for one in pc.value_counts(letters["reason"]).to_pylist()}
     return entry

@@ -35,7 +35,12 @@ def read_files(spark: Any, table: Table, state: TableState, files: list[DataFile
 
 def dead_letters(spark: Any, table: Table, *, version: int | None = None) -> Any:
     """The dead letters of a table."""
-    return _read(spark, table, spark_schema(DEAD_SCHEMA), sorted(table.state(version).dead))
+    return read_dead_letters(spark, table, list(table.state(version).dead.values()))
+
+
+def read_dead_letters(spark: Any, table: Table, files: list[DataFile]) -> Any:
+    """The dead letters of some files."""
+    return _read(spark, table, spark_schema(DEAD_SCHEMA), [file.path for file in files])
 
 
 def _read(spark: Any, table: Table, schema: Any, paths: list[str]) -> Any:

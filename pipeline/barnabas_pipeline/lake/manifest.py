@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from barnabas_pipeline.errors import PipelineError
@@ -42,6 +42,7 @@ class PartitionCommit:
     control: int
     aborted: int
     compacted: int
+    log_digest: str = ""  # of the batches that were read, see `log.digest`
 
     @property
     def span(self) -> int:
@@ -66,6 +67,12 @@ class DataFile:
     event_time_max: int = -1
     offsets: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
+
+    def may_have(self, partition: int, start: int, end: int) -> bool:
+        """Whether rows of offsets [start, end) may be in it; older dead letters do not say which they are."""
+        return self.partition in (partition, -1) and (
+            self.offset_max < 0 or (self.offset_min < end and start <= self.offset_max)
+        )
 
 
 @dataclass(slots=True)
@@ -177,7 +184,7 @@ class TableState:
         self.leader_epochs[partition] = commit.leader_epoch
         total = self.totals.get(partition)
         if total is None:
-            self.totals[partition] = PartitionCommit(**asdict(commit))
+            self.totals[partition] = replace(commit, log_digest="")
             return
         total.end, total.leader_epoch, total.high_watermark = (
             commit.end,

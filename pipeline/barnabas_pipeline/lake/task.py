@@ -44,6 +44,7 @@ class TaskResult:
     aborted: int = 0
     compacted: int = 0
     bytes_read: int = 0
+    digest: int = 0
     files: list[DataFile] = field(default_factory=list)
     dead_files: list[DataFile] = field(default_factory=list)
 
@@ -81,7 +82,7 @@ def run(task: LoadTask) -> TaskResult:
     counts = reader.counts
     result.dead = sum(row["end_offset"] - row["offset"] for row in dead_rows)
     result.control, result.aborted, result.compacted = counts.control, counts.aborted, counts.compacted
-    result.bytes_read = counts.bytes_read
+    result.bytes_read, result.digest = counts.bytes_read, counts.digest
     assert result.loaded + result.dead == counts.records + counts.corrupt, (result, counts)
     return result
 

@@ -70,6 +70,7 @@ class RangeCounts:
     compacted: int = 0
     bytes_read: int = 0
     batches: int = 0
+    digest: int = 0  # of the batches, see `digest`
 
     @property
     def span(self) -> int:

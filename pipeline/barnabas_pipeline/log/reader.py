@@ -23,6 +23,7 @@ from barnabas.records.errors import (
     RecordsError,
     UnsupportedCompressionError,
 )
+from barnabas_pipeline.log import digest
 from barnabas_pipeline.log.columns import (
     ALL_FIELDS,
     Body,
@@ -97,6 +98,7 @@ class RangeReader:
             return
         if header.next_offset <= self._next:
             return
+        self._note(raw, header)
         low, high = self._enter(header)
         if header.is_control:
             control = min(header.records_count, high - low)
@@ -123,6 +125,11 @@ class RangeReader:
         self._body_bytes += len(body)
         self._body_rows += header.records_count
 
+    def _note(self, raw: RawBatch, header: BatchHeader) -> None:
+        """Count a batch whose checksum is right into the digest, if its last offset is in the range."""
+        if self._wanted.start <= header.last_offset < self._wanted.end:
+            self.counts.digest = digest.add(self.counts.digest, digest.of_batch(raw.data, header))
+
     def _enter(self, header: BatchHeader) -> tuple[int, int]:
         """Go on to a batch: what lies before it was compacted away. Returns its part of the range."""
         if header.base_offset > self._next:
@@ -143,6 +150,8 @@ class RangeReader:
                     _span(low, min(header.next_offset, self._wanted.end), error, raw.data)
                 )
             return
+        if header.next_offset > self._next:
+            self._note(raw, header)
         yield from self._settle(records[0].offset)
         records = [record for record in records if self._next <= record.offset < self._wanted.end]
         if records:

@@ -1,0 +1,117 @@
+"""Comparing values: the log is decoded again as the load decoded it, and each row is held against the lake's.
+
+The rule: nothing that the load said of itself is believed, but for which schema it used. This is as dear as a load or
+dearer, so an audit does it where the cheap evidence does not suffice, or everywhere if it is asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from barnabas_pipeline.jobs.reread import plan_rereading, reread_frame
+from barnabas_pipeline.lake import frames
+from barnabas_pipeline.lake.manifest import DataFile, TableState
+from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.log.model import Log, LogOptions, OffsetRange
+
+EXAMPLES_MAX = 20
+
+
+@dataclass(slots=True)
+class Differences:
+    """How log and lake differ within some ranges; coordinates are (partition, offset), the first few."""
+
+    rows: int = 0
+    gone: int = 0  # rows of the lake that the log does not have
+    missing: int = 0
+    missing_first: list[tuple[int, int]] = field(default_factory=list)
+    altered: int = 0
+    altered_first: list[tuple[int, int]] = field(default_factory=list)
+    doubled_first: list[tuple[int, int]] = field(default_factory=list)
+
+
+def compare(
+    spark: Any,
+    table: Table,
+    state: TableState,
+    log: Log,
+    options: LogOptions,
+    ranges: list[OffsetRange],
+    unreadable: frozenset[str],
+) -> Differences:
+    """Compare all rows and dead letters within `ranges`, which the log has; files in `unreadable` count as empty."""
+    from pyspark.sql import functions as sf
+
+    readings = list(plan_rereading(table, state, log, ranges))
+    if not readings:
+        return Differences()
+    from_log = reread_frame(spark, readings, state, options)
+    columns = [sf.col(f"`{name}`") for name in from_log.columns if name != "_bad"]
+    files = _readable(state.files.values(), state, unreadable)
+    lake = frames.read_files(spark, table, state, files).where(sf.col("_topic_id") == state.topic_id)
+    lake = lake.where(_within(ranges, "_partition", "_offset"))
+    in_lake = lake.select("_partition", "_offset", sf.xxhash64(*columns).alias("hash"))
+    dead = frames.read_dead_letters(spark, table, _readable(state.dead.values(), state, unreadable))
+    dead = dead.where(_within(ranges, "partition", "offset")).where(sf.col("topic_id") == state.topic_id)
+    in_dead = dead.select(
+        sf.col("partition").alias("_partition"),
+        sf.col("offset").alias("_offset"),
+        sf.xxhash64("end_offset", "reason", "value").alias("hash"),
+    )
+    # In one expression, so that the log is read once.
+    bad = sf.xxhash64("_bad.end_offset", "_bad.reason", "_bad.value")
+    judged = sf.when(sf.col("_bad").isNull(), sf.xxhash64(*columns)).otherwise(bad)
+    log_rows = from_log.select("_partition", "_offset", judged.alias("hash"))
+    lake_rows = in_lake.unionByName(in_dead)
+    sums = _sums(lake_rows)
+    found = Differences(sum(count for count, _, _ in sums.values()))
+    if any(count != distinct for count, distinct, _ in sums.values()):
+        again = lake_rows.groupBy("_partition", "_offset").count().where("count > 1")
+        found.doubled_first = _first(again)
+    if sums != _sums(log_rows):
+        _name_differences(log_rows, lake_rows, found)
+    return found
+
+
+def _readable(files: Iterable[DataFile], state: TableState, unreadable: frozenset[str]) -> list[DataFile]:
+    return [one for one in files if one.topic_id == state.topic_id and one.path not in unreadable]
+
+
+def _within(ranges: list[OffsetRange], partition: str, offset: str) -> Any:
+    from pyspark.sql import functions as sf
+
+    parts = [
+        (sf.col(partition) == one.partition) & (sf.col(offset) >= one.start) & (sf.col(offset) < one.end)
+        for one in ranges
+    ]
+    return reduce(or_, parts)
+
+
+def _sums(rows: Any) -> dict[int, tuple[int, int, int]]:
+    """By partition: how many rows and offsets, and the sum of the hashes (which does not depend on their order)."""
+    from pyspark.sql import functions as sf
+
+    total = sf.sum(sf.col("hash").cast("decimal(38,0)")).alias("total")
+    distinct = sf.count_distinct("_offset").alias("offsets")
+    found = rows.groupBy("_partition").agg(sf.count("*").alias("count"), distinct, total).collect()
+    return {row["_partition"]: (row["count"], row["offsets"], int(row["total"])) for row in found}
+
+
+def _name_differences(log_rows: Any, lake_rows: Any, found: Differences) -> None:
+    joined = log_rows.withColumnRenamed("hash", "log_hash").join(
+        lake_rows.withColumnRenamed("hash", "lake_hash"), ["_partition", "_offset"], "full_outer"
+    )
+    found.gone = joined.where("log_hash is null").count()
+    missing, altered = joined.where("lake_hash is null"), joined.where("lake_hash <> log_hash")
+    found.missing, found.altered = missing.count(), altered.count()
+    found.missing_first = _first(missing) if found.missing else []
+    found.altered_first = _first(altered) if found.altered else []
+
+
+def _first(rows: Any) -> list[tuple[int, int]]:
+    examples = rows.orderBy("_partition", "_offset").limit(EXAMPLES_MAX).collect()
+    return [(row["_partition"], row["_offset"]) for row in examples]

@@ -1,0 +1,218 @@
+"""Where every offset is: what the log has by its batch headers, against what the files have by their coordinates.
+
+The rule: nothing that a load said of itself decides here, but for one thing that the log itself confirms: the digest of
+the batches that it decoded. A run is a stretch of consecutive commits; its pieces are what Spark's tasks look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from barnabas_pipeline.jobs.load import unwrap
+from barnabas_pipeline.lake.coordinates import FileCheck, check_file, dead_offsets, row_offsets
+from barnabas_pipeline.lake.manifest import DataFile, Manifest, PartitionCommit, TableState
+from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.log import digest
+from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange, open_log
+from barnabas_pipeline.log.outline import outline
+from barnabas_pipeline.log.planning import split
+
+RUN_OFFSETS = 500_000  # small commits are looked at together until they have so many
+FILE_GROUP_BYTES = 64 << 20
+EXAMPLES_MAX = 20
+_NOTHING = Bounds(0, 0, 0, -1)  # of a partition that is gone
+
+
+@dataclass(slots=True)
+class Run:
+    """Consecutive commits of one partition: what they claim together, what became of it since, and what was found."""
+
+    wanted: OffsetRange
+    digest: int | None  # None: some commit has none
+    control: int
+    aborted: int
+    accounted: int  # offsets that are rows or dead letters
+    in_log: OffsetRange  # its part that the log has
+    found: Found = field(default_factory=lambda: Found())
+
+    @property
+    def is_as_loaded(self) -> bool:
+        """Whether the log has the very batches of the load, all of them."""
+        return self.in_log == self.wanted and self.found.digest == self.digest
+
+
+@dataclass(slots=True)
+class Found:
+    """What a piece, or all pieces of a run together, turned out to have."""
+
+    run: int = -1
+    digest: int = 0
+    control: int = 0
+    aborted: int = 0
+    rows: int = 0
+    letters: int = 0
+    accounted: int = 0
+    gone: int = 0  # rows and dead letters of offsets that the log has no more, or never had
+    missing: int = 0
+    missing_first: list[int] = field(default_factory=list)
+    doubled_first: list[int] = field(default_factory=list)
+    strange_first: list[int] = field(default_factory=list)
+
+    def add(self, other: Found) -> None:
+        """Count in another piece of the same run."""
+        self.digest = digest.add(self.digest, other.digest)
+        for name in ("control", "aborted", "rows", "letters", "accounted", "gone", "missing"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in ("missing_first", "doubled_first", "strange_first"):
+            setattr(self, name, (getattr(self, name) + getattr(other, name))[:EXAMPLES_MAX])
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a run that one task looks at, and the files that may have rows of it."""
+
+    run: int
+    wanted: OffsetRange
+    in_log: bool
+    rows: tuple[str, ...]
+    dead: tuple[str, ...]
+
+
+# --- planning -------------------------------------------------------------------------------------------------------
+
+
+def plan_runs(manifests: Iterable[Manifest], state: TableState, bounds: Mapping[int, Bounds]) -> list[Run]:
+    """What was loaded of the present incarnation, as runs; the one in which the log begins is kept short."""
+    runs: list[Run] = []
+    last: dict[int, Run] = {}
+    for manifest in manifests:
+        if (manifest.cluster_id, manifest.topic_id) != (state.cluster_id, state.topic_id):
+            continue
+        for key, commit in manifest.partitions.items():
+            partition = int(key)
+            bound = bounds.get(partition, _NOTHING)
+            run = last.get(partition)
+            if run is None or not _goes_on(run, commit, bound):
+                nothing = OffsetRange(partition, commit.start, commit.start)
+                run = last[partition] = Run(nothing, 0, 0, 0, 0, nothing)
+                runs.append(run)
+            _extend(run, commit, bound)
+    return [run for run in runs if len(run.wanted)]
+
+
+def _goes_on(run: Run, commit: PartitionCommit, bound: Bounds) -> bool:
+    is_near_start = run.wanted.start < bound.start < commit.end
+    together = commit.end - run.wanted.start
+    has_digest = (run.digest is None) == (not commit.log_digest)
+    return run.wanted.end == commit.start and together <= RUN_OFFSETS and has_digest and not is_near_start
+
+
+def _extend(run: Run, commit: PartitionCommit, bound: Bounds) -> None:
+    new = digest.decode(commit.log_digest)
+    run.digest = None if new is None or run.digest is None else digest.add(run.digest, new)
+    partition, start = run.wanted.partition, run.wanted.start
+    run.wanted = OffsetRange(partition, start, commit.end)
+    first = min(max(start, bound.start), commit.end)
+    run.in_log = OffsetRange(partition, first, max(first, min(commit.end, bound.end)))
+    run.control += commit.control
+    run.aborted += commit.aborted
+    run.accounted += commit.loaded + commit.dead
+
+
+def _pieces(table: Table, state: TableState, log: Log, runs: list[Run]) -> Iterator[Piece]:
+    rows = [one for one in state.files.values() if one.topic_id == state.topic_id]
+    dead = [one for one in state.dead.values() if one.topic_id == state.topic_id]
+    for n, run in enumerate(runs):
+        before = replace(run.in_log, start=run.wanted.start, end=run.in_log.start)
+        behind = replace(run.in_log, start=run.in_log.end, end=run.wanted.end)
+        parts = [(one, True) for one in split(log, [run.in_log])]
+        for wanted, in_log in (*parts, (before, False), (behind, False)):
+            if len(wanted):
+                yield Piece(n, wanted, in_log, _near(table, rows, wanted), _near(table, dead, wanted))
+
+
+def _near(table: Table, files: list[DataFile], wanted: OffsetRange) -> tuple[str, ...]:
+    """The files that may have something of a range."""
+    span = wanted.partition, wanted.start, wanted.end
+    return tuple(table.path(one.path) for one in files if one.may_have(*span))
+
+
+# --- looking --------------------------------------------------------------------------------------------------------
+
+
+def look(
+    spark: Any, table: Table, state: TableState, log: Log, options: LogOptions, runs: list[Run]
+) -> list[FileCheck]:
+    """Look at all files and all runs, in one Spark job; what is found of the runs is noted in them."""
+    items: list[Any] = [*_pieces(table, state, log, runs), *_file_groups(table, state)]
+    if not items:
+        return []
+
+    def work(mine: Iterator[Any]) -> Iterator[Any]:
+        return _look(mine, options)
+
+    slices = min(len(items), max(4 * spark.sparkContext.defaultParallelism, len(items) // 16))
+    try:
+        results = spark.sparkContext.parallelize(items, slices).mapPartitions(work).collect()
+    except Exception as error:
+        raise unwrap(error) from None
+    for one in results:
+        if isinstance(one, Found):
+            runs[one.run].found.add(one)
+    return [one for one in results if isinstance(one, FileCheck)]
+
+
+def _file_groups(table: Table, state: TableState) -> Iterator[list[tuple[str, DataFile]]]:
+    group: list[tuple[str, DataFile]] = []
+    size = 0
+    for file in (*state.files.values(), *state.dead.values()):
+        if group and size + file.size > FILE_GROUP_BYTES:
+            yield group
+            group, size = [], 0
+        group.append((table.path(file.path), file))
+        size += file.size
+    if group:
+        yield group
+
+
+def _look(items: Iterator[Any], options: LogOptions) -> Iterator[Found | FileCheck]:
+    log = None
+    try:
+        for item in items:
+            if not isinstance(item, Piece):
+                yield from (check_file(*one) for one in item)
+                continue
+            if log is None and item.in_log:
+                log = open_log(options)
+            yield look_at(item, log)
+    finally:
+        if log is not None:
+            log.close()
+
+
+def look_at(piece: Piece, log: Log | None) -> Found:
+    """Compare the offsets that a piece of log has with those of the lake, one by one."""
+    rows = row_offsets(piece.rows, piece.wanted)
+    letters, dead = dead_offsets(piece.dead, piece.wanted)
+    both = np.sort(np.concatenate([rows, dead]))
+    is_again = np.append(False, both[1:] == both[:-1])
+    found = Found(piece.run, rows=len(rows), letters=letters, accounted=len(both))
+    found.doubled_first = np.unique(both[is_again])[:EXAMPLES_MAX].tolist()
+    both = both[~is_again]
+    if not piece.in_log or log is None:
+        found.gone = len(both)
+        return found
+    there = outline(log, piece.wanted)
+    found.digest, found.control, found.aborted = (
+        there.counts.digest,
+        there.counts.control,
+        there.counts.aborted,
+    )
+    found.missing, found.missing_first = there.without(both, EXAMPLES_MAX)
+    strange = both[~there.has(both)]
+    found.gone, found.strange_first = len(strange), strange[:EXAMPLES_MAX].tolist()
+    return found

@@ -1,0 +1,114 @@
+"""Which offsets of a range have records that a consumer is shown: from the headers of batches, as far as they tell.
+
+The rule: the checksum of every batch is checked. Where a header does not say it all (compacted batches, old formats,
+damage), the range is read again by `RangeReader`, which decodes records, but none of their keys and values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from barnabas.records.batch import check_crc, read_any_header
+from barnabas_pipeline.log import digest
+from barnabas_pipeline.log.columns import Columns, NotSureError
+from barnabas_pipeline.log.model import CorruptSpan, Log, OffsetRange, RangeCounts
+from barnabas_pipeline.log.reader import RangeReader
+
+
+class Outline(NamedTuple):
+    """The offsets with records or damage, as spans [low, high), rising and apart; what the others are is counted."""
+
+    low: Any
+    high: Any
+    counts: RangeCounts
+
+    def has(self, offsets: Any) -> Any:
+        """Which of `offsets` are within the spans, as a mask."""
+        if not len(self.low):
+            return np.zeros(len(offsets), bool)
+        at = np.searchsorted(self.low, offsets, "right") - 1
+        return (at >= 0) & (offsets < self.high[at])
+
+    def without(self, offsets: Any, examples_max: int) -> tuple[int, list[int]]:
+        """How many offsets of the spans are not among `offsets` (rising, each once), and the first of those."""
+        found = np.searchsorted(offsets, self.high) - np.searchsorted(offsets, self.low)
+        lacking = self.high - self.low - found
+        examples: list[int] = []
+        for n in np.flatnonzero(lacking).tolist():
+            span = np.arange(self.low[n], self.high[n])
+            examples += np.setdiff1d(span, offsets, assume_unique=True)[:examples_max].tolist()
+            if len(examples) >= examples_max:
+                break
+        return int(lacking.sum()), examples[:examples_max]
+
+
+def outline(log: Log, wanted: OffsetRange) -> Outline:
+    """Read the headers of a range. Raises DataLossError if its start is gone."""
+    try:
+        return _by_headers(log, wanted)
+    except NotSureError:
+        return _by_records(log, wanted)
+
+
+def _by_headers(log: Log, wanted: OffsetRange) -> Outline:
+    counts = RangeCounts()
+    spans: list[tuple[int, int]] = []
+    at = wanted.start
+    for item in log.read(wanted):
+        if isinstance(item, CorruptSpan):
+            raise NotSureError(item.detail)
+        header = read_any_header(item.data)
+        if header.magic < 2 or not check_crc(item.data, 0, header):
+            raise NotSureError("an old format, or damage")
+        if header.base_offset >= wanted.end:
+            break
+        if header.next_offset <= at:
+            continue
+        if header.base_offset < at != wanted.start:
+            raise NotSureError("batches overlap")
+        counts.batches += 1
+        counts.bytes_read += len(item.data)
+        if header.last_offset < wanted.end:
+            counts.digest = digest.add(counts.digest, digest.of_batch(item.data, header))
+        low, high = max(at, header.base_offset), min(header.next_offset, wanted.end)
+        counts.compacted += low - at
+        at = high
+        if header.is_control:
+            control = min(header.records_count, high - low)
+            counts.control += control
+            counts.compacted += high - low - control
+        elif header.records_count != header.last_offset_delta + 1:
+            raise NotSureError("records are missing in the batch")
+        elif item.aborted:
+            counts.aborted += high - low
+        else:
+            counts.records += high - low
+            spans.append((low, high))
+    counts.compacted += wanted.end - at
+    assert counts.span == len(wanted), (counts, wanted)
+    low_high = np.array(spans, np.int64).reshape(-1, 2)
+    return _merged(low_high[:, 0], low_high[:, 1], counts)
+
+
+def _by_records(log: Log, wanted: OffsetRange) -> Outline:
+    reader = RangeReader(log, wanted, fields=frozenset())
+    lows, highs = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for item in reader:
+        if isinstance(item, Columns):
+            first = np.concatenate([[True], np.diff(item.offset) != 1])
+            lows.append(item.offset[first])
+            highs.append(item.offset[np.roll(first, -1)] + 1)
+        else:
+            lows.append(np.array([item.start], np.int64))
+            highs.append(np.array([item.end], np.int64))
+    return _merged(np.concatenate(lows), np.concatenate(highs), reader.counts)
+
+
+def _merged(low: Any, high: Any, counts: RangeCounts) -> Outline:
+    """Join the spans that touch."""
+    if len(low):
+        apart = low[1:] != high[:-1]
+        low, high = low[np.append(True, apart)], high[np.append(apart, True)]
+    return Outline(low, high, counts)
