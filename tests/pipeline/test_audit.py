@@ -1,0 +1,480 @@
+"""What an audit finds: every way to tamper with lake, manifests or log, and which level it takes.
+
+`re_sign` plays somebody who covers up: it makes all manifests fit the files again, and each other.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.log.format import checkpoints
+from barnabas.records.batch import encode_batch
+from barnabas.records.control import ControlType, encode_key
+from barnabas.records.record import Record
+from barnabas_pipeline import schema
+from barnabas_pipeline.jobs.audit import AuditReport, audit
+from barnabas_pipeline.jobs.compact import compact
+from barnabas_pipeline.jobs.load import LoadOptions, load
+from barnabas_pipeline.lake.files import sha256_of
+from barnabas_pipeline.lake.manifest import BrokenLakeError, DataFile
+from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.log import digest
+from barnabas_pipeline.log.columns import Columns
+from barnabas_pipeline.log.model import LogOptions, OffsetRange, RawBatch
+from barnabas_pipeline.log.outline import Outline, outline
+from barnabas_pipeline.log.reader import RangeReader
+
+from .conftest import SITE, Stream
+from .test_lake import options
+
+# --- the log's side, without Spark ----------------------------------------------------------------------------------
+
+
+class Batches:
+    """A log of given batches."""
+
+    def __init__(self, items: list[RawBatch]) -> None:
+        self.items = items
+
+    def read(self, wanted: OffsetRange) -> Iterable[RawBatch]:
+        yield from self.items
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[list[RawBatch], int]:
+    """Batches with and without gaps in and between them, some aborted, some control, some damaged; and their end."""
+    items, base = [], 0
+    for _ in range(draw(st.integers(1, 6))):
+        base += draw(st.sampled_from([0, 0, 0, 3]))
+        kind = draw(st.sampled_from(["plain", "plain", "plain", "gaps", "control", "aborted", "damaged"]))
+        offsets = list(range(base, base + draw(st.integers(1, 8))))
+        if kind == "control":
+            offsets = offsets[:1]
+        last = offsets[-1]
+        if kind == "gaps":
+            offsets = sorted(draw(st.sets(st.sampled_from(offsets), min_size=1)))
+        key = encode_key(ControlType.ABORT) if kind == "control" else b"k"
+        records = [Record(offset, 1000 + offset, key, b"v%d" % offset) for offset in offsets]
+        is_transactional = kind in ("control", "aborted")
+        data = bytearray(
+            encode_batch(
+                records,
+                base_offset=base,
+                last_offset=last,
+                codec=draw(st.sampled_from([0, 2])),
+                producer_id=1 if is_transactional else -1,
+                transactional=is_transactional,
+                control=kind == "control",
+            )
+        )
+        if kind == "damaged":
+            data[-1] ^= 1
+        items.append(RawBatch(bytes(data), kind == "aborted"))
+        base = last + 1
+    return items, base
+
+
+def spans(found: Outline) -> list[int]:
+    return [
+        n for low, high in zip(found.low.tolist(), found.high.tolist(), strict=True) for n in range(low, high)
+    ]
+
+
+@given(logs(), st.data())
+@settings(max_examples=300)
+def test_headers_tell_what_decoding_tells_and_digests_add_up_wherever_the_log_is_cut(
+    made: tuple[list[RawBatch], int], data: st.DataObject
+) -> None:
+    items, end = made
+    cut = data.draw(st.integers(0, end))
+    digests = []
+    for start, stop in ((0, cut), (cut, end), (0, end)):
+        wanted = OffsetRange(0, start, stop)
+        reader = RangeReader(Batches(items), wanted)  # type: ignore[arg-type]
+        offsets: list[int] = []
+        for item in reader:
+            offsets += item.offset.tolist() if isinstance(item, Columns) else range(item.start, item.end)
+        found = outline(Batches(items), wanted)  # type: ignore[arg-type]
+        assert spans(found) == offsets
+        assert (found.low[1:] > found.high[:-1]).all()
+        for name in ("control", "aborted", "compacted", "digest"):
+            assert getattr(found.counts, name) == getattr(reader.counts, name), name
+        digests.append(found.counts.digest)
+    assert digest.add(*digests[:2]) == digests[2]
+
+
+def test_another_batch_in_the_same_place_has_another_digest_and_another_leader_epoch_has_not() -> None:
+    def of(value: bytes, epoch: int = 0) -> int:
+        data = encode_batch([Record(7, 1000, None, value)], base_offset=7, leader_epoch=epoch)
+        return outline(Batches([RawBatch(bytes(data), False)]), OffsetRange(0, 7, 8)).counts.digest  # type: ignore[arg-type]
+
+    assert of(b"a") != of(b"b")
+    assert of(b"a", 1) == of(b"a", 2)
+
+
+@given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)))
+def test_what_is_missing_and_what_is_strange(there: set[int], found: set[int]) -> None:
+    low = np.array([n for n in sorted(there) if n - 1 not in there], np.int64)
+    high = np.array([n + 1 for n in sorted(there) if n + 1 not in there], np.int64)
+    log = Outline(low, high, None)  # type: ignore[arg-type]
+    offsets = np.array(sorted(found), np.int64)
+    missing = sorted(there - found)
+    assert log.without(offsets, 5) == (len(missing), missing[:5])
+    assert offsets[~log.has(offsets)].tolist() == sorted(found - there)
+
+
+# --- a lake, tampered with ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def loaded(spark: Any, stream: Stream, tmp_path_factory: pytest.TempPathFactory) -> LoadOptions:
+    """A lake of several commits, with dead letters."""
+    loading = options(stream, tmp_path_factory.mktemp("audited"), "logins", offsets_per_commit_max=400)
+    load(spark, loading)
+    state = Table(loading.root).state()
+    assert state.version >= 3
+    assert state.dead
+    return loading
+
+
+@pytest.fixture
+def lake(loaded: LoadOptions, tmp_path: Path) -> LoadOptions:
+    """A copy of it for one test."""
+    shutil.copytree(loaded.root, tmp_path / "logins")
+    return LoadOptions(loaded.log, str(tmp_path / "logins"), loaded.schema)
+
+
+def check(spark: Any, loading: LoadOptions, *, deep: bool = False) -> AuditReport:
+    return audit(spark, loading, now_ms=SITE.start_ms, lateness_ms=0, deep=deep)
+
+
+def rewrite(loading: LoadOptions, file: DataFile, change: Callable[[Any], Any]) -> Any:
+    path = Path(loading.root) / file.path
+    rows = change(pq.ParquetFile(path).read())
+    pq.write_table(rows, path)
+    return rows
+
+
+def one_file(loading: LoadOptions) -> DataFile:
+    """The largest one."""
+    return max(Table(loading.root).state().files.values(), key=lambda file: file.rows)
+
+
+def dead_file(loading: LoadOptions) -> DataFile:
+    return max(Table(loading.root).state().dead.values(), key=lambda file: file.rows)
+
+
+def with_column(rows: Any, name: str, values: list[Any]) -> Any:
+    index = rows.column_names.index(name)
+    return rows.set_column(index, rows.schema.field(index), pa.array(values, rows.schema.field(index).type))
+
+
+def without_a_row(rows: Any) -> Any:
+    return pa.concat_tables([rows.slice(0, 3), rows.slice(4)])
+
+
+def with_a_row_twice(rows: Any) -> Any:
+    return pa.concat_tables([rows, rows.slice(3, 1)])
+
+
+def with_another_value(rows: Any) -> Any:
+    values = rows["member"].to_pylist()
+    return with_column(rows, "member", [*values[:3], values[3] + "x", *values[4:]])
+
+
+def with_another_reason(rows: Any) -> Any:
+    return with_column(
+        rows, "reason", ["utf8" if one != "utf8" else "json" for one in rows["reason"].to_pylist()]
+    )
+
+
+def at_another_offset(rows: Any) -> Any:
+    return with_column(rows, "_offset", [*rows["_offset"].to_pylist()[:-1], 10**9])
+
+
+def re_sign(loading: LoadOptions, edit: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+    """Make manifests fit: sizes, digests and counts of the files as they are now, and the chain."""
+    previous = ""
+    for path in sorted((Path(loading.root) / "_log").glob("*.json")):
+        manifest = json.loads(path.read_text())
+        for entry, is_dead in [
+            *((one, False) for one in manifest["add"]),
+            *((one, True) for one in manifest["dead_add"]),
+        ]:
+            file = Path(loading.root) / entry["path"]
+            count = pq.read_metadata(file).num_rows
+            commit = manifest["partitions"][str(entry["partition"])]
+            more = count - entry["rows"]
+            commit["dead" if is_dead else "loaded"] += more
+            commit["compacted"] -= more
+            entry.update(rows=count, size=file.stat().st_size, sha256=sha256_of(file))
+            if is_dead:
+                entry["offsets"] += more
+        edit(manifest)
+        manifest["previous"] = previous
+        data = (json.dumps(manifest, sort_keys=True, indent=1) + "\n").encode()
+        path.write_bytes(data)
+        from barnabas_pipeline.lake.manifest import digest as manifest_digest
+
+        previous = manifest_digest(data)
+
+
+def test_an_untouched_lake_has_no_problems_and_is_not_decoded_unless_asked_for(
+    spark: Any, lake: LoadOptions
+) -> None:
+    report, deep = check(spark, lake), check(spark, lake, deep=True)
+    assert report.problems == deep.problems == []
+    assert report.rows_decoded == 0
+    assert report.rows_compared == deep.rows_compared == deep.rows_decoded == report.offsets
+    assert report.loaded + report.dead == report.offsets > 0
+
+
+TAMPERINGS = {
+    "a row is removed": (without_a_row, ["1 rows of the log are not in the lake"]),
+    "a row is doubled": (with_a_row_twice, [r"offset \d+ of partition \d is there twice"]),
+    "a value is changed": (with_another_value, ["1 rows of the log are altered"]),
+    "a row is moved": (
+        at_another_offset,
+        ["1 rows of the log are not in the lake", "1 rows are at offsets that no load"],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERINGS)
+def test_a_file_that_was_tampered_with_is_found_and_what_is_wrong_with_it(
+    spark: Any, lake: LoadOptions, what: str
+) -> None:
+    change, expected = TAMPERINGS[what]
+    file = one_file(lake)
+    rewrite(lake, file, change)
+    report = check(spark, lake)
+    assert_found(report, [f"{file.path} is not as it was written", *expected])
+    assert report.sealed == []
+
+
+def assert_found(report: AuditReport, expected: list[str]) -> None:
+    import re
+
+    for pattern in expected:
+        assert any(re.match(pattern, problem) for problem in report.problems), (pattern, report.problems)
+    assert len(report.problems) == len(expected), report.problems
+
+
+@pytest.mark.parametrize("what", [one for one in TAMPERINGS if one != "a value is changed"])
+def test_what_is_missing_twice_or_misplaced_is_found_even_if_all_manifests_cover_it_up(
+    spark: Any, lake: LoadOptions, what: str
+) -> None:
+    change, expected = TAMPERINGS[what]
+    rewrite(lake, one_file(lake), change)
+    re_sign(lake)
+    report = check(spark, lake)
+    assert_found(report, expected)
+
+
+def test_a_value_that_all_manifests_cover_up_takes_a_deep_audit(spark: Any, lake: LoadOptions) -> None:
+    rows = rewrite(lake, one_file(lake), with_another_value)
+    re_sign(lake)
+    assert check(spark, lake).problems == [], "files, manifests and coordinates fit: this is for --deep"
+    report = check(spark, lake, deep=True)
+    assert report.problems == ["1 rows of the log are altered"]
+    coordinates = [rows[name][3].as_py() for name in ("_partition", "_offset")]
+    assert report.missing == [[*coordinates, coordinates[1] + 1]]
+
+
+@pytest.mark.parametrize("is_covered_up", [False, True])
+def test_a_dead_letter_that_is_removed_is_found(spark: Any, lake: LoadOptions, is_covered_up: bool) -> None:
+    file = dead_file(lake)
+    rewrite(lake, file, lambda rows: rows.slice(1))
+    expected = ["1 rows of the log are not in the lake"]
+    if is_covered_up:
+        re_sign(lake)
+    else:
+        expected.append(f"{file.path} is not as it was written")
+    assert_found(check(spark, lake), expected)
+
+
+def test_a_dead_letter_that_is_changed_is_found(spark: Any, lake: LoadOptions) -> None:
+    file = dead_file(lake)
+    rewrite(lake, file, with_another_reason)
+    expected = [f"{file.path} is not as it was written", f"{file.rows} rows of the log are altered"]
+    assert_found(check(spark, lake), expected)
+
+
+@pytest.mark.parametrize("how", ["lost", "cut", "junk"])
+def test_a_file_that_is_lost_or_no_parquet_any_more_is_found_with_its_offsets(
+    spark: Any, lake: LoadOptions, how: str
+) -> None:
+    file = one_file(lake)
+    path = Path(lake.root) / file.path
+    if how == "lost":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-20] if how == "cut" else b"PAR1" + bytes(100) + b"PAR1")
+    report = check(spark, lake)
+    said = (
+        f"{file.path} is missing: {file.rows} rows"
+        if how == "lost"
+        else f"{file.path} is not as it was written"
+    )
+    assert_found(report, [said, f"{file.rows} rows of the log are not in the lake"])
+    assert report.missing[0][:2] == [file.partition, file.offset_min]
+
+
+@pytest.mark.parametrize("which", [1, 2])
+def test_a_manifest_that_is_missing_in_the_chain_is_found(spark: Any, lake: LoadOptions, which: int) -> None:
+    (Path(lake.root) / "_log" / f"{which:020d}.json").unlink()
+    with pytest.raises(BrokenLakeError):
+        check(spark, lake)
+
+
+def test_the_last_manifest_missing_is_as_if_its_offsets_were_not_loaded_yet(
+    spark: Any, lake: LoadOptions
+) -> None:
+    manifests = sorted((Path(lake.root) / "_log").glob("*.json"))
+    lost = json.loads(manifests[-1].read_text())["partitions"]
+    manifests[-1].unlink()
+    report = check(spark, lake)
+    assert report.lag == sum(one["end"] - one["start"] for one in lost.values()) > 0
+    assert report.problems == []
+
+
+def test_manifests_that_say_nothing_or_lies_of_the_log_have_it_decoded(spark: Any, lake: LoadOptions) -> None:
+    """Those of a time before digests; and a digest of other batches."""
+    for made_up in ("", "0" * 32):
+
+        def change(manifest: dict[str, Any], made_up: str = made_up) -> None:
+            for commit in manifest["partitions"].values():
+                commit["log_digest"] = made_up
+
+        re_sign(lake, change)
+        report = check(spark, lake)
+        assert report.problems == []
+        assert report.rows_decoded == report.rows_compared == report.offsets
+
+
+def test_counts_that_lie_are_found(spark: Any, lake: LoadOptions) -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        for commit in manifest["partitions"].values() if manifest["version"] == 1 else ():
+            commit["loaded"] -= 1
+            commit["aborted"] += 1
+
+    re_sign(lake, change)
+    partitions = len(Table(lake.root).state().ends)
+    assert_found(
+        check(spark, lake),
+        [r"\d+ rows are in the files, \d+ were loaded", *[r"partition \d, offsets"] * partitions],
+    )
+
+
+def test_files_of_several_partitions_are_held_against_each(spark: Any, lake: LoadOptions) -> None:
+    compact(spark, lake.root)
+    file = one_file(lake)
+    assert file.partition == -1
+    assert check(spark, lake).problems == []
+    rewrite(lake, file, without_a_row)
+    assert_found(
+        check(spark, lake), [f"{file.path} is not as it was written", "1 rows of the log are not in the lake"]
+    )
+
+
+# --- a log that is not what it was ----------------------------------------------------------------------------------
+
+
+class Segment:
+    """A log dir of one topic and partition, made by hand: batches of ten records."""
+
+    def __init__(self, root: Path) -> None:
+        self.data = root / "data"
+        self.directory = self.data / "logins-0"
+        self.directory.mkdir(parents=True)
+        self.write({})
+
+    def write(self, members: dict[int, str | None], end: int = 50) -> None:
+        """Write it; `members` says which records have another member, or are not there."""
+        batches = []
+        for base in range(0, end, 10):
+            records = [
+                Record(
+                    n,
+                    SITE.start_ms,
+                    None,
+                    b'{"ts":%d,"member":"%s","ip":"i","ok":true}' % (SITE.start_ms, member.encode()),
+                )
+                for n in range(base, base + 10)
+                if (member := members.get(n, "m")) is not None
+            ]
+            batches.append(encode_batch(records, base_offset=base, last_offset=base + 9))
+        (self.directory / f"{0:020d}.log").write_bytes(b"".join(batches))
+        self._checkpoint("replication-offset-checkpoint", end)
+
+    def begin_at(self, offset: int) -> None:
+        self._checkpoint("log-start-offset-checkpoint", offset)
+
+    def _checkpoint(self, name: str, offset: int) -> None:
+        (self.data / name).write_bytes(checkpoints.encode_offsets({("logins", 0): offset}))
+
+
+@pytest.fixture
+def by_hand(spark: Any, tmp_path: Path) -> tuple[Segment, LoadOptions]:
+    """Such a log, loaded in commits of twenty offsets."""
+    segment = Segment(tmp_path)
+    log = LogOptions("logins", "disk", log_dirs=(str(segment.data),))
+    loading = LoadOptions(log, str(tmp_path / "lake"), schema.load("logins"), offsets_per_commit_max=20)
+    assert load(spark, loading).loaded == 50
+    return segment, loading
+
+
+def test_other_records_at_the_same_offsets_are_found(
+    spark: Any, by_hand: tuple[Segment, LoadOptions]
+) -> None:
+    """As after an unclean election: the log was cut and written again, every offset is plausible."""
+    segment, loading = by_hand
+    segment.write({23: "someone else", 31: "and again"})
+    report = check(spark, loading)
+    assert report.problems == ["2 rows of the log are altered"]
+    assert report.missing == [[0, 23, 24], [0, 31, 32]]
+
+
+def test_records_that_compaction_has_removed_since_are_gone_and_no_problem(
+    spark: Any, by_hand: tuple[Segment, LoadOptions]
+) -> None:
+    segment, loading = by_hand
+    segment.write({3: None, 4: None, 41: None})
+    report = check(spark, loading)
+    assert (report.problems, report.rows_gone_from_log, report.rows_compared) == ([], 3, 50)
+    segment.write({3: None, 4: None, 41: "someone else"})
+    assert check(spark, loading).problems == ["1 rows of the log are altered"]
+
+
+def test_where_retention_cut_the_log_files_vouch_for_what_is_gone(
+    spark: Any, by_hand: tuple[Segment, LoadOptions]
+) -> None:
+    segment, loading = by_hand
+    segment.begin_at(25)
+    report = check(spark, loading)
+    assert (report.problems, report.rows_gone_from_log, report.rows_compared) == ([], 25, 50)
+    assert report.rows_decoded == 15, "the commit in which the log begins now cannot be told by its digest"
+    rewrite(loading, next(iter(Table(loading.root).state().files.values())), without_a_row)
+    re_sign(loading)
+    assert check(spark, loading).problems == [], "counts fit, and nothing is left to compare with"
+
+
+def test_a_log_that_became_shorter_is_a_problem_and_the_rest_is_checked(
+    spark: Any, by_hand: tuple[Segment, LoadOptions]
+) -> None:
+    segment, loading = by_hand
+    segment.write({}, end=40)
+    report = check(spark, loading)
+    assert_found(report, ["logins has become shorter than what was loaded of it"])
+    assert report.rows_gone_from_log == 10
