@@ -96,6 +96,8 @@ _ROWS: tuple[tuple[int, int, int], ...] = (
     (66, 0, 2),  # ListTransactions
     (68, 0, 1),  # ConsumerGroupHeartbeat
     (69, 0, 1),  # ConsumerGroupDescribe
+    (71, 0, 0),  # GetTelemetrySubscriptions
+    (72, 0, 0),  # PushTelemetry
     (74, 0, 1),  # ListConfigResources
     (75, 0, 0),  # DescribeTopicPartitions
     (76, 0, 1),  # ShareGroupHeartbeat

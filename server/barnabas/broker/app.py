@@ -49,6 +49,7 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.broker.context import ConnectionInfo
     from barnabas.broker.shares import Shares
+    from barnabas.broker.telemetry import Telemetry
     from barnabas.cluster.image import Change, ClusterImage
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
@@ -124,6 +125,7 @@ class Broker:
             write_marker=partial(write_marker, self),
         )
         self._shares: Shares | None = None
+        self._telemetry: Telemetry | None = None
         self._background: trio.Nursery
         self.config_for_topic: Callable[[str], LogConfig]
         self._stopping = trio.Event()
@@ -200,16 +202,30 @@ class Broker:
             self._background.start_soon(self._shares.run)
         return self._shares
 
+    @property
+    def telemetry(self) -> Telemetry:
+        """What clients tell of themselves; made when the first of them asks what it is to push."""
+        if self._telemetry is None:
+            from barnabas.broker.telemetry import Telemetry
+
+            self._telemetry = Telemetry(self)
+            self._background.start_soon(self._telemetry.run)
+        return self._telemetry
+
     def connection_closed(self, connection_id: int) -> None:
-        """A connection is at its end, and with it the share sessions that began on it."""
+        """A connection is at its end, and with it the share sessions and the client instance that began on it."""
         if self._shares is not None:
             self._shares.connection_closed(connection_id)
+        if self._telemetry is not None:
+            self._telemetry.instances.connection_closed(connection_id)
 
     def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
         """The metadata store has a new image: bring partitions and their settings in line with it."""
         if old.configs is not new.configs:
             self.config.set_dynamic(new.settings_of(BROKER, ""), new.settings_of(BROKER, str(self.broker_id)))
             self.logs.set_producer_expiration(self.config.get(settings.PRODUCER_ID_EXPIRATION_MS))
+            if self._telemetry is not None:
+                self._telemetry.take_subscriptions(new.configs)
         self.partitions.apply(old, new, self.now_ms())
         for resource_type, name in old.configs.keys() | new.configs.keys():
             key = (resource_type, name)

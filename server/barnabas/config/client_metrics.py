@@ -18,11 +18,11 @@ MATCH_KEYS = frozenset((
 
 # fmt: off
 ROWS: tuple[Setting[Any], ...] = tuple(Setting.of_row(row) for row in (
-    ("interval.ms", "int", "300000", "", "medium", "cluster", "metrics",
+    ("interval.ms", "int", "300000", "", "medium", "cluster", "",
      "How often clients are to push their metrics."),
-    ("match", "list", "", "", "medium", "cluster", "metrics",
+    ("match", "list", "", "", "medium", "cluster", "",
      "Which clients are asked, as key=pattern; all when empty."),
-    ("metrics", "list", "", "", "medium", "cluster", "metrics",
+    ("metrics", "list", "", "", "medium", "cluster", "",
      "Prefixes of the metrics that are asked for; * for all."),
 ))
 # fmt: on
@@ -46,14 +46,31 @@ def check(own: Mapping[str, str]) -> None:
             )
         if name == "match":
             for item in value:
-                _check_match(item)
+                parse_match(item)
 
 
-def _check_match(item: str) -> None:
-    key, equals, pattern = item.partition("=")
-    if not equals or key.strip() not in MATCH_KEYS:
+def parse_match(item: str) -> tuple[str, Any]:
+    """`key=pattern` as the key and a compiled pattern, to be asked for a `fullmatch`. Raises SettingError.
+
+    RE2 takes linear time whatever the names of clients; what it does not know, such as references back, is left to
+    Python's own expressions, for Kafka takes it.
+    """
+    parts = item.split("=")
+    while parts and not parts[-1]:
+        parts.pop()  # as Java splits
+    key = parts[0].strip() if parts else ""
+    if len(parts) != 2 or key not in MATCH_KEYS:
         raise SettingError(f"match={item}: one of {', '.join(sorted(MATCH_KEYS))} with =pattern expected")
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    text = parts[1].strip()
     try:
-        re.compile(pattern.strip())
+        return key, re2.compile(text, options=options)
+    except re2.error:
+        pass
+    try:
+        return key, re.compile(text)
     except re.error as error:
         raise SettingError(f"match={item}: no regular expression: {error}") from error

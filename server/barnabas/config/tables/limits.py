@@ -39,7 +39,7 @@ ROWS: tuple[Row, ...] = (
      "Classes that publish the older metrics."),
     ("kafka.metrics.polling.interval.secs", "int", "10", "1..", "low", "", "metrics",
      "How often these are asked."),
-    ("telemetry.max.bytes", "int", "1048576", "1..", "low", "", "metrics",
+    ("telemetry.max.bytes", "int", "1048576", "1..", "low", "", "",
      "Largest telemetry that a client may push (KIP-714)."),
     ("leader.replication.throttled.rate", "long", None, "0..", "medium", "cluster", "single",
      "Bytes in a second that leaders send to throttled replicas."),

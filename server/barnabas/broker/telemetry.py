@@ -1,0 +1,111 @@
+"""Client telemetry as the broker has it: subscriptions from the cluster's settings, instances, what was pushed.
+
+The rule: made when the first client asks, and then as long as the broker; what a client pushes is read in a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.config import broker as settings
+from barnabas.errors import RequestError
+from barnabas.ids import new_uuid, uuid_text
+from barnabas.telemetry.instances import ClientInstances
+from barnabas.telemetry.pushed import PushedMetrics
+from barnabas.telemetry.subscriptions import Subscriptions
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.broker.context import RequestContext
+    from barnabas.cluster.image import ResourceKey, Settings
+    from barnabas.telemetry.instances import ClientInstance
+    from barnabas.telemetry.payload import Pushed
+    from barnabas.telemetry.subscriptions import Attributes
+
+log = logging.getLogger(__name__)
+
+EXPIRE_INTERVAL_SECONDS = 10.0
+
+
+class Telemetry:
+    """Lifecycle: `run` in a task, until cancelled."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.bytes_max = broker.config.get(settings.TELEMETRY_MAX_BYTES)
+        self.instances = ClientInstances(Subscriptions(), bytes_max=self.bytes_max, new_id=new_uuid)
+        self.pushed = PushedMetrics()
+        self.unreadable = 0
+        """How many pushes could not be read."""
+        self.take_subscriptions(broker.metadata.image.configs)
+
+    async def run(self) -> None:
+        """Forget what is no longer in use, until cancelled."""
+        while True:
+            await trio.sleep(EXPIRE_INTERVAL_SECONDS)
+            self.expire()
+
+    def expire(self) -> None:
+        """Forget the clients that have been silent for too long."""
+        now_ms = self._broker.now_ms()
+        self.instances.expire(now_ms)
+        self.pushed.expire(now_ms)
+
+    def take_subscriptions(self, configs: Mapping[ResourceKey, Settings]) -> None:
+        """Take up the subscriptions that there are among all resources' settings."""
+        self.instances.subscriptions.take(configs)
+
+    async def take(self, context: RequestContext, instance: ClientInstance, codec: int, data: bytes) -> None:
+        """Take up the metrics of a push. Raises RequestError(TELEMETRY_TOO_LARGE or INVALID_RECORD)."""
+        try:
+            pushed = await trio.to_thread.run_sync(_read, codec, data, self.bytes_max)
+        except RequestError as error:
+            self.unreadable += 1
+            self.instances.settled(instance, error.code)
+            raise
+        self.instances.settled(instance, ErrorCode.NONE)
+        client = self.pushed.take(
+            instance.id,
+            instance.attributes,
+            pushed.resource,
+            pushed.points,
+            now_ms=context.now_ms,
+            lifetime_ms=instance.lifetime_ms,
+        )
+        if client.pushes == 1:
+            log.info(
+                "client metrics: client %r (%s %s) on %s, instance %s, pushes %d values every %d ms",
+                context.client_id,
+                context.connection.client_software_name or "of unknown software",
+                context.connection.client_software_version,
+                context.connection,
+                uuid_text(instance.id),
+                len(pushed.points),
+                instance.wanted.push_interval_ms,
+            )
+
+
+def _read(codec: int, data: bytes, bytes_max: int) -> Pushed:
+    from barnabas.telemetry.payload import read
+
+    return read(codec, data, bytes_max)
+
+
+def attributes_of(context: RequestContext, instance_id: bytes) -> Attributes:
+    """What subscriptions may look for in a client, by the keys of `match`."""
+    connection = context.connection
+    host, port = connection.peer_address
+    known = {
+        "client_instance_id": uuid_text(instance_id),
+        "client_id": context.client_id,
+        "client_software_name": connection.client_software_name or None,
+        "client_software_version": connection.client_software_version or None,
+        "client_source_address": host.removeprefix("::ffff:"),
+        "client_source_port": str(port),
+    }
+    return {key: value for key, value in known.items() if value is not None}

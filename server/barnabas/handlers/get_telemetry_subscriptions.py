@@ -1,0 +1,39 @@
+"""GetTelemetrySubscriptions v0. Which metrics a client is to push, and how often (KIP-714); gives it an id at first.
+
+Answered at once when the subscription has changed, else once per push interval: THROTTLING_QUOTA_EXCEEDED.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.telemetry import attributes_of
+from barnabas.telemetry.instances import ACCEPTED_COMPRESSIONS
+from barnabas.wire.generated.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+
+async def handle(
+    context: RequestContext, request: GetTelemetrySubscriptionsRequest
+) -> GetTelemetrySubscriptionsResponse:
+    """The subscription of the client as it is now."""
+    telemetry = context.broker.telemetry
+    instances = telemetry.instances
+    instance_id = instances.id_for(request.client_instance_id)
+    instance = instances.get(
+        instance_id, attributes_of(context, instance_id), context.connection.connection_id, context.now_ms
+    )
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance.id,
+        subscription_id=instance.subscription_id,
+        accepted_compression_types=[int(codec) for codec in ACCEPTED_COMPRESSIONS],
+        push_interval_ms=instance.wanted.push_interval_ms,
+        telemetry_max_bytes=telemetry.bytes_max,
+        delta_temporality=True,
+        requested_metrics=list(instance.wanted.metrics),
+    )

@@ -1,0 +1,37 @@
+"""PushTelemetry v0. Takes a client's metrics (KIP-714), in OpenTelemetry's format, compressed or not.
+
+THROTTLING_QUOTA_EXCEEDED before the push interval is over, but for the last push; UNKNOWN_SUBSCRIPTION_ID asks the client
+to hear of its subscription anew; TELEMETRY_TOO_LARGE goes by `telemetry.max.bytes`, compressed and uncompressed;
+INVALID_RECORD for what cannot be read. A push without metrics is fine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.telemetry import attributes_of
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+
+
+async def handle(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+    """Take the metrics up, if the client may push them now."""
+    telemetry = context.broker.telemetry
+    instance = telemetry.instances.push(
+        request.client_instance_id,
+        attributes_of(context, request.client_instance_id),
+        context.connection.connection_id,
+        context.now_ms,
+        subscription_id=request.subscription_id,
+        terminating=request.terminating,
+        compression=request.compression_type,
+        size=len(request.metrics),
+    )
+    if request.metrics:
+        await telemetry.take(context, instance, request.compression_type, request.metrics)
+    else:
+        telemetry.instances.settled(instance, ErrorCode.NONE)
+    return PushTelemetryResponse()
