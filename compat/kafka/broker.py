@@ -49,7 +49,7 @@ class RealKafka:
     `version` is `4.x`, `3.9` or exact; `mode` is `kraft` or, for 3.9, `zookeeper`. `port` 0 takes a free one.
     `settings` are lines of server.properties. `prepare` is called before the broker starts, once ZooKeeper runs.
     Without `data` a temporary directory is made and removed again; a directory that was used before is started again
-    with what is in it. Raises KafkaError.
+    with what is in it. `classpath` has plugins of its own. Raises KafkaError.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class RealKafka:
         mode: str = "kraft",
         prepare: Callable[[RealKafka], None] | None = None,
         jvm_options: tuple[str, ...] = LIGHT_JVM,
+        classpath: str = "",
     ) -> None:
         self.release = release(version)
         if mode not in {"kraft", "zookeeper"} or (mode == "zookeeper" and not self.release.zookeeper):
@@ -71,6 +72,7 @@ class RealKafka:
         self.settings = dict(settings or {})
         self.prepare = prepare
         self.jvm_options = jvm_options
+        self.classpath = classpath
         self._temporary = data is None
         self.directory = Path(data) if data is not None else Path(tempfile.mkdtemp(prefix="kafka-"))
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -108,7 +110,13 @@ class RealKafka:
             self.prepare(self)
         # The pid file names the broker; `stop` needs nothing else.
         self._broker.start(
-            java_command(self.release, "kafka.Kafka", str(properties), options=self.jvm_options)
+            java_command(
+                self.release,
+                "kafka.Kafka",
+                str(properties),
+                options=self.jvm_options,
+                classpath=self.classpath,
+            )
         )
         try:
             self._wait_until_ready()

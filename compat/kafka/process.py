@@ -20,11 +20,19 @@ LIGHT_JVM = ("-Xms128m", "-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=
 
 
 def java_command(
-    release: Release, main: str, *arguments: str, options: tuple[str, ...] = LIGHT_JVM
+    release: Release, main: str, *arguments: str, options: tuple[str, ...] = LIGHT_JVM, classpath: str = ""
 ) -> list[str]:
-    """The command line that runs a class of a release."""
+    """The command line that runs a class of a release, with classes of one's own in `classpath`."""
     jars = fetch(release)
-    return ["java", *options, *release.logging_options(), "-cp", f"{jars}/*", main, *arguments]
+    return [
+        "java",
+        *options,
+        *release.logging_options(),
+        "-cp",
+        f"{jars}/*:{classpath}" if classpath else f"{jars}/*",
+        main,
+        *arguments,
+    ]
 
 
 class JavaProcess:

@@ -39,12 +39,14 @@ class Side:
 
 
 @contextmanager
-def both(settings: Mapping[str, str] | None = None, version: str = "4.x") -> Iterator[tuple[Side, Side]]:
-    """(Apache Kafka, Barnabas), running. Raises KafkaError, StartError."""
+def both(
+    settings: Mapping[str, str] | None = None, version: str = "4.x", *, classpath: str = ""
+) -> Iterator[tuple[Side, Side]]:
+    """(Apache Kafka, Barnabas), running; `classpath` has plugins of Kafka's. Raises KafkaError, StartError."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # whoever ends this must not leave brokers behind
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-")))
-        kafka = RealKafka(version, data=directory / "kafka", settings=settings)
+        kafka = RealKafka(version, data=directory / "kafka", settings=settings, classpath=classpath)
         stack.enter_context(kafka)
         properties = (directory / "kafka" / "server.properties").read_text()
         port = free_port()

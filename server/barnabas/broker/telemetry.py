@@ -64,10 +64,16 @@ class Telemetry:
         """Take up the metrics of a push. Raises RequestError(TELEMETRY_TOO_LARGE or INVALID_RECORD)."""
         try:
             pushed = await trio.to_thread.run_sync(_read, codec, data, self.bytes_max)
-        except RequestError as error:
+        except Exception as error:
+            refusal = error if isinstance(error, RequestError) else None
+            if refusal is None:
+                log.exception(
+                    "the metrics of client %r on %s cannot be read", context.client_id, context.connection
+                )
+                refusal = RequestError(ErrorCode.INVALID_RECORD, "the metrics cannot be read")
             self.unreadable += 1
-            self.instances.settled(instance, error.code)
-            raise
+            self.instances.settled(instance, refusal.code)
+            raise refusal from None
         self.instances.settled(instance, ErrorCode.NONE)
         client = self.pushed.take(
             instance.id,

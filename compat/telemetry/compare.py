@@ -1,0 +1,104 @@
+"""Client telemetry (KIP-714) on Apache Kafka with a receiver and on Barnabas: python -m compat.telemetry.compare.
+
+The exit code is 1 when an answer differs in a way that is not meant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from compat.kafka import KafkaError, release
+from compat.kafka.releases import fetch
+from compat.kit.compare import Difference, Meant, judge
+from compat.kit.sides import Side, StartError, both
+from compat.telemetry.scenarios import BYTES_MAX, INTERVAL_S, SCENARIOS, Client, subscribe, until_wanted
+
+RECEIVER = Path(__file__).with_name("receiver") / "compat" / "Receiver.java"
+TELEMETRY = (71, 72)
+MEANT = (
+    Meant(
+        "too_large: grows too large .",
+        "/ErrorCode",
+        "Kafka up to 4.4 says INVALID_RECORD, which has the client stop for good; newer ones TELEMETRY_TOO_LARGE, as we do",
+    ),
+    Meant(
+        "matching: .*",
+        "/(SubscriptionId|RequestedMetrics/.*)",
+        "several metrics: Kafka has them in the order of a hash table, we sort them, and the number is made of them",
+    ),
+)
+
+
+def main() -> int:
+    """Compare; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m compat.telemetry.compare", description=__doc__)
+    parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
+    parser.add_argument("--verbose", action="store_true", help="show every answer, Kafka's and ours")
+    options = parser.parse_args()
+    settings = {"metric.reporters": "compat.Receiver", "telemetry.max.bytes": str(BYTES_MAX)}
+    with tempfile.TemporaryDirectory(prefix="receiver-") as classes:
+        _compile(options.version, classes)
+        with both(settings, options.version, classpath=classes) as sides:
+            answers = [_all_answers(side) for side in sides]
+    differences = [
+        Difference(label, *found)
+        for label in dict.fromkeys([*answers[0], *answers[1]])
+        for found in _differences("", answers[0].get(label), answers[1].get(label))
+    ]
+    for label in answers[0] if options.verbose else ():
+        print(f"{label}: Kafka {answers[0][label]}, Barnabas {answers[1].get(label)}")
+    bad = judge(differences, MEANT)
+    print(f"{len(answers[0])} answers, {len(differences)} differences, {bad} of them not as meant")
+    return 1 if bad else 0
+
+
+def _compile(version: str, classes: str) -> None:
+    jars = fetch(release(version))
+    command = ["javac", "-nowarn", "-cp", f"{jars}/*", "-d", classes, str(RECEIVER)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise KafkaError(f"javac does not compile {RECEIVER.name}:\n{done.stderr}")
+
+
+def _all_answers(side: Side) -> dict[str, Any]:
+    answers: dict[str, Any] = {}
+    with side.connect() as connection:
+        served = connection.ask("ApiVersions", 3, {"ClientSoftwareName": "k", "ClientSoftwareVersion": "1"})
+    for entry in served["ApiKeys"]:
+        if entry["ApiKey"] in TELEMETRY:
+            answers[f"served: {entry['ApiKey']}"] = entry
+    assert subscribe(side, "base", {"metrics": "b.", "interval.ms": str(int(INTERVAL_S * 1000))}) == 0
+    until_wanted(side, ["b."])
+    for number, scenario in enumerate(SCENARIOS):
+        client = Client(side, number)
+        scenario(client)
+        client.disconnect()
+        answers |= {f"{scenario.__name__}: {label}": answer for label, answer in client.answers.items()}
+    return answers
+
+
+def _differences(path: str, theirs: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Where two answers differ; new ids are random, and the numbers made of them too."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        is_new = theirs.get("ClientInstanceId") != ours.get("ClientInstanceId")
+        for key in dict.fromkeys([*theirs, *ours]):
+            if not (is_new and key in ("ClientInstanceId", "SubscriptionId")):
+                yield from _differences(f"{path}/{key}", theirs.get(key), ours.get(key))
+    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        for index, pair in enumerate(zip(theirs, ours, strict=True)):
+            yield from _differences(f"{path}/{index}", *pair)
+    elif theirs != ours:
+        yield path, theirs, ours
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (KafkaError, StartError) as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,133 @@
+"""Telemetry as clients ask for it and push it: the whole way of both requests through a broker."""
+
+import logging
+
+import pytest
+
+from barnabas.ids import parse_uuid
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
+from barnabas.wire.generated.push_telemetry import PushTelemetryRequest
+from tests.support.broker import CONNECTION, NOW_MS, broker_to_ask
+
+CLIENT_METRICS = 16
+ME = bytes(range(16))
+
+
+def subscribe(**settings):
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=CLIENT_METRICS,
+        resource_name="sub",
+        configs=[
+            IncrementalAlterConfigsRequest.AlterableConfig(name=name.replace("_", "."), value=value)
+            for name, value in settings.items()
+        ],
+    )
+    return IncrementalAlterConfigsRequest(resources=[resource])
+
+
+def get(instance_id=ME):
+    return GetTelemetrySubscriptionsRequest(client_instance_id=instance_id)
+
+
+def push(subscription_id, **changed):
+    return PushTelemetryRequest(client_instance_id=ME, subscription_id=subscription_id, **changed)
+
+
+async def test_a_new_client_is_given_an_id_and_nothing_to_push(tmp_path):
+    async with broker_to_ask(tmp_path) as ask:
+        answer = await ask(get(bytes(16)), 0)
+        assert answer.error_code == ErrorCode.NONE
+        assert answer.client_instance_id not in (bytes(16), ME)
+        assert answer.requested_metrics == []
+        assert answer.push_interval_ms == 300_000
+        assert answer.accepted_compression_types == [4, 3, 1, 2]
+        assert answer.telemetry_max_bytes == 1_048_576
+        assert answer.delta_temporality
+
+
+async def test_a_subscription_reaches_the_clients_that_it_is_for_at_once(tmp_path):
+    async with broker_to_ask(tmp_path, {"telemetry.max.bytes": "777"}) as ask:
+        before = await ask(get(), 0)
+        await ask(subscribe(metrics="a.,b.", interval_ms="5000", match="client_id=te.t"), 1)
+        after = await ask(get(), 0)
+        assert after.requested_metrics == ["a.", "b."]
+        assert after.push_interval_ms == 5000
+        assert after.telemetry_max_bytes == 777
+        assert after.subscription_id != before.subscription_id
+        await ask(subscribe(match="client_id=other"), 1)
+        assert (await ask(get(), 0)).requested_metrics == []
+        assert (await ask(get(), 0)).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+async def test_subscriptions_are_there_after_a_restart(tmp_path):
+    async with broker_to_ask(tmp_path) as ask:
+        await ask(subscribe(metrics="a."), 1)
+    async with broker_to_ask(tmp_path) as ask:
+        assert (await ask(get(), 0)).requested_metrics == ["a."]
+
+
+async def test_a_push_is_refused_with_its_error(tmp_path):
+    async with broker_to_ask(tmp_path, {"telemetry.max.bytes": "50"}) as ask:
+        known = (await ask(get(), 0)).subscription_id
+        for request, code in [
+            (PushTelemetryRequest(subscription_id=known), ErrorCode.INVALID_REQUEST),
+            (push(known + 1), ErrorCode.UNKNOWN_SUBSCRIPTION_ID),
+            (push(known), ErrorCode.THROTTLING_QUOTA_EXCEEDED),
+        ]:
+            assert (await ask(request, 0)).error_code == code
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"compression_type": 9}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ({"metrics": bytes(51)}, ErrorCode.TELEMETRY_TOO_LARGE),
+        ({"metrics": b"\xff" * 9, "compression_type": 4}, ErrorCode.INVALID_RECORD),
+        ({"metrics": b""}, ErrorCode.NONE),
+    ],
+)
+async def test_a_first_push_is_judged(tmp_path, changed, code):
+    async with broker_to_ask(tmp_path, {"telemetry.max.bytes": "50"}) as ask:
+        known = (await ask(get(), 0)).subscription_id
+        assert (await ask(push(known, **changed), 0)).error_code == code
+        telemetry = ask.broker.telemetry
+        assert telemetry.instances.by_id[ME].last_error == code
+        assert telemetry.unreadable == (code == ErrorCode.INVALID_RECORD)
+        assert not telemetry.pushed.clients
+
+
+async def test_what_is_pushed_is_kept_and_told(tmp_path, caplog):
+    pytest.importorskip(
+        "opentelemetry.proto.metrics.v1.metrics_pb2", reason="opentelemetry-proto is not installed"
+    )
+    point = b"\x21" + bytes(6) + b"\xf0\x3f"  # as_double 1.0
+    metrics = field(1, field(2, field(2, field(1, b"some.metric") + field(5, field(1, point)))))
+    async with broker_to_ask(tmp_path) as ask:
+        known = (await ask(get(), 0)).subscription_id
+        with caplog.at_level(logging.INFO):
+            assert (await ask(push(known, metrics=metrics), 0)).error_code == ErrorCode.NONE
+            assert (await ask(push(known, terminating=True, metrics=metrics), 0)).error_code == ErrorCode.NONE
+        client = ask.broker.telemetry.pushed.clients[ME]
+        assert client.series == {("some.metric", "gauge", ()): 1.0}
+        assert client.attributes["client_id"] == "test"
+        assert client.pushes == 2
+        assert sum("client metrics: client 'test'" in line for line in caplog.messages) == 1
+        ask.broker.connection_closed(CONNECTION.connection_id)
+        assert not ask.broker.telemetry.instances.by_id
+        assert ME in ask.broker.telemetry.pushed.clients  # until it has been silent for long enough
+        ask.broker.now_ms = lambda: NOW_MS + 900_000
+        ask.broker.telemetry.expire()
+        assert not ask.broker.telemetry.pushed.clients
+
+
+async def test_a_client_is_matched_by_its_id(tmp_path):
+    async with broker_to_ask(tmp_path) as ask:
+        await ask(subscribe(metrics="a.", match="client_instance_id=AAECAwQFBgcICQoLDA0ODw"), 1)
+        assert (await ask(get(), 0)).requested_metrics == ["a."]
+        assert (await ask(get(parse_uuid("AAECAwQFBgcICQoLDA0ODg")), 0)).requested_metrics == []
+
+
+def field(number, data):
+    return bytes([number << 3 | 2, len(data)]) + data

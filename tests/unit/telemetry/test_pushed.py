@@ -1,0 +1,78 @@
+"""What is kept of what clients push: sums of differences, bounds, and an end."""
+
+from barnabas.telemetry.payload import COUNTER, GAUGE, HISTOGRAM, Distribution, Point
+from barnabas.telemetry.pushed import PushedMetrics
+
+NOW_MS = 1_700_000_000_000
+ONE, TWO = b"1" * 16, b"2" * 16
+
+
+def take(pushed, *points, client=ONE, at_ms=0, lifetime_ms=60_000):
+    return pushed.take(
+        client, {"client_id": "c"}, (), points, now_ms=NOW_MS + at_ms, lifetime_ms=lifetime_ms
+    ).series
+
+
+def test_differences_are_added_up_and_totals_replaced():
+    pushed = PushedMetrics()
+    for total in (5.0, 7.0):
+        series = take(
+            pushed,
+            Point("sent", COUNTER, (), 5.0, delta=True),
+            Point("all", COUNTER, (), total),
+            Point("now", GAUGE, (), total),
+        )
+    assert series == {("sent", COUNTER, ()): 10.0, ("all", COUNTER, ()): 7.0, ("now", GAUGE, ()): 7.0}
+
+
+def test_labels_tell_series_apart_in_any_order():
+    pushed = PushedMetrics()
+    series = take(
+        pushed,
+        Point("x", GAUGE, (("a", "1"), ("b", "2")), 1.0),
+        Point("x", GAUGE, (("b", "2"), ("a", "1")), 2.0),
+        Point("x", GAUGE, (("a", "2"), ("b", "2")), 3.0),
+    )
+    assert sorted(series.values()) == [2.0, 3.0]
+
+
+def test_histograms_are_added_up_by_buckets():
+    pushed = PushedMetrics()
+    for _ in range(2):
+        series = take(
+            pushed, Point("h", HISTOGRAM, (), Distribution(3, 6.0, ((1.0, 1.0), (5.0, 2.0))), delta=True)
+        )
+    assert series["h", HISTOGRAM, ()] == Distribution(6, 12.0, ((1.0, 2.0), (5.0, 4.0)))
+    series = take(pushed, Point("h", HISTOGRAM, (), Distribution(1, 1.0, ((2.0, 1.0),)), delta=True))
+    assert series["h", HISTOGRAM, ()] == Distribution(7, 13.0)
+
+
+def test_a_client_that_is_silent_is_forgotten():
+    pushed = PushedMetrics()
+    take(pushed, Point("x", GAUGE, (), 1.0))
+    take(pushed, Point("x", GAUGE, (), 1.0), client=TWO, at_ms=1)
+    pushed.expire(NOW_MS + 59_999)
+    assert len(pushed.clients) == 2
+    pushed.expire(NOW_MS + 60_000)
+    assert list(pushed.clients) == [TWO]
+    pushed.expire(NOW_MS + 60_001)
+    assert pushed.size_bytes == 0
+
+
+def test_what_takes_too_much_memory_goes_the_longest_silent_first():
+    pushed = PushedMetrics(bytes_max=100_000)
+    many = [Point(f"metric.{number}", GAUGE, (("label", "v" * 20),), 1.0) for number in range(80)]
+    clients = [bytes([number]) * 16 for number in range(1, 6)]
+    for client in clients:
+        take(pushed, *many, client=client)
+        assert pushed.size_bytes <= 100_000
+    assert list(pushed.clients) == clients[-2:]
+    assert pushed.evicted == 3
+
+
+def test_one_client_alone_cannot_take_too_much_memory():
+    pushed = PushedMetrics(bytes_max=100_000)
+    for number in range(1000):
+        take(pushed, Point(f"metric.{number}", GAUGE, (), 1.0))
+        assert pushed.size_bytes <= 100_000
+    assert pushed.evicted
