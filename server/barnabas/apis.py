@@ -11,11 +11,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from barnabas.config import broker as settings
 from barnabas.wire import registry
 
+if TYPE_CHECKING:
+    from barnabas.config.loading import BrokerConfig
+
 API_VERSIONS = 18
+TELEMETRY = frozenset((71, 72))
+"""Those that are there unless `telemetry.enable` says otherwise."""
 
 Handler = Callable[[Any, Any], Awaitable[Any]]
 
@@ -117,6 +123,12 @@ _ROWS: tuple[tuple[int, int, int], ...] = (
 )
 
 SERVED: dict[int, Api] = {row[0]: Api(*row) for row in _ROWS}
+
+
+def served_by(config: BrokerConfig) -> dict[int, Api]:
+    """The APIs that a broker with these settings serves."""
+    with_telemetry = config.get(settings.TELEMETRY_ENABLE)
+    return {key: api for key, api in SERVED.items() if with_telemetry or key not in TELEMETRY}
 
 
 def refusal(key: int, version: int, client_id: str | None) -> str:

@@ -54,6 +54,9 @@ def _add_serve(commands: Any) -> None:
         "--ephemeral", action="store_true", help="keep nothing: the data goes when the broker stops"
     )
     serve.add_argument(
+        "--metrics", metavar="HOST:PORT", help="where to serve metrics to Prometheus (default: nowhere)"
+    )
+    serve.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="set one setting; may be repeated"
     )
     serve.add_argument(
@@ -131,6 +134,8 @@ def _settings(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, st
         settings["listeners"] = ",".join(
             listen if "://" in listen else f"PLAINTEXT://{listen}" for listen in options.listen
         )
+    if options.metrics:
+        settings["metrics.listener"] = options.metrics
     temporary: str | None = None
     if options.ephemeral:
         import tempfile

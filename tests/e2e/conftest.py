@@ -24,6 +24,7 @@ class BrokerProcess:
     process: subprocess.Popen[str]
     bootstrap: str
     data: Path
+    metrics_url: str = ""
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Signal the process, wait for its end, return its exit code."""
@@ -48,7 +49,8 @@ def _start(data: Path, *settings: str, listen: str = "127.0.0.1:0") -> BrokerPro
     assert process.stdout is not None
     line = process.stdout.readline()
     assert READY in line, f"the broker did not start; see {log.name}:\n{Path(log.name).read_text()}"
-    return BrokerProcess(process, line.split(READY)[1].split()[0], data)
+    words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    return BrokerProcess(process, words["bootstrap.servers"], data, words.get("metrics", ""))
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas import apis
 from barnabas.broker import housekeeping, storage
 from barnabas.broker.buffers import BufferPool
 from barnabas.broker.fetch_sessions import FetchSessions
@@ -33,7 +34,7 @@ from barnabas.broker.markers import write_marker
 from barnabas.broker.moving import LogMover
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.startup import StartupError, open_listeners
+from barnabas.broker.startup import StartupError, open_listeners, parse_metrics_address
 from barnabas.cluster import controller
 from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.cluster.image import BROKER, TOPIC
@@ -48,11 +49,13 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.context import ConnectionInfo
+    from barnabas.broker.metrics_endpoint import MetricsEndpoint
     from barnabas.broker.shares import Shares
     from barnabas.broker.telemetry import Telemetry
     from barnabas.cluster.image import Change, ClusterImage
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
+    from barnabas.log.cleaner.cleaner import LogCleaner
     from barnabas.log.config import LogConfig
     from barnabas.log.disk import Disk
     from barnabas.log.manager import LogManager
@@ -76,6 +79,7 @@ class Broker:
         self.disk: Disk = disk or OsDisk()
         self.now_ms = now_ms or _wall_clock_ms
         self.broker_id = config.get(settings.NODE_ID)
+        self.served = apis.served_by(config)
         self.frame_bytes_max = config.get(settings.SOCKET_REQUEST_MAX_BYTES)
         self.fetch_bytes_max = config.get(settings.FETCH_MAX_BYTES)
         self.buffers = BufferPool()
@@ -83,6 +87,9 @@ class Broker:
             config.get(settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS), partial(secrets.randbelow, 2**31)
         )
         self.listeners: list[Listener] = []
+        self.connections: Connections
+        self.metrics: MetricsEndpoint | None = None
+        self.cleaner: LogCleaner | None = None
         self.logs: LogManager
         self.metadata: MetadataStore
         self.partitions: Partitions
@@ -154,8 +161,11 @@ class Broker:
 
         Raises StartupError or StorageError, with everything closed again, when the broker cannot start.
         """
-        self.listeners = open_listeners(self.config.listeners(), self.config.listener_security_protocols())
         try:
+            self.listeners = open_listeners(
+                self.config.listeners(), self.config.listener_security_protocols()
+            )
+            self._open_metrics(self.config.get(settings.METRICS_LISTENER))
             await storage.open_storage(self)
             try:
                 await self._serve(task_status)
@@ -165,6 +175,16 @@ class Broker:
         finally:
             for listener in self.listeners:
                 listener.close()
+            if self.metrics is not None:
+                self.metrics.close()
+
+    def _open_metrics(self, address: str) -> None:
+        """Listen for readers of metrics, if that is asked for; only then its libraries are imported."""
+        if address:
+            host, port = parse_metrics_address(address)
+            from barnabas.broker.metrics_endpoint import MetricsEndpoint
+
+            self.metrics = MetricsEndpoint(self, host, port)
 
     async def _serve(self, task_status: trio.TaskStatus[Broker]) -> None:
         async with trio.open_nursery() as background:
@@ -174,10 +194,12 @@ class Broker:
             background.start_soon(self.mover.run)
             background.start_soon(self.groups.run)
             background.start_soon(self.transactions.run)
+            connections = self.connections = Connections(
+                background, idle_ms_max=self.config.get(settings.CONNECTIONS_MAX_IDLE_MS)
+            )
+            if self.metrics is not None:
+                background.start_soon(self.metrics.run)
             async with trio.open_nursery() as accepting:
-                connections = Connections(
-                    background, idle_ms_max=self.config.get(settings.CONNECTIONS_MAX_IDLE_MS)
-                )
                 for listener in self.listeners:
                     accepting.start_soon(listener.accept_forever, self, connections)
                 accepting.start_soon(connections.close_idle_forever)
@@ -210,6 +232,11 @@ class Broker:
 
             self._telemetry = Telemetry(self)
             self._background.start_soon(self._telemetry.run)
+        return self._telemetry
+
+    @property
+    def telemetry_if_any(self) -> Telemetry | None:
+        """What clients tell of themselves, None as long as none has asked."""
         return self._telemetry
 
     def connection_closed(self, connection_id: int) -> None:
@@ -300,7 +327,8 @@ async def _run_until_signalled(config: BrokerConfig) -> None:
             nursery.start_soon(_stop_when_signalled, signals, broker)
             await nursery.start(_run_then_cancel, broker, nursery.cancel_scope)
             _settle_garbage_collector()
-            print(f"barnabas is ready: bootstrap.servers={broker.bootstrap}", flush=True)
+            metrics = f" metrics={broker.metrics.url}" if broker.metrics is not None else ""
+            print(f"barnabas is ready: bootstrap.servers={broker.bootstrap}{metrics}", flush=True)
             await trio.sleep_forever()
 
 

@@ -7,6 +7,7 @@ does, except ApiVersions, whose unsupported versions are answered with the suppo
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from barnabas import apis
@@ -32,15 +33,19 @@ async def answer(
     """
     header = parse_request_header(frame)
     key, version = header.api_key, header.api_version
-    api = apis.SERVED.get(key)
+    api = broker.served.get(key)
     if api is None or not api.min_version <= version <= api.max_version:
         if key != apis.API_VERSIONS:
             raise PeerError(apis.refusal(key, version, header.client_id))
         from barnabas.handlers.api_versions import unsupported_version
 
-        await transport.send(encode_response(key, 0, header.correlation_id, unsupported_version()))
+        await transport.send(
+            encode_response(key, 0, header.correlation_id, unsupported_version(broker.served))
+        )
         return True
 
+    metrics = broker.metrics
+    started = time.perf_counter() if metrics is not None else 0.0
     context = RequestContext(
         broker, connection, key, version, header.correlation_id, header.client_id, broker.now_ms()
     )
@@ -58,6 +63,7 @@ async def answer(
     except Exception:
         log.exception("%s v%d from client %r on %s failed", api.name, version, header.client_id, connection)
         response = _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+    size = 0
     if response is not None:
         try:
             chunks = encode_response(key, version, header.correlation_id, response)
@@ -69,6 +75,12 @@ async def answer(
                 return False
             chunks = encode_response(key, version, header.correlation_id, response)
         await transport.send(chunks)
+        if metrics is not None:
+            size = sum(len(chunk) for chunk in chunks)
+    if metrics is not None:
+        metrics.meter.answered(
+            api.name, key, version, response, len(frame), size, time.perf_counter() - started
+        )
     return not context.close_after_response
 
 

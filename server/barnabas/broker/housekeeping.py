@@ -76,6 +76,7 @@ async def _clean_forever(broker: Broker) -> None:
     from barnabas.log.cleaner.cleaner import LogCleaner  # not on the way of a quick start
 
     cleaner = LogCleaner(lambda: broker.logs, throttle=lambda _: trio.from_thread.check_cancelled())
+    broker.cleaner = cleaner
     await _every(broker, seconds, partial(clean_logs, broker, cleaner))
 
 

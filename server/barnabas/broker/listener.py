@@ -109,6 +109,12 @@ class Connections:
         self._open: set[Connection] = set()
         self._idle_seconds_max = idle_ms_max / 1000
         self._per_ip: dict[str, int] = {}
+        self.accepted: dict[str, int] = {}
+        """How many have been accepted since the start, by the name of the listener."""
+
+    def open_on(self, listener: str) -> int:
+        """How many are open on a listener."""
+        return sum(connection.info.listener == listener for connection in self._open)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -134,6 +140,7 @@ class Connections:
         connection = Connection(broker, PlainTransport(sock), info)
         self._open.add(connection)
         self._per_ip[host] = self._per_ip.get(host, 0) + 1
+        self.accepted[listener.name] = self.accepted.get(listener.name, 0) + 1
         self._nursery.start_soon(self._serve, connection)
 
     async def _serve(self, connection: Connection) -> None:

@@ -54,6 +54,7 @@ class Partition:
         "_watchers",
         "_why_closed",
         "appended_bytes",
+        "appended_records",
         "closed",
         "in_sync_count",
         "index",
@@ -78,6 +79,7 @@ class Partition:
         self.in_sync_count = len(info.isr)
         self.closed = False
         self.appended_bytes = 0
+        self.appended_records = 0
         self._why_closed = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._storage_failed = storage_failed
         self._request_flush = request_flush
@@ -121,6 +123,7 @@ class Partition:
     def appended(self, result: AppendResult) -> None:
         """Something was appended by whatever way: move the high watermark as far as replicas and medium allow."""
         self.appended_bytes += result.size
+        self.appended_records += result.record_count
         if self.log.wants_flush:
             self._request_flush(self)
         elif self.in_sync_count <= 1:

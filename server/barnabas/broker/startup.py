@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from barnabas.broker.listener import BACKLOG, Listener
 
 SERVED_PROTOCOLS = ("PLAINTEXT",)
+METRICS = "metrics.listener"
 
 
 class StartupError(Exception):
@@ -21,10 +22,25 @@ class StartupError(Exception):
 def parse_endpoint(text: str) -> tuple[str, str, int]:
     """`NAME://host:port` as (name, host, port); the host may be empty or an IPv6 address in brackets."""
     name, separator, address = text.strip().partition("://")
-    host, colon, port = address.rpartition(":")
-    if not separator or not name or not colon or not port.isdigit() or int(port) > 65535:
+    where = _host_and_port(address)
+    if not separator or not name or where is None:
         raise StartupError(f"listener {text!r} is not of the form NAME://host:port")
-    return name.upper(), host.removeprefix("[").removesuffix("]"), int(port)
+    return name.upper(), *where
+
+
+def parse_metrics_address(text: str) -> tuple[str, int]:
+    """`HOST:PORT` of the setting metrics.listener. Raises StartupError."""
+    where = _host_and_port(text.strip())
+    if where is None:
+        raise StartupError(f"{METRICS}={text} is not of the form HOST:PORT")
+    return where
+
+
+def _host_and_port(address: str) -> tuple[str, int] | None:
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        return None
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def open_listeners(endpoints: Sequence[str], protocols: Mapping[str, str]) -> list[Listener]:
@@ -41,7 +57,7 @@ def open_listeners(endpoints: Sequence[str], protocols: Mapping[str, str]) -> li
                 )
             if any(known.name == name for known in listeners):
                 raise StartupError(f"two listeners are called {name}; each needs a name of its own")
-            listeners.append(Listener(name, protocol, _bind(endpoint, host, port)))
+            listeners.append(Listener(name, protocol, bind(endpoint, host, port)))
     except BaseException:
         for listener in listeners:
             listener.close()
@@ -49,7 +65,8 @@ def open_listeners(endpoints: Sequence[str], protocols: Mapping[str, str]) -> li
     return listeners
 
 
-def _bind(endpoint: str, host: str, port: int) -> list[socket.socket]:
+def bind(endpoint: str, host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen on all addresses of a host. Raises StartupError, which speaks of `endpoint`."""
     if host in ("", "0.0.0.0", "::"):
         return [_bind_everywhere(endpoint, host, port)]
     try:
@@ -111,9 +128,10 @@ def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
 
 def _cannot_bind(endpoint: str, port: int, error: OSError) -> StartupError:
     if error.errno == errno.EADDRINUSE:
+        option = "--metrics" if endpoint.startswith(METRICS) else "--listen"
         return StartupError(
             f"cannot listen on {endpoint}: port {port} is in use, perhaps by another broker; "
-            f"stop it or choose another port with --listen HOST:PORT"
+            f"stop it or choose another port with {option} HOST:PORT"
         )
     if error.errno == errno.EACCES:
         return StartupError(

@@ -40,6 +40,7 @@ class Telemetry:
         self.bytes_max = broker.config.get(settings.TELEMETRY_MAX_BYTES)
         self.instances = ClientInstances(Subscriptions(), bytes_max=self.bytes_max, new_id=new_uuid)
         self.pushed = PushedMetrics()
+        self.taken = 0
         self.unreadable = 0
         """How many pushes could not be read."""
         self.take_subscriptions(broker.metadata.image.configs)
@@ -75,6 +76,7 @@ class Telemetry:
             self.instances.settled(instance, refusal.code)
             raise refusal from None
         self.instances.settled(instance, ErrorCode.NONE)
+        self.taken += 1
         client = self.pushed.take(
             instance.id,
             instance.attributes,

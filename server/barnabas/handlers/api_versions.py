@@ -7,14 +7,16 @@ a feature's minimum version to be 0. The response header is version 0 whatever t
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from barnabas import apis, features
+from barnabas import features
 from barnabas.errors import RequestError
 from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.apis import Api
     from barnabas.broker.context import RequestContext
 
 CLIENT_SOFTWARE_SINCE = 3
@@ -33,23 +35,23 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
                 )
         context.connection.client_software_name = request.client_software_name
         context.connection.client_software_version = request.client_software_version
-    return _everything(context.api_version)
+    return _everything(context.broker.served, context.api_version)
 
 
-def unsupported_version() -> ApiVersionsResponse:
+def unsupported_version(served: Mapping[int, Api]) -> ApiVersionsResponse:
     """The v0 answer to an ApiVersions version that is not known here: the client picks one and asks again."""
-    response = _everything(0)
+    response = _everything(served, 0)
     response.error_code = ErrorCode.UNSUPPORTED_VERSION
     return response
 
 
-def _everything(api_version: int) -> ApiVersionsResponse:
+def _everything(served: Mapping[int, Api], api_version: int) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(
                 api_key=api.key, min_version=api.min_version, max_version=api.max_version
             )
-            for api in apis.SERVED.values()
+            for api in served.values()
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(

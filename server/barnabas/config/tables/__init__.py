@@ -29,7 +29,7 @@ from barnabas.config.setting import Setting
 Row = tuple[str, str, str | None, str, str, str, str, str]
 
 TABLES = (
-    "network", "log", "groups", "transactions", "topics", "share", "replication", "limits", "controller",
+    "network", "log", "groups", "transactions", "topics", "share", "limits", "replication", "controller",
     "tls", "sasl", "tiered", "retired",
 )  # fmt: skip
 """Those that every start needs come first."""

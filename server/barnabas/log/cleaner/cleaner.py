@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from barnabas.errors import StorageError
-from barnabas.log.cleaner.cleaning import CleaningAbortedError, CleaningTask, Source, Throttle
+from barnabas.log.cleaner.cleaning import CleaningAbortedError, CleaningTask, CleaningTotals, Source, Throttle
 from barnabas.log.cleaner.filter import LastRecord
 from barnabas.log.cleaner.planner import (
     CleanableRange,
@@ -44,6 +44,7 @@ class LogCleaner:
         self.load_factor = load_factor
         self.throttle = throttle
         self.uncleanable: set[PartitionLog] = set()
+        self.totals = CleaningTotals()
         self._logs = logs
         self._in_work: dict[PartitionLog, CleaningTask] = {}
 
@@ -150,7 +151,10 @@ class LogCleaner:
     def done(self, task: CleaningTask, now_ms: int) -> bool:
         """Swap in what a task has written; says whether that was possible. Raises StorageError."""
         self._in_work.pop(task.partition_log, None)
-        return task.finish(now_ms)
+        is_swapped = task.finish(now_ms)
+        if is_swapped:
+            self.totals.add(task.stats)
+        return is_swapped
 
     def failed(self, task: CleaningTask, error: BaseException) -> None:
         """Undo a task whose `run` raised `error`.

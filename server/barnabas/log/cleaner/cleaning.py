@@ -57,6 +57,23 @@ class CleaningStats:
 
 
 @dataclass(slots=True)
+class CleaningTotals:
+    """What all cleanings since the start have done together."""
+
+    count: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    last_recopy_percent: int = 0
+
+    def add(self, stats: CleaningStats) -> None:
+        """One more has been done."""
+        self.count += 1
+        self.bytes_read += stats.bytes_read
+        self.bytes_written += stats.bytes_written
+        self.last_recopy_percent = 100 * stats.bytes_written // max(stats.bytes_read, 1)
+
+
+@dataclass(slots=True)
 class CleaningTask:
     """A cleaning that was decided on, with all that it needs to know of the log.
 

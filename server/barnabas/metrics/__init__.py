@@ -1,0 +1,1 @@
+"""What the broker counts, and how it is shown to Prometheus and to whatever else reads that format."""

@@ -1,0 +1,123 @@
+"""Counts of requests, their errors, their bytes and their time. Pure: whoever measures passes the seconds in.
+
+The rule: what is counted is bounded by what the broker serves: APIs, versions, error codes, listeners, and the topics
+that there are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+FETCH = 1
+
+
+@dataclass(slots=True)
+class RequestCounts:
+    """The requests of one API in one version."""
+
+    count: int = 0
+    seconds: float = 0.0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+class RequestMeter:
+    """All that was answered since the broker started."""
+
+    def __init__(self, topic_name: Callable[[bytes], str | None]) -> None:
+        self.requests: dict[tuple[str, int], RequestCounts] = {}
+        self.errors: dict[tuple[str, int], int] = {}
+        self.fetched_bytes: dict[str, int] = {}
+        self._topic_name = topic_name
+
+    def answered(
+        self,
+        name: str,
+        key: int,
+        version: int,
+        response: object,
+        bytes_in: int,
+        bytes_out: int,
+        seconds: float,
+    ) -> None:
+        """A request of `bytes_in` was answered by `response`, None if it wants no answer, in `bytes_out`."""
+        counts = self.requests.get((name, version))
+        if counts is None:
+            counts = self.requests[name, version] = RequestCounts()
+        counts.count += 1
+        counts.seconds += seconds
+        counts.bytes_in += bytes_in
+        counts.bytes_out += bytes_out
+        if response is None:
+            return
+        errors = self.errors
+        for code in error_codes(response):
+            errors[name, code] = errors.get((name, code), 0) + 1
+        if key == FETCH:
+            self._fetched(response)
+
+    def _fetched(self, response: Any) -> None:
+        for topic in response.responses:
+            size = sum(len(partition.records or b"") for partition in topic.partitions)
+            name = (topic.topic or self._topic_name(topic.topic_id)) if size else None
+            if name:
+                self.fetched_bytes[name] = self.fetched_bytes.get(name, 0) + size
+
+    def forget_topics(self, known: Callable[[str], bool]) -> None:
+        """Forget what was fetched of topics that are no longer there."""
+        for name in [name for name in self.fetched_bytes if not known(name)]:
+            del self.fetched_bytes[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where in a struct there are error codes: in itself, and in these of its fields."""
+
+    here: bool
+    inside: tuple[tuple[str, Places], ...]
+
+
+def error_codes(response: Any) -> Iterator[int]:
+    """Every error code in a response, 0 for what went well: one per topic, partition or group where they have one."""
+    return _codes(response, places_of(type(response)))
+
+
+def _codes(value: Any, places: Places) -> Iterator[int]:
+    if places.here:
+        yield value.error_code
+    for name, inner in places.inside:
+        found = getattr(value, name)
+        if isinstance(found, list):
+            for item in found:
+                yield from _codes(item, inner)
+        elif found is not None:
+            yield from _codes(found, inner)
+
+
+_known: dict[type[Any], Places] = {}
+
+
+def places_of(struct: type[Any]) -> Places:
+    """The places of error codes in a generated struct, read off its declaration once."""
+    known = _known.get(struct)
+    if known is None:
+        known = _known[struct] = _look_for_places(struct)
+    return known
+
+
+def _look_for_places(struct: type[Any]) -> Places:
+    inside = []
+    here = False
+    for field in fields(struct):
+        here = here or field.name == "error_code"
+        kind = str(field.type).removeprefix("list[").split("]")[0].split(" ")[0]
+        outer, _, inner = kind.rpartition(".")
+        nested = getattr(getattr(sys.modules[struct.__module__], outer, None), inner, None) if outer else None
+        if isinstance(nested, type):
+            places = places_of(nested)
+            if places.here or places.inside:
+                inside.append((field.name, places))
+    return Places(here, tuple(inside))

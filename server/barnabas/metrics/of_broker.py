@@ -1,0 +1,210 @@
+"""What the broker can say of itself, under the names that Kafka's metrics have behind Prometheus' exporter of JMX.
+
+The rule: a look only copies numbers, in the event loop; making text of them is for a thread. `kafka.server:type=
+BrokerTopicMetrics,name=BytesInPerSec` is `kafka_server_brokertopicmetrics_bytesin_total`, and so on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas import __version__
+from barnabas.metrics.families import INFO, SUMMARY, Families
+from barnabas.telemetry.payload import Distribution
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.groups.shard import GroupShard
+    from barnabas.metrics.meter import RequestMeter
+
+RUNNING = 3  # BrokerState of Kafka
+CLASSIC = "classic"
+PROTOCOLS = (CLASSIC, "consumer", "share", "streams")
+_ERROR_NAMES = {int(code): code.name for code in ErrorCode}
+CLASSIC_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+
+
+def broker_families(broker: Broker, meter: RequestMeter, shards: list[GroupShard]) -> Families:
+    """Everything, as it is now; `shards` are those of the group coordinator."""
+    families = Families()
+    _node(families, broker)
+    _requests(families, meter)
+    _sockets(families, broker, meter)
+    _topics(families, broker, meter)
+    _logs(families, broker)
+    _cleaner(families, broker)
+    _groups(families, shards)
+    _telemetry(families, broker)
+    return families
+
+
+def _node(families: Families, broker: Broker) -> None:
+    image = broker.metadata.image
+    info = families.get("kafka_server_app", INFO, "The broker")
+    info.add(1, version=__version__, cluster_id=image.cluster_id, broker_id=broker.broker_id)
+    families.gauge("kafka_server_kafkaserver_brokerstate", "State of the broker; 3 is running", RUNNING)
+    all_partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
+    led = len(broker.partitions)
+    offline = sum(1 for partition in all_partitions if partition.leader == broker.broker_id) - led
+    behind = sum(1 for partition in all_partitions if len(partition.isr) < len(partition.replicas))
+    for name, text, value in (
+        ("kafka_controller_kafkacontroller_activecontrollercount", "Controllers here", 1),
+        ("kafka_controller_kafkacontroller_activebrokercount", "Brokers of the cluster", len(image.brokers)),
+        ("kafka_controller_kafkacontroller_globaltopiccount", "Topics of the cluster", len(image.topics)),
+        ("kafka_controller_kafkacontroller_globalpartitioncount", "Partitions of the cluster", len(all_partitions)),
+        ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader that works", offline),
+        ("kafka_server_replicamanager_partitioncount", "Replicas here", len(broker.logs)),
+        ("kafka_server_replicamanager_leadercount", "Partitions led here", led),
+        ("kafka_server_replicamanager_underreplicatedpartitions", "Partitions with replicas that are behind", behind),
+        ("kafka_server_replicamanager_offlinereplicacount", "Replicas in log dirs that have failed", offline),
+    ):  # fmt: skip
+        families.gauge(name, text, value)
+
+
+def _requests(families: Families, meter: RequestMeter) -> None:
+    prefix = "kafka_network_requestmetrics_"
+    times = families.get(
+        f"{prefix}totaltimems", SUMMARY, "Milliseconds from a request's last byte to its answer's"
+    )
+    for (name, version), counts in meter.requests.items():
+        labels = {"request": name, "version": version}
+        families.counter(f"{prefix}requests", "Requests answered", counts.count, **labels)
+        times.add(Distribution(counts.count, counts.seconds * 1000), **labels)
+        families.counter(f"{prefix}requestbytes", "Bytes of requests", counts.bytes_in, **labels)
+        families.counter(f"{prefix}responsebytes", "Bytes of responses", counts.bytes_out, **labels)
+    for (name, code), count in meter.errors.items():
+        labels = {"request": name, "error": error_name(code)}
+        families.counter(f"{prefix}errors", "Error codes in responses; NONE is no error", count, **labels)
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code."""
+    return _ERROR_NAMES.get(code, str(code))
+
+
+def _sockets(families: Families, broker: Broker, meter: RequestMeter) -> None:
+    prefix = "kafka_server_socket_server_metrics_"
+    connections = broker.connections
+    for listener in broker.listeners:
+        name = listener.name
+        families.gauge(
+            f"{prefix}connection_count", "Connections open", connections.open_on(name), listener=name
+        )
+        families.counter(
+            f"{prefix}connection_creation",
+            "Connections accepted",
+            connections.accepted.get(name, 0),
+            listener=name,
+        )
+    incoming = sum(counts.bytes_in for counts in meter.requests.values())
+    outgoing = sum(counts.bytes_out for counts in meter.requests.values())
+    families.counter(f"{prefix}incoming_byte", "Bytes of all requests", incoming)
+    families.counter(f"{prefix}outgoing_byte", "Bytes of all responses", outgoing)
+
+
+def _topics(families: Families, broker: Broker, meter: RequestMeter) -> None:
+    prefix = "kafka_server_brokertopicmetrics_"
+    bytes_in: Counter[str] = Counter()
+    messages_in: Counter[str] = Counter()
+    for partition in broker.partitions:
+        bytes_in[partition.topic] += partition.appended_bytes
+        messages_in[partition.topic] += partition.appended_records
+    topics = broker.metadata.image.topics
+    meter.forget_topics(topics.__contains__)
+    for topic in topics:
+        families.counter(f"{prefix}bytesin", "Bytes appended", bytes_in[topic], topic=topic)
+        families.counter(f"{prefix}messagesin", "Records appended", messages_in[topic], topic=topic)
+        sent = meter.fetched_bytes.get(topic, 0)
+        families.counter(f"{prefix}bytesout", "Bytes of records fetched", sent, topic=topic)
+
+
+def _logs(families: Families, broker: Broker) -> None:
+    for log in broker.logs:
+        labels = {"topic": log.topic, "partition": log.partition}
+        families.gauge("kafka_log_log_size", "Bytes of a log", log.size_bytes, **labels)
+        families.gauge("kafka_log_log_numlogsegments", "Segments of a log", len(log.segments), **labels)
+        families.gauge(
+            "kafka_log_log_logstartoffset", "First offset of a log", log.log_start_offset, **labels
+        )
+        families.gauge(
+            "kafka_log_log_logendoffset", "Offset after a log's last record", log.log_end_offset, **labels
+        )
+    offline = broker.logs.offline
+    families.gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log dirs that have failed", len(offline))
+    for path in broker.logs.dirs:
+        families.gauge(
+            "kafka_log_logmanager_logdirectoryoffline",
+            "Whether a log dir has failed",
+            path in offline,
+            logDirectory=path,
+        )
+
+
+def _cleaner(families: Families, broker: Broker) -> None:
+    cleaner = broker.cleaner
+    if cleaner is None:
+        return
+    totals = cleaner.totals
+    prefix = "kafka_log_logcleaner_"
+    families.counter(f"{prefix}cleanings", "Cleanings of logs that have been done", totals.count)
+    families.counter(f"{prefix}cleaned_read_bytes", "Bytes that cleanings have read", totals.bytes_read)
+    families.counter(f"{prefix}cleaned_written_bytes", "Bytes that cleanings have kept", totals.bytes_written)
+    families.gauge(
+        f"{prefix}cleaner_recopy_percent",
+        "Share of the bytes read by the last cleaning that it kept",
+        totals.last_recopy_percent,
+    )
+    families.gauge(
+        "kafka_log_logcleanermanager_uncleanable_partitions_count",
+        "Logs that are damaged and not cleaned",
+        len(cleaner.uncleanable),
+    )
+
+
+def _groups(families: Families, shards: list[GroupShard]) -> None:
+    prefix = "kafka_server_group_coordinator_metrics_"
+    states: Counter[tuple[str, str]] = Counter()
+    offsets = 0
+    for shard in shards:
+        for group_id in shard.groups.keys() | shard.offsets.keys():
+            group = shard.groups.get(group_id)
+            states[(group.kind, group.state_name) if group else (CLASSIC, "Empty")] += 1
+        offsets += sum(len(of_group) for of_group in shard.offsets.values())
+    for protocol in PROTOCOLS:
+        count = sum(number for (kind, _), number in states.items() if kind == protocol)
+        families.gauge(f"{prefix}group_count", "Groups, by their protocol", count, protocol=protocol)
+    for (kind, state), number in sorted(states.items()):
+        if kind != CLASSIC:
+            families.gauge(
+                f"{prefix}{kind}_group_count",
+                f"Groups of protocol {kind}, by their state",
+                number,
+                state=state,
+            )
+    manager = "kafka_coordinator_group_groupmetadatamanager_"
+    families.gauge(f"{manager}numoffsets", "Offsets that groups have committed", offsets)
+    classic = sum(number for (kind, _), number in states.items() if kind == CLASSIC)
+    families.gauge(f"{manager}numgroups", "Classic groups", classic)
+    for state in CLASSIC_STATES:
+        families.gauge(
+            f"{manager}numgroups{state.lower()}", f"Classic groups that are {state}", states[CLASSIC, state]
+        )
+
+
+def _telemetry(families: Families, broker: Broker) -> None:
+    telemetry = broker.telemetry_if_any
+    if telemetry is None:
+        return
+    prefix = "kafka_server_client_metrics_"
+    counts = telemetry.instances.counts
+    families.gauge(f"{prefix}instance_count", "Client instances that are known", len(telemetry.instances))
+    for name, text, value in (
+        ("unknown_subscription_request", "Pushes for another subscription", counts.unknown_subscriptions),
+        ("throttle", "Requests for telemetry that came too early", counts.throttled),
+        ("plugin_export", "Pushes taken", telemetry.taken),
+        ("plugin_error", "Pushes that could not be read", telemetry.unreadable),
+        ("evicted", "Client instances that made room for others", counts.evicted + telemetry.pushed.evicted),
+    ):
+        families.counter(f"{prefix}{name}", text, value)

@@ -1,0 +1,72 @@
+"""What clients have pushed (KIP-714), as families of metrics. Pure.
+
+The rule: a client says what its metrics are called and what their labels are, but it cannot pass for the broker or for
+another client: names that are not those of Kafka's clients begin with `pushed_`, and labels that are ours are ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from barnabas.ids import uuid_text
+from barnabas.metrics.families import COUNTER, GAUGE, INFO, TOTAL, Families, Family
+from barnabas.telemetry.payload import Labels
+from barnabas.telemetry.pushed import ClientMetrics
+
+KAFKA_PREFIX = "org_apache_kafka_"
+OTHER_PREFIX = "pushed_"
+OTHER_LABEL_PREFIX = "exported_"
+OURS = ("client_instance_id", "client_id", "client_software_name", "client_software_version")
+"""Labels of every metric that a client has pushed."""
+_RESERVED = frozenset((*OURS, "client_source_address", "client_source_port", "le", "quantile"))
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
+
+
+def client_families(clients: Mapping[bytes, ClientMetrics]) -> Families:
+    """The metrics of all clients, and a line about each of them."""
+    families = Families()
+    info = families.get(
+        "client_metrics_instance", INFO, "A client that pushes metrics (KIP-714), and what it says of itself"
+    )
+    latest = families.get(
+        "client_metrics_last_push_timestamp_seconds",
+        GAUGE,
+        "When the client has pushed metrics for the last time",
+    )
+    kinds: dict[str, str] = {}
+    for instance_id, client in clients.items():
+        known = {**dict.fromkeys(OURS, ""), **client.attributes, "client_instance_id": uuid_text(instance_id)}
+        own = tuple((key, known[key]) for key in OURS)
+        info.values[(*sorted(known.items()), *_others(client.resource))] = 1
+        latest.values[own] = client.last_push_ms / 1000
+        for (name, kind, labels), value in client.series.items():
+            family = _family(families, kinds, metric_name(name), kind, name)
+            family.values[(*own, *_others(labels))] = value
+    return families
+
+
+def _family(families: Families, kinds: dict[str, str], exported: str, kind: str, text: str) -> Family:
+    """The family of a metric; where clients do not agree on what it is, the later kind has a name of its own."""
+    base = exported.removesuffix(TOTAL)
+    if kinds.setdefault(base, kind) != kind:
+        return families.get(f"{base}_{kind}", kind, text)
+    return families.get(base if kind == COUNTER else exported, kind, text)
+
+
+def metric_name(name: str) -> str:
+    """A metric's name as Prometheus can have it."""
+    exported = _NOT_IN_NAMES.sub("_", name)
+    return exported if exported.startswith(KAFKA_PREFIX) else OTHER_PREFIX + exported
+
+
+def _others(labels: Labels) -> Labels:
+    others: dict[str, str] = {}
+    for key, value in labels:
+        name = _NOT_IN_NAMES.sub("_", key) or "_"
+        if name in _RESERVED or name.startswith("__"):
+            name = OTHER_LABEL_PREFIX + name
+        elif name[0].isdigit():
+            name = "_" + name
+        others[name] = value
+    return tuple(others.items())

@@ -1,0 +1,127 @@
+"""The metrics endpoint over real sockets: what it shows, and what readers can do wrong."""
+
+import logging
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from barnabas.broker.app import Broker
+from barnabas.broker.startup import StartupError
+from barnabas.config.loading import BrokerConfig
+
+parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client is not installed")
+pytest.importorskip("h11", reason="h11 is not installed")
+
+
+def broker_with_metrics(directory, listener="127.0.0.1:0"):
+    settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "metrics.listener": listener}
+    return Broker(BrokerConfig({"log.dirs": str(directory / "logs"), **settings}))
+
+
+@asynccontextmanager
+async def running(directory):
+    broker = broker_with_metrics(directory)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.run)
+        yield broker
+        broker.stop()
+
+
+async def exchange(broker, request):
+    """Send bytes and the end of them, and read until the endpoint closes."""
+    host, port = broker.metrics.url.removeprefix("http://").removesuffix("/metrics").split(":")
+    stream = await trio.open_tcp_stream(host, int(port))
+    async with stream:
+        await stream.send_all(request)
+        await stream.send_eof()
+        return b"".join([chunk async for chunk in stream])
+
+
+def get(target="/metrics", method="GET", **headers):
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    return f"{method} {target} HTTP/1.1\r\nHost: x\r\n{lines}\r\n".encode()
+
+
+def parsed(answer):
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200"), answer
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in parser.text_string_to_metric_families(body.decode())
+        for sample in family.samples
+    }
+
+
+async def test_the_broker_is_shown_under_the_names_that_people_know(tmp_path):
+    async with running(tmp_path) as broker:
+        await broker.ensure_topic("castle", b"c" * 16)
+        values = parsed(await exchange(broker, get()))
+    assert values["kafka_server_replicamanager_partitioncount",] == 1
+    assert values["kafka_server_replicamanager_leadercount",] == 1
+    assert values["kafka_controller_kafkacontroller_offlinepartitionscount",] == 0
+    assert values["kafka_log_log_size", "0", "castle"] == 0
+    assert values["kafka_server_brokertopicmetrics_bytesin_total", "castle"] == 0
+    assert values["kafka_server_socket_server_metrics_connection_count", "PLAINTEXT"] == 0
+    assert values["kafka_server_group_coordinator_metrics_group_count", "consumer"] == 0
+    assert values["process_resident_memory_bytes",] > 1_000_000
+
+
+async def test_both_formats_are_served(tmp_path):
+    async with running(tmp_path) as broker:
+        plain = await exchange(broker, get())
+        assert b"Content-Type: text/plain; version=0.0.4" in plain
+        openmetrics = await exchange(broker, get(Accept="application/openmetrics-text; version=1.0.0"))
+        assert b"Content-Type: application/openmetrics-text; version=1.0.0" in openmetrics
+        assert openmetrics.endswith(b"# EOF\n")
+
+
+async def test_other_requests_are_told_what_to_do(tmp_path):
+    async with running(tmp_path) as broker:
+        assert (await exchange(broker, get("/"))).startswith(b"HTTP/1.1 404")
+        assert (await exchange(broker, get(method="POST", Content_Length="3") + b"abc")).startswith(
+            b"HTTP/1.1 405"
+        )
+        head = await exchange(broker, get(method="HEAD"))
+        assert head.startswith(b"HTTP/1.1 200")
+        assert head.endswith(b"\r\n\r\n")
+        assert (await exchange(broker, get("/metrics?x=1"))).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\x16\x03\x01\x02\x00\x01" * 9 + b"\r\n\r\n", b"GET /metrics HTTP/1.1\r\n\r\n"]
+)
+async def test_what_is_no_http_is_refused(tmp_path, garbage, caplog):
+    async with running(tmp_path) as broker:
+        assert (await exchange(broker, garbage)).startswith(b"HTTP/1.1 400")
+        assert (await exchange(broker, b"GET /met")).startswith(b"HTTP/1.1 400")
+        assert (await exchange(broker, b"GET /" + b"x" * 17_000)).startswith(b"HTTP/1.1 431")
+        assert parsed(await exchange(broker, get()))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_a_connection_can_be_used_again(tmp_path):
+    async with running(tmp_path) as broker:
+        both = await exchange(broker, get() + get())
+        assert both.count(b"HTTP/1.1 200") == 2
+
+
+async def test_too_many_readers_are_turned_away(tmp_path):
+    from barnabas.broker import metrics_endpoint
+
+    async with running(tmp_path) as broker, trio.open_nursery() as nursery:
+        host, port = broker.metrics.url.removeprefix("http://").removesuffix("/metrics").split(":")
+        idle = [await trio.open_tcp_stream(host, int(port)) for _ in range(metrics_endpoint.CONNECTIONS_MAX)]
+        await trio.testing.wait_all_tasks_blocked()
+        assert await exchange(broker, b"") == b""
+        for stream in idle:
+            await stream.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert parsed(await exchange(broker, get()))
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("listener", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "no.such.host.invalid:0"])
+async def test_an_address_that_cannot_be_is_explained(tmp_path, listener):
+    with pytest.raises(StartupError, match=r"metrics\.listener"):
+        await broker_with_metrics(tmp_path, listener).run()
