@@ -19,6 +19,11 @@ MEANT: tuple[Meant, ...] = (
     ),
     Meant(
         ".*",
+        r".*/(metrics\.listener|telemetry\.enable)",
+        "settings of Barnabas alone: Kafka has receivers of metrics as plugins",
+    ),
+    Meant(
+        ".*",
         r".*/min\.insync\.replicas(/.*)?",
         "with eligible leader replicas Kafka keeps this as a setting of all brokers; Barnabas has no such replicas",
     ),

@@ -32,6 +32,7 @@ import org.apache.kafka.streams.StreamsBuilder;
 public final class Telemetry {
     private static final Duration PATIENCE = Duration.ofSeconds(30);
     private static final Duration MOMENT = Duration.ofMillis(200);
+    private static final Duration SETTLING = Duration.ofSeconds(2);
     private static final Duration PUSHING = Duration.ofSeconds(3);
     private static final String PUSH_INTERVAL_MS = "500";
 
@@ -153,6 +154,10 @@ public final class Telemetry {
                         || read == 0 && System.nanoTime() - start < PATIENCE.toNanos()) {
                     producer.send(new ProducerRecord<>(topic, "k", "v"));
                     read += consumer.poll(Duration.ofMillis(20)).count();
+                }
+                producer.flush();
+                for (start = System.nanoTime(); System.nanoTime() - start < SETTLING.toNanos(); ) {
+                    read += consumer.poll(MOMENT).count(); // and all of it is pushed
                 }
             }
             change(admin, subscription, AlterConfigOp.OpType.DELETE);

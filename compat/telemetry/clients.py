@@ -1,0 +1,87 @@
+"""Kafka's own clients push, and what they say is compared with what the broker has counted itself.
+
+    python -m compat.telemetry.clients
+
+Starts Barnabas with a metrics endpoint, has the Java client produce and consume while it pushes, and reads the endpoint.
+The exit code is 1 when a figure is missing, or is not what it must be.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from pathlib import Path
+
+from compat.kafka import free_port
+from compat.matrix.brokers import Barnabas
+
+RUN = Path(__file__).with_name("run")
+TIMEOUT_S = 600
+LINE = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)")
+LABEL = re.compile(r'(\w+)="([^"]*)"')
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def main() -> int:
+    """Run; returns the exit code."""
+    metrics = f"127.0.0.1:{free_port()}"
+    with tempfile.TemporaryDirectory(prefix="telemetry-") as directory:
+        broker = Barnabas(Path(directory), {"metrics.listener": metrics})
+        broker.start()
+        try:
+            command = [str(RUN), broker.bootstrap, "push"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+            print(done.stdout.strip())
+            with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=TIMEOUT_S) as answer:
+                shown = _samples(answer.read().decode())
+        finally:
+            broker.stop()
+    found = re.search(r"PASS push (\d+) records", done.stdout)
+    if found is None:
+        print(done.stderr)
+        return 1
+    topic = next(
+        dict(labels)["topic"]
+        for name, labels in shown
+        if name.endswith("messagesin_total") and "push-" in str(labels)
+    )
+    appended = _value(shown, "kafka_server_brokertopicmetrics_messagesin_total", topic=topic)
+    checks = {
+        "the producer's records are those that were appended": (
+            _value(shown, "org_apache_kafka_producer_record_send_total", client_id="java-producer", topic=""),
+            appended,
+        ),
+        "the consumer's records are those that it has read": (
+            _value(shown, "org_apache_kafka_consumer_fetch_manager_records_consumed_total", topic=""),
+            float(found[1]),
+        ),
+    }
+    for what, (pushed, known) in checks.items():
+        print(f"{'ok' if pushed == known else 'WRONG'}: {what}: {pushed} pushed, {known} known")
+    names = {name for name, _ in shown if name.startswith("org_apache_kafka_")}
+    print(
+        f"{len(names)} metrics of {len({dict(labels).get('client_id') for _, labels in shown} - {None})} clients"
+    )
+    return 0 if all(pushed == known for pushed, known in checks.values()) else 1
+
+
+def _samples(text: str) -> Samples:
+    found = (LINE.fullmatch(line) for line in text.splitlines() if not line.startswith("#"))
+    return {(one[1], frozenset(LABEL.findall(one[2] or ""))): float(one[3]) for one in found if one}
+
+
+def _value(samples: Samples, wanted: str, **labels: str) -> float | None:
+    """The value of the only sample with these labels; a label that is empty must not be there."""
+    values = [
+        value
+        for (name, found), value in samples.items()
+        if name == wanted and all(dict(found).get(key, "") == label for key, label in labels.items())
+    ]
+    return values[0] if len(values) == 1 else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
