@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas import __version__
-from barnabas.metrics.families import INFO, SUMMARY, Families
+from barnabas.metrics.families import GAUGE, INFO, SUMMARY, Families
 from barnabas.telemetry.payload import Distribution
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -121,16 +121,16 @@ def _topics(families: Families, broker: Broker, meter: RequestMeter) -> None:
 
 
 def _logs(families: Families, broker: Broker) -> None:
-    for log in broker.logs:
-        labels = {"topic": log.topic, "partition": log.partition}
-        families.gauge("kafka_log_log_size", "Bytes of a log", log.size_bytes, **labels)
-        families.gauge("kafka_log_log_numlogsegments", "Segments of a log", len(log.segments), **labels)
-        families.gauge(
-            "kafka_log_log_logstartoffset", "First offset of a log", log.log_start_offset, **labels
-        )
-        families.gauge(
-            "kafka_log_log_logendoffset", "Offset after a log's last record", log.log_end_offset, **labels
-        )
+    sizes = families.get("kafka_log_log_size", GAUGE, "Bytes of a log").values
+    segments = families.get("kafka_log_log_numlogsegments", GAUGE, "Segments of a log").values
+    starts = families.get("kafka_log_log_logstartoffset", GAUGE, "First offset of a log").values
+    ends = families.get("kafka_log_log_logendoffset", GAUGE, "Offset after a log's last record").values
+    for log in broker.logs:  # there may be thousands of them
+        labels = (("topic", log.topic), ("partition", str(log.partition)))
+        sizes[labels] = log.size_bytes
+        segments[labels] = len(log.segments)
+        starts[labels] = log.log_start_offset
+        ends[labels] = log.log_end_offset
     offline = broker.logs.offline
     families.gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log dirs that have failed", len(offline))
     for path in broker.logs.dirs:
