@@ -58,7 +58,7 @@ class Matrix:
         lines = [["", *(head[i] if i < len(head) else "" for head in heads)] for i in range(height)]
         for client, row in self.rows.items():
             lines.append([client, *(self._cell(client, case, row.get(case)) for case in cases)])
-        widths = [max(len(line[column]) for line in lines) for column in range(len(cases) + 1)]
+        widths = [max((len(line[column]) for line in lines), default=0) for column in range(len(cases) + 1)]
         padded = [
             "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines
         ]
