@@ -89,7 +89,7 @@ class Broker:
         self.listeners: list[Listener] = []
         self.connections: Connections
         self.metrics: MetricsEndpoint | None = None
-        self.cleaner: LogCleaner | None = None
+        self.cleaner: LogCleaner | None = None  # there once it has cleaned something
         self.logs: LogManager
         self.metadata: MetadataStore
         self.partitions: Partitions

@@ -76,7 +76,6 @@ async def _clean_forever(broker: Broker) -> None:
     from barnabas.log.cleaner.cleaner import LogCleaner  # not on the way of a quick start
 
     cleaner = LogCleaner(lambda: broker.logs, throttle=lambda _: trio.from_thread.check_cancelled())
-    broker.cleaner = cleaner
     await _every(broker, seconds, partial(clean_logs, broker, cleaner))
 
 
@@ -91,6 +90,7 @@ async def clean_logs(broker: Broker, cleaner: LogCleaner) -> None:
             cleaner.failed(task, error)
         else:
             cleaner.done(task, broker.now_ms())
+        broker.cleaner = cleaner
 
 
 async def _every(

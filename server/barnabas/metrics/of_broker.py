@@ -144,7 +144,7 @@ def _logs(families: Families, broker: Broker) -> None:
 
 def _cleaner(families: Families, broker: Broker) -> None:
     cleaner = broker.cleaner
-    if cleaner is None:
+    if cleaner is None:  # nothing has been cleaned yet
         return
     totals = cleaner.totals
     prefix = "kafka_log_logcleaner_"
