@@ -27,7 +27,12 @@ def main(given: list[str]) -> int:
     )
     options = parser.parse_args(given)
     directory = Path(tempfile.mkdtemp(prefix="barnabas-soak-"))
-    broker: Broker = Barnabas(directory) if options.against == "barnabas" else ApacheKafka(directory, "4.x")
+    settings = wordcounts.SETTINGS if options.what == "wordcount" else {}
+    broker: Broker = (
+        Barnabas(directory, settings)
+        if options.against == "barnabas"
+        else ApacheKafka(directory, "4.x", settings)
+    )
     print(f"seed {options.seed}, {options.rounds} rounds, logs in {directory}", flush=True)
     try:
         figures = _run(options, broker, directory)

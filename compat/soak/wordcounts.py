@@ -7,7 +7,6 @@ this order, each once: a word that is lost, counted twice or seen of an aborted 
 from __future__ import annotations
 
 import random
-import shutil
 import subprocess
 import time
 from collections import Counter, defaultdict
@@ -18,45 +17,24 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat.kafka.process import LIGHT_JVM
-from compat.kafka.releases import ROOT, maven, require
-from compat.kafka.releases import KafkaError as ToolError
+from compat.kit.java import built
 from compat.matrix.brokers import Broker, restart
 from compat.soak.transfers import Figures, LostError
 
 SOURCE = Path(__file__).resolve().parent / "wordcount"
-PLACE = ROOT / ".tools" / "wordcount"
 WORDS, COUNTS = "words", "counts"
 VOCABULARY = 200
 PARTITIONS = 4
 DONE_TIMEOUT_S = 240
 ROUND_S = (3.0, 8.0)
-
-
-def build() -> str:
-    """The class path of the word count, compiled and with its jars. Raises KafkaError."""
-    require("javac", "a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)")
-    require("mvn", "Maven (Debian: apt-get install maven)")
-    jars, classes, stamp = PLACE / "jars", PLACE / "classes", PLACE / "built"
-    text = "".join(path.read_text() for path in sorted(SOURCE.iterdir()))
-    if not stamp.exists() or stamp.read_text() != text:
-        shutil.rmtree(PLACE, ignore_errors=True)
-        jars.mkdir(parents=True)
-        maven(SOURCE / "pom.xml", jars)
-        command = [
-            "javac",
-            "--release",
-            "17",
-            "-cp",
-            f"{jars}/*",
-            "-d",
-            str(classes),
-            str(SOURCE / "WordCount.java"),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ToolError(f"WordCount.java cannot be compiled:\n{done.stdout}{done.stderr}")
-        stamp.write_text(text)
-    return f"{classes}:{jars}/*"
+SETTINGS = {
+    "group.streams.min.session.timeout.ms": "6000",
+    "group.streams.session.timeout.ms": "6000",
+    "group.streams.min.heartbeat.interval.ms": "500",
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.initial.rebalance.delay.ms": "1000",
+}
+"""Of the broker: an instance that was killed is missed while the others still have words to count."""
 
 
 @dataclass
@@ -112,7 +90,7 @@ def run(
     choose = random.Random(seed)
     begun = time.monotonic()
     figures = Figures(orders=words)
-    class_path = build()
+    class_path = built(SOURCE, "wordcount")
     broker.start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (WORDS, COUNTS)]).values():

@@ -1,0 +1,83 @@
+"""The same Streams applications on Apache Kafka and on Barnabas, scene by scene: python -m compat.streams.compare.
+
+The exit code is 1 when something is seen on one broker that is not seen on the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from compat.kafka import KafkaError
+from compat.kit.java import built
+from compat.kit.sides import Side, StartError, both
+from compat.streams.instances import InstanceError
+from compat.streams.scenes import SCENES
+from compat.streams.stage import Stage
+
+SETTINGS = {
+    "group.streams.min.session.timeout.ms": "6000",
+    "group.streams.session.timeout.ms": "6000",
+    "group.streams.min.heartbeat.interval.ms": "500",
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.initial.rebalance.delay.ms": "1000",
+}
+
+
+def main() -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m compat.streams.compare", description=__doc__)
+    parser.add_argument("--only", default="", metavar="TEXT", help="scenes with this in their name")
+    parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
+    options = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="barnabas-streams-"))
+    class_path = built(Path(__file__).resolve().parent / "program", "streams")
+    bad = seen = 0
+    try:
+        with both(SETTINGS, options.version) as sides:
+            for name in SCENES:
+                if options.only in name:
+                    count, differences = _compare(name, sides, class_path, directory)
+                    seen, bad = seen + count, bad + differences
+    except (KafkaError, StartError) as error:
+        sys.exit(f"error: {error}")
+    print(f"{seen} observations, {bad} differences; logs of the instances in {directory}")
+    return 1 if bad or not seen else 0
+
+
+def _compare(name: str, sides: tuple[Side, Side], class_path: str, directory: Path) -> tuple[int, int]:
+    """Play a scene on both at once; how much was seen, and how much of it is not the same."""
+    with ThreadPoolExecutor(2) as pool:
+        stages = [Stage(side, name, class_path, directory / side.name) for side in sides]
+        list(pool.map(_play, stages))
+    theirs, ours = (stage.notes for stage in stages)
+    bad = 0
+    for number in range(max(len(theirs), len(ours))):
+        pair = [notes[number] if number < len(notes) else ("nothing more", None) for notes in (theirs, ours)]
+        if pair[0] != pair[1]:
+            print(f"{name}: differs:\n    Kafka    {pair[0]}\n    Barnabas {pair[1]}", flush=True)
+            bad += 1
+        elif "failed" in pair[0][0]:
+            print(f"{name}: {pair[0]}", flush=True)
+            bad += 1
+        else:
+            print(f"{name}: {pair[0][0]}: {pair[0][1]}", flush=True)
+    return len(theirs), bad
+
+
+def _play(stage: Stage) -> None:
+    stage.directory.mkdir(parents=True, exist_ok=True)
+    try:
+        SCENES[stage.scene](stage)
+    except InstanceError as error:
+        stage.note("the scene failed", str(error))
+    finally:
+        stage.end()
+        stage.forget()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+"""What a scene has at hand on one broker: topics, words that are sent, instances, and what is seen of the group.
+
+The rule: what is noted must be the same on both brokers, so nothing random, and nothing that depends on the pace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat.kit.sides import Side
+from compat.kit.wire import Values
+from compat.streams.instances import Instance, InstanceError
+
+WAIT_S = 90.0
+QUIET_S = 1.5
+"""How long a group must stay as it is to count as settled: three heartbeats."""
+GROUP = 32
+SET = 0
+Task = tuple[str, str, int]
+ROLES = ("ActiveTasks", "StandbyTasks", "WarmupTasks")
+
+
+@dataclass
+class Stage:
+    """One scene on one broker. `notes` is what is compared."""
+
+    side: Side
+    scene: str
+    class_path: str
+    directory: Path
+    notes: list[tuple[str, Any]] = field(default_factory=list)
+    instances: dict[int, Instance] = field(default_factory=dict)
+    before: dict[Task, int] = field(default_factory=dict)
+    sent: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def bootstrap(self) -> str:
+        """Where the broker is."""
+        return f"127.0.0.1:{self.side.port}"
+
+    def note(self, label: str, value: Any) -> None:
+        """Something was seen."""
+        self.notes.append((label, value))
+
+    # --- what there is --------------------------------------------------------------------------------------
+
+    def topic(self, name: str, partitions: int) -> None:
+        """Make a topic."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+
+    def forget(self) -> None:
+        """All topics go that are not the broker's own."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        names = [name for name in admin.list_topics(timeout=30).topics if not name.startswith("__")]
+        for gone in admin.delete_topics(names).values() if names else ():
+            gone.result(30)
+
+    def configure(self, **settings: str) -> None:
+        """Give the group settings of its own; underscores stand for dots."""
+        configs = [
+            {"Name": name.replace("_", "."), "ConfigOperation": SET, "Value": value}
+            for name, value in settings.items()
+        ]
+        resource = {"ResourceType": GROUP, "ResourceName": self.scene, "Configs": configs}
+        with self.side.connect() as connection:
+            answer = connection.ask("IncrementalAlterConfigs", 1, {"Resources": [resource]})
+        self.note("configured", [one["ErrorCode"] for one in answer["Responses"]])
+
+    def send(self, topic: str, pairs: list[tuple[str, str]]) -> None:
+        """Send keys and values, each acknowledged."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
+        for key, value in pairs:
+            producer.produce(topic, value, key)
+        if producer.flush(60):
+            raise InstanceError("the words could not be sent")
+
+    def words(self, count: int) -> None:
+        """Send as many words, of sixteen, in turn."""
+        words = [f"word-{number % 16}" for number in range(count)]
+        self.send("words", [(f"key-{number % 5}", word) for number, word in enumerate(words)])
+        self.sent.update(words)
+
+    # --- instances ------------------------------------------------------------------------------------------
+
+    def start(self, number: int, program: str = "words", **options: Any) -> Instance:
+        """Start an instance, or start it again in its directory."""
+        instance = self.instances.get(number) or Instance(
+            self.class_path, program, self.bootstrap, self.scene, number, self.directory, **options
+        )
+        self.instances[number] = instance
+        instance.start()
+        return instance
+
+    def end(self) -> None:
+        """All instances end at once."""
+        for instance in self.instances.values():
+            instance.kill()
+
+    # --- what is seen ---------------------------------------------------------------------------------------
+
+    def described(self) -> Values:
+        """The group, by StreamsGroupDescribe."""
+        with self.side.connect() as connection:
+            found: Values = connection.ask("StreamsGroupDescribe", 0, {"GroupIds": [self.scene]})["Groups"][0]
+        return found
+
+    def settled(self, members: int) -> Values:
+        """The group once it is stable with so many members, and stays as it is. Raises InstanceError."""
+        deadline = time.monotonic() + WAIT_S
+        last, since, group = "", time.monotonic(), self.described()
+        while time.monotonic() < deadline:
+            group = self.described()
+            if repr(group) != last:
+                last, since = repr(group), time.monotonic()
+            here = group["GroupState"] in ("Stable", "Empty") and len(group["Members"]) == members
+            if here and time.monotonic() - since > QUIET_S:
+                return group
+            time.sleep(0.25)
+        raise InstanceError(f"{self.scene}: no agreement of {members} members: {group}")
+
+    def see(self, label: str, members: int) -> None:
+        """Note how many tasks each member and each instance has, and how many have gone from one that stays.
+
+        Which tasks those are, and who of equals has more, depends on process ids, and these are random.
+        """
+        group = self.settled(members)
+        active, copies, of_instance, agreed = [], 0, Counter[int](), True
+        now: dict[Task, int] = {}
+        for member in group["Members"]:
+            number = int(member["ClientId"].split("-")[1])
+            has, wants = _tasks(member["Assignment"]), _tasks(member["TargetAssignment"])
+            now |= dict.fromkeys(has, number)
+            active.append(sum(role == ROLES[0] for role, _, _ in has))
+            copies += len(has) - active[-1]
+            of_instance[number] += len(has)
+            agreed = agreed and has == wants
+        moved = [
+            task for task, number in self.before.items()
+            if task[0] == "ActiveTasks" and now.get(task) != number and number in self._alive()
+        ]  # fmt: skip
+        self.before = now
+        self.note(f"{label}: state", group["GroupState"])
+        self.note(f"{label}: epochs agree", group["GroupEpoch"] == group["AssignmentEpoch"])
+        self.note(f"{label}: members have what they are to have", agreed)
+        self.note(f"{label}: active tasks of each member", sorted(active))
+        self.note(f"{label}: copies in all", copies)
+        self.note(f"{label}: tasks of each instance", sorted(of_instance.values()))
+        self.note(f"{label}: moved from members that stay", len(moved))
+
+    def _alive(self) -> set[int]:
+        return {number for number, instance in self.instances.items() if instance.process is not None}
+
+    def see_topology(self) -> None:
+        """Note the topology with its internal topics."""
+        self.note("topology", self.described()["Topology"])
+
+    def counts(self, wanted: int) -> dict[str, int]:
+        """The last count of each text, once the counts come to so many in all. Raises InstanceError."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "auditor",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+            }
+        )
+        partitions = consumer.list_topics("counts", timeout=30).topics["counts"].partitions
+        consumer.assign([TopicPartition("counts", number, 0) for number in partitions])
+        last: dict[str, int] = {}
+        deadline = time.monotonic() + WAIT_S
+        while sum(last.values()) < wanted and time.monotonic() < deadline:
+            for message in consumer.consume(500, 0.5):
+                if not message.error():
+                    text, count = (message.key() or b"").decode(), int(message.value() or b"0")
+                    if count != last.get(text, 0) + 1:
+                        self.note(f"count of {text} out of its order", (last.get(text, 0), count))
+                    last[text] = count
+        consumer.close()
+        return dict(sorted(last.items()))
+
+    def see_counts(self) -> None:
+        """Note what has been counted of all that was sent."""
+        self.note("counts", self.counts(self.sent.total()))
+
+    def see_queries(self, keys: list[str]) -> None:
+        """Note whether each key is where all instances say that it is, and how much each instance is said to read."""
+        alive = [self.instances[number] for number in sorted(self._alive())]
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            told = [instance.ask("where " + " ".join(keys)) for instance in alive]
+            local = {instance.number: _entries(instance.ask("local")) for instance in alive}
+            homes = {line.split()[1]: int(line.split()[2]) for line in told[0] if line.startswith("where ")}
+            right = len(homes) == len(keys) and all(key in local.get(home, ()) for key, home in homes.items())
+            if (right and all(one == told[0] for one in told)) or time.monotonic() > deadline:
+                break
+            time.sleep(0.5)
+        self.note("all instances say the same of where keys are", all(one == told[0] for one in told))
+        self.note("keys are where they are said to be", right)
+        self.note("standbys of keys", sorted({line.count(",") + 1 - line.count("[]") for line in told[0]}))
+        self.note("partitions by host", sorted(line.split(" ", 2)[2] for line in alive[0].ask("clients")))
+
+
+def _tasks(assignment: Values) -> set[Task]:
+    return {
+        (role, one["SubtopologyId"], n)
+        for role in ROLES
+        for one in assignment[role]
+        for n in one["Partitions"]
+    }
+
+
+def _entries(lines: list[str]) -> dict[str, str]:
+    return dict(line.removeprefix("local ").split("\t", 1) for line in lines if line.startswith("local "))
