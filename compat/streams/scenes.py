@@ -106,6 +106,34 @@ def stateless(stage: Stage) -> None:
 
 
 @scene
+def tool(stage: Stage) -> None:
+    """What kafka-streams-groups shows of an application, and does to it when nobody is left."""
+    stage.topic("words", 4)
+    stage.topic("counts", 2)
+    stage.configure(streams_num_standby_replicas="1")
+    for number in (1, 2):
+        stage.start(number)
+    stage.words(160)
+    stage.see("two instances", 2)
+    stage.counts(160)
+    group = ("--group", stage.scene)
+    for what in ("--state", "--offsets", "--members"):
+        stage.see_tool("--describe", *group, what)
+    stage.see_tool("--describe", *group, "--members", "--verbose")
+    stage.see_tool("--list", "--state")
+    stage.see_tool("--delete", *group)
+    for number in (1, 2):
+        stage.instances[number].close()
+    stage.see("nobody is left", 0)
+    stage.see_tool("--describe", *group, "--members")
+    stage.see_tool("--reset-offsets", *group, "--to-earliest", "--all-input-topics", "--execute")
+    stage.see_tool("--delete-offsets", *group, "--input-topic", "words")
+    stage.see_tool("--delete", *group)
+    stage.see_tool("--list", "--state")
+    stage.see_tool("--describe", *group)
+
+
+@scene
 def poison(stage: Stage) -> None:
     """A record that no instance can take stops the whole application."""
     stage.topic("words", 4)

@@ -5,6 +5,8 @@ The rule: what is noted must be the same on both brokers, so nothing random, and
 
 from __future__ import annotations
 
+import re
+import subprocess
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,6 +16,8 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from compat.kafka import release
+from compat.kafka.tools import tool_command
 from compat.kit.sides import Side
 from compat.kit.wire import Values
 from compat.streams.instances import Instance, InstanceError
@@ -23,6 +27,8 @@ QUIET_S = 1.5
 """How long a group must stay as it is to count as settled: three heartbeats."""
 GROUP = 32
 SET = 0
+_RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|127\.0\.0\.1:\d+")
+_NUMBER = re.compile(r"^\d+$")
 Task = tuple[str, str, int]
 ROLES = ("ActiveTasks", "StandbyTasks", "WarmupTasks")
 
@@ -185,6 +191,19 @@ class Stage:
                     last[text] = count
         consumer.close()
         return dict(sorted(last.items()))
+
+    def see_tool(self, *arguments: str) -> None:
+        """Note what kafka-streams-groups prints, without what is random or depends on the pace. Raises InstanceError."""
+        command = tool_command(
+            release("4.x"), "streams-groups", "--bootstrap-server", self.bootstrap, *arguments
+        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
+        lines = [
+            " ".join(_NUMBER.sub("n", _RANDOM.sub("*", word)) for word in line.split())
+            for line in (done.stdout + done.stderr).splitlines()
+            if line.strip()
+        ]
+        self.note(" ".join(arguments), [done.returncode, *sorted(lines)])
 
     def see_counts(self) -> None:
         """Note what has been counted of all that was sent."""

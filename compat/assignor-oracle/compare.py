@@ -1,0 +1,171 @@
+"""Our sticky assignor of tasks beside Kafka's own class: python compat/assignor-oracle/compare.py [--cases N] [--seed S].
+
+Members come and go, and what ours has assigned is what both start from next. The rule: ours spreads active tasks no less
+evenly over members, gives no fewer copies, and moves more tasks from members that stay only where that is what makes it
+more even. Who of equals gets a task is not compared: Kafka's choice depends on the order in which a hash map has them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "server")]
+
+from barnabas.groups.streams.assignor import Worker, assign_tasks  # noqa: E402
+from barnabas.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, Task, Tasks  # noqa: E402
+from barnabas.groups.streams.topology import Shape  # noqa: E402
+from compat.kit.java import built  # noqa: E402
+
+GENERATIONS = 5
+Given = dict[str, Tasks]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What an assignor is asked."""
+
+    replicas: int
+    shapes: dict[str, Shape]
+    workers: list[Worker]
+
+    def line(self) -> str:
+        """As Kafka's side reads it."""
+        shapes = ",".join(f"{name}:{shape.tasks}:{shape.is_stateful}" for name, shape in self.shapes.items())
+        members = ",".join(
+            f"{worker.id}:{worker.process_id}:{_text(worker.assigned, ACTIVE)}:{_text(worker.assigned, STANDBY)}"
+            for worker in self.workers
+        )
+        return f"{self.replicas} {shapes} {members}"
+
+
+def _text(tasks: Tasks, role: str) -> str:
+    return ";".join(f"{name}_{number}" for kind, name, number in sorted(tasks) if kind == role) or "-"
+
+
+def read(line: str) -> Given:
+    """Kafka's answer."""
+    given: Given = {}
+    for member in line.split(","):
+        member_id, *lists = member.split(":")
+        given[member_id] = frozenset(
+            (role, task.split("_")[0], int(task.split("_")[1]))
+            for role, tasks in zip((ACTIVE, STANDBY), lists, strict=True)
+            if tasks != "-"
+            for task in tasks.split(";")
+        )
+    return given
+
+
+def generations(choose: random.Random) -> Iterator[tuple[Case, Given]]:
+    """A group's life, with what ours assigns."""
+    shapes = {
+        str(number): Shape(choose.randint(1, 8), choose.random() < 0.6, frozenset())
+        for number in range(choose.randint(1, 4))
+    }
+    members = {f"m{number}": f"p{choose.randint(0, 4)}" for number in range(choose.randint(1, 6))}
+    before: Given = {}
+    for generation in range(GENERATIONS):
+        case = Case(
+            choose.randint(0, 2),
+            shapes,
+            [Worker(name, process, before.get(name, NO_TASKS)) for name, process in sorted(members.items())],
+        )
+        before = assign_tasks(case.workers, shapes, case.replicas)
+        yield case, before
+        for name in choose.sample(sorted(members), choose.randint(0, len(members) - 1)):
+            del members[name]
+        for number in range(choose.randint(0, 3)):
+            members[f"g{generation}n{number}"] = f"p{choose.randint(0, 4)}"
+
+
+def moved(case: Case, given: Given) -> int:
+    """Active tasks that a member had and has no longer."""
+    return sum(
+        task[0] == ACTIVE and task not in given[worker.id]
+        for worker in case.workers
+        for task in worker.assigned
+    )
+
+
+def spread(given: Given) -> int:
+    """How many more active tasks one member has than another."""
+    counts = [len(_of(tasks, ACTIVE)) for tasks in given.values()]
+    return max(counts) - min(counts)
+
+
+def copies(given: Given) -> int:
+    """Standby tasks in all."""
+    return sum(len(_of(tasks, STANDBY)) for tasks in given.values())
+
+
+def loads(case: Case, given: Given) -> float:
+    """How much more a process runs per member than another, copies too."""
+    processes = {worker.process_id for worker in case.workers}
+    per_member = [
+        sum(len(given[worker.id]) for worker in case.workers if worker.process_id == process)
+        / sum(worker.process_id == process for worker in case.workers)
+        for process in processes
+    ]
+    return max(per_member) - min(per_member)
+
+
+def _of(tasks: Iterable[Task], role: str) -> list[Task]:
+    return [task for task in tasks if task[0] == role]
+
+
+def main() -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    class_path = built(Path(__file__).resolve().parent, "assignor-oracle")
+    asked = [
+        pair
+        for number in range(options.cases // GENERATIONS)
+        for pair in generations(random.Random(f"{options.seed} {number}"))
+    ]
+    lines = "".join(f"{case.line()}\n" for case, _ in asked)
+    done = subprocess.run(
+        ["java", "-XX:+UseSerialGC", "-cp", class_path, "Assign"],
+        input=lines, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    bad = same = even = 0
+    extra = [0.0, 0.0]
+    for (case, ours), line in zip(asked, done.stdout.splitlines(), strict=True):
+        theirs = read(line)
+        sides = [(moved(case, given), spread(given), -copies(given)) for given in (theirs, ours)]
+        shape = [
+            sorted((len(_of(t, ACTIVE)), len(_of(t, STANDBY))) for t in given.values())
+            for given in (theirs, ours)
+        ]
+        same += shape[0] == shape[1]
+        even += spread(ours) < spread(theirs)
+        extra = [total + loads(case, given) for total, given in zip(extra, (theirs, ours), strict=True)]
+        (their_moves, their_spread, their_lack), (moves, our_spread, lack) = sides
+        if (
+            our_spread > their_spread
+            or lack > their_lack
+            or (moves > their_moves and our_spread == their_spread)
+        ):
+            bad += 1
+            print(
+                f"worse than Kafka: (moved, spread, -copies) {sides[1]} for {sides[0]}: {case.line()}\n    {line}"
+            )
+    count = len(asked)
+    print(
+        f"{count} cases: as many tasks of each kind for each member in {same}, more even in {even}, worse in {bad}; "
+        f"processes differ by {extra[0] / count:.2f} tasks per member with Kafka's, {extra[1] / count:.2f} with ours"
+    )
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
