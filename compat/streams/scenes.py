@@ -113,8 +113,8 @@ def tool(stage: Stage) -> None:
     stage.configure(streams_num_standby_replicas="1")
     for number in (1, 2):
         stage.start(number)
+        stage.see(f"{number} instances", number)
     stage.words(160)
-    stage.see("two instances", 2)
     stage.counts(160)
     group = ("--group", stage.scene)
     for what in ("--state", "--offsets", "--members"):

@@ -27,8 +27,13 @@ QUIET_S = 1.5
 """How long a group must stay as it is to count as settled: three heartbeats."""
 GROUP = 32
 SET = 0
-_RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|127\.0\.0\.1:\d+")
-_NUMBER = re.compile(r"^\d+$")
+_NOT_COMPARED = (
+    (re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|127\.0\.0\.1:\d+"), "*"),  # process ids, addresses
+    (re.compile(r"(?<!\S)[\w-]{22}(?!\S)"), "*"),  # member ids
+    (re.compile(r"instance-\d+"), "instance-*"),
+    (re.compile(r"(?<!\S)\d+(?!\S)"), "*"),  # epochs and offsets
+    (re.compile(r"Exception: .*"), "Exception"),  # words for people
+)
 Task = tuple[str, str, int]
 ROLES = ("ActiveTasks", "StandbyTasks", "WarmupTasks")
 
@@ -199,10 +204,12 @@ class Stage:
         )
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
         lines = [
-            " ".join(_NUMBER.sub("n", _RANDOM.sub("*", word)) for word in line.split())
+            " ".join(line.split())
             for line in (done.stdout + done.stderr).splitlines()
-            if line.strip()
+            if line.strip() and not line.strip().startswith("at ")
         ]
+        for pattern, instead in _NOT_COMPARED:
+            lines = [pattern.sub(instead, line) for line in lines]
         self.note(" ".join(arguments), [done.returncode, *sorted(lines)])
 
     def see_counts(self) -> None:
