@@ -95,6 +95,59 @@ def test_an_internal_topic_of_another_size_is_in_the_way() -> None:
     assert a.status == [Status.INCORRECTLY_PARTITIONED_TOPICS]
 
 
+def test_a_repartition_topic_is_as_large_as_the_largest_topic_that_its_writer_reads() -> None:
+    coordinator = Streams()
+    coordinator.create("larger", 6)
+    a = Member(coordinator, "a", topology=topology(source_topics=["in", "larger"]))
+    converge(a)
+    made = coordinator.image.topics
+    assert len(made["app-words-repartition"].partitions) == len(made["app-counts-changelog"].partitions) == 6
+    assert len(a.active()) == 12
+
+
+def test_repartition_topics_that_are_joined_get_the_size_of_the_larger_one() -> None:
+    coordinator = Streams()
+    coordinator.create("large", 6)
+    names = ("app-left-repartition", "app-right-repartition")
+    parts = [
+        Request.Subtopology(subtopology_id="0", source_topics=["in"], repartition_sink_topics=[names[0]]),
+        Request.Subtopology(subtopology_id="1", source_topics=["large"], repartition_sink_topics=[names[1]]),
+        Request.Subtopology(
+            subtopology_id="2",
+            repartition_source_topics=[Request.TopicInfo(name=name) for name in names],
+            copartition_groups=[Request.CopartitionGroup(repartition_source_topics=[0, 1])],
+        ),
+    ]
+    a = Member(coordinator, "a", topology=Request.Topology(subtopologies=parts))
+    converge(a)
+    assert [len(coordinator.image.topics[name].partitions) for name in names] == [6, 6]
+    assert len(a.active()) == 4 + 6 + 6
+
+
+def test_repartition_topics_that_feed_each_other_have_no_size() -> None:
+    coordinator = Streams()
+    circle = [
+        Request.Subtopology(
+            subtopology_id=str(number),
+            repartition_source_topics=[Request.TopicInfo(name=f"app-{number}-repartition")],
+            repartition_sink_topics=[f"app-{1 - number}-repartition"],
+        )
+        for number in (0, 1)
+    ]
+    a = Member(coordinator, "a", topology=Request.Topology(subtopologies=circle))
+    assert code_of(a.beat) == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert coordinator.journal == []
+
+
+def test_many_missing_topics_are_not_all_named() -> None:
+    coordinator = Streams(partitions=0)
+    a = Member(coordinator, "a", topology=topology(source_topics=["e", "d", "c", "b", "a"]))
+    answer = coordinator.streams_heartbeat("a", 0, **{**JOINING, "topology": a.topology})
+    assert [status.status_detail for status in answer.response.status or ()] == [
+        "Source topics a, b, c and 2 additional topics are missing."
+    ]
+
+
 def test_source_topics_that_grow_need_internal_topics_that_do() -> None:
     coordinator = Streams()
     a = Member(coordinator, "a")
