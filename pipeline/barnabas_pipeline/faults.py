@@ -21,6 +21,8 @@ POINTS = {
     "commit.before_link": "driver: the manifest is whole under a temporary name",
     "commit.after_link": "driver: committed, the temporary name is still there",
     "commit.after": "driver: committed, nobody was told (nor the stream's checkpoint)",
+    "checkpoint.before_link": "driver: committed, the checkpoint is whole under a temporary name",
+    "checkpoint.after_link": "driver: committed, the checkpoint is there, older ones are too",
     "compact.before_commit": "driver: compacted files are there, the manifest still names the old ones",
     "compact.after_commit": "driver: the manifest names the new files, the old ones are still there",
     "mirror.after_plan": "driver: it is known what the target lacks",

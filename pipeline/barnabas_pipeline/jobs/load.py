@@ -115,9 +115,10 @@ def load(spark: Any, options: LoadOptions, progress: Progress = lambda _done, _a
         log.close()
 
 
-def load_until(spark: Any, options: LoadOptions, ends: dict[int, int], summary: LoadSummary) -> None:
+def load_until(
+    spark: Any, options: LoadOptions, ends: dict[int, int], summary: LoadSummary, table: Table
+) -> None:
     """Load up to given offsets: one micro-batch of a stream. What the lake has already is not loaded again."""
-    table = Table(options.root)
     log = open_log(options.log)
     try:
         identity, bounds = log.identity(), log.bounds()
@@ -353,12 +354,13 @@ def stream(
     if offsets_max:
         reader = reader.option("maxOffsetsPerTrigger", offsets_max)
     summary = LoadSummary()
+    table = Table(options.root)  # held open: each micro-batch reads only the manifests that are new
 
     def micro_batch(frame: Any, _batch_id: int) -> None:
         ends = {row["partition"]: row["end"] for row in frame.select("partition", "end").collect()}
         for attempt in range(CONFLICTS_MAX):
             try:
-                load_until(spark, options, ends, summary)
+                load_until(spark, options, ends, summary, table)
                 after()
                 return
             except ConflictError:

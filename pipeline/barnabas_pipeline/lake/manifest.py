@@ -150,6 +150,16 @@ class TableState:
         """All hours that have rows."""
         return sorted({file.hour for file in self.files.values()})
 
+    def copy(self) -> TableState:
+        """One that can be applied to without changing this one."""
+        changed = {
+            name: value.copy()
+            for name in self.__slots__
+            if isinstance(value := getattr(self, name), dict | set)
+        }
+        changed["totals"] = {partition: replace(one) for partition, one in self.totals.items()}
+        return replace(self, **changed)
+
     def apply(self, manifest: Manifest, data: bytes) -> None:
         """Take in the next manifest. Raises BrokenLakeError if it does not follow."""
         where = f"manifest {manifest.version}"

@@ -8,7 +8,6 @@ The file system must have atomic hard links and fsync (any POSIX one, NFS too).
 
 from __future__ import annotations
 
-import copy
 import os
 import time
 from collections.abc import Iterator
@@ -16,9 +15,11 @@ from pathlib import Path
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError, UsageError
-from barnabas_pipeline.lake.manifest import BrokenLakeError, Manifest, TableState
+from barnabas_pipeline.lake.checkpoint import Checkpoints
+from barnabas_pipeline.lake.manifest import BrokenLakeError, Manifest, TableState, digest
 
 LOG, DATA, DEAD = "_log", "data", "dead"
+CHECKPOINTS = "checkpoints"
 ORPHAN_AGE_SECONDS = 24 * 3600.0
 
 
@@ -32,6 +33,7 @@ class Table:
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
         self._state = TableState()
+        self._checkpoints = Checkpoints(self.root / LOG / CHECKPOINTS)
 
     def path(self, relative: str) -> str:
         """Where a file of a manifest is."""
@@ -42,29 +44,36 @@ class Table:
         return self._log_path(1).exists()
 
     def manifests(self, after: int = 0) -> Iterator[tuple[Manifest, bytes]]:
-        """Yield the manifests after a version, in order."""
+        """Yield the manifests after a version, in order. Raises BrokenLakeError if one does not follow the one before."""
         version = after + 1
+        previous = "" if after == 0 else None
         while True:
             try:
                 data = self._log_path(version).read_bytes()
             except FileNotFoundError:
                 break
-            yield Manifest.decode(data), data
+            manifest = Manifest.decode(data)
+            if previous is not None and manifest.previous != previous:
+                raise BrokenLakeError(f"manifest {version} does not follow {version - 1}")
+            yield manifest, data
+            previous = digest(data)
             version += 1
         if self._log_path(version + 1).exists():
             raise BrokenLakeError(f"manifest {version} of {self.root} is missing")
 
     def state(self, version: int | None = None) -> TableState:
-        """Fold the manifests: all (only new ones are read again), or those up to `version`."""
+        """Fold the manifests: all (only those after the last call, or a checkpoint, are read), or those up to `version`."""
         if version is not None:
-            state = TableState()
-            for manifest, data in self.manifests():
+            state = self._checkpoints.load(version) or TableState()
+            for manifest, data in self.manifests(state.version):
                 if manifest.version > version:
                     break
                 state.apply(manifest, data)
             if state.version != version:
                 raise UsageError(f"{self.root} has no version {version}")
             return state
+        if not self._state.version:
+            self._state = self._checkpoints.load() or self._state
         for manifest, data in self.manifests(self._state.version):
             self._state.apply(manifest, data)
         return self._state
@@ -75,7 +84,7 @@ class Table:
         state = self.state()
         if state.version >= manifest.version:
             raise ConflictError(f"version {manifest.version} of {self.root} was committed by another writer")
-        copy.deepcopy(state).apply(manifest, data)  # what would make a broken lake is not even written
+        state.copy().apply(manifest, data)  # what would make a broken lake is not even written
         target = self._log_path(manifest.version)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.parent / f".{target.name}.{os.getpid()}-{time.time_ns()}"
@@ -91,6 +100,8 @@ class Table:
             faults.point("commit.after_link")
             temporary.unlink()
         sync_directory(target.parent)
+        if self._checkpoints.is_due(manifest.version):
+            self._checkpoints.put(self.state())
         faults.point("commit.after")
 
     def orphans(self, age_seconds: float = ORPHAN_AGE_SECONDS) -> list[Path]:
