@@ -152,7 +152,7 @@ class TableState:
 
     def copy(self) -> TableState:
         """One that can be applied to without changing this one."""
-        changed = {
+        changed: dict[str, Any] = {
             name: value.copy()
             for name in self.__slots__
             if isinstance(value := getattr(self, name), dict | set)
