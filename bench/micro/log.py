@@ -10,14 +10,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from bench.micro.timing import Timing, measure
+from bench.micro.timing import Timing, measure, measure_beside
 from bench.tools import ROOT
 from bench.wire import record_batch
 
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
 
-BATCHES = [("1 KB", 1), ("16 KB", 15), ("1 MB", 970)]
+ATTRIBUTES_AT = 21  # where the checksum begins to count
+BATCHES = [("1 KB", 1), ("16 KB", 15), ("64 KB", 62), ("256 KB", 248), ("1 MB", 970)]
 WRAP_BYTES = 1 << 28  # a file is begun anew after that, so that the page cache is not what is measured
 
 
@@ -26,41 +27,41 @@ def run() -> Iterator[Timing]:
     for name, count in BATCHES:
         batch = bytearray(record_batch([b"x" * 1024] * count, time.time_ns() // 1_000_000))
         with TemporaryDirectory(dir=ROOT / ".data") as directory:
-            yield _plain_write(f"plain write, {name}", batch, Path(directory))
             yield from _log(name, batch, Path(directory))
 
 
-def _plain_write(name: str, batch: bytearray, directory: Path) -> Timing:
-    fd = os.open(directory / "plain", os.O_RDWR | os.O_CREAT)
-    position = 0
-
-    def call() -> None:
-        nonlocal position
-        os.pwrite(fd, batch, position)
-        position += len(batch)
-        if position > WRAP_BYTES:
-            os.ftruncate(fd, 0)
-            position = 0
-
-    try:
-        return measure(name, call, len(batch))
-    finally:
-        os.close(fd)
-
-
 def _log(name: str, batch: bytearray, directory: Path) -> Iterator[Timing]:
+    """Appends in turns with a plain write, and with a write after the checksum that no broker can do without."""
     from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
+    from barnabas.records.crc import crc32c
 
     now_ms = time.time_ns() // 1_000_000
     config = LogConfig()
     trusting = replace(config, record_validation="header")
     manager = LogManager([str(directory / "data")], config_for=lambda topic: config)
     manager.open(now_ms)
+    log = manager.create("topic-full", 0, os.urandom(16), config)
+    unlooked = manager.create("topic-header", 0, os.urandom(16), trusting)
+    plain, summed = _Plain(directory / "plain"), _Plain(directory / "summed")
+    view = memoryview(batch)
+
+    def write_summed() -> None:
+        crc32c(view[ATTRIBUTES_AT:])
+        summed.write(batch)
+
+    write, checked = f"plain write, {name}", f"crc32c and write, {name}"
     try:
-        for what, one in (("header", trusting), ("full", config)):
-            log = manager.create(f"topic-{what}", 0, os.urandom(16), one)
-            yield measure(f"append ({what}), {name}", _appender(log, batch, now_ms), len(batch))
+        yield from measure_beside(
+            {
+                write: lambda: plain.write(batch),
+                checked: write_summed,
+                f"append (header), {name}": _appender(unlooked, view, now_ms),
+                f"append (full), {name}": _appender(log, view, now_ms),
+            },
+            len(batch),
+            to=(write, checked),
+        )
         log.advance_high_watermark(log.log_end_offset)
         end, start = log.high_watermark, log.log_start_offset
         middle = start + (end - start) // 2
@@ -70,14 +71,36 @@ def _log(name: str, batch: bytearray, directory: Path) -> Iterator[Timing]:
                 lambda offset=offset: log.read(offset, max_bytes=1 << 20, upper_offset=end),  # type: ignore[misc]
             )
     finally:
+        plain.close()
+        summed.close()
         manager.close()
 
 
-def _appender(log: PartitionLog, batch: bytearray, now_ms: int) -> Callable[[], object]:
+class _Plain:
+    """A file that is written to with nothing around it."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT)
+        self._position = 0
+
+    def write(self, batch: bytearray) -> None:
+        os.pwrite(self._fd, batch, self._position)
+        self._position += len(batch)
+        if self._position > WRAP_BYTES:
+            os.ftruncate(self._fd, 0)
+            self._position = 0
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _appender(log: PartitionLog, batch: memoryview, now_ms: int) -> Callable[[], object]:
+    nothing = bytes(8)
+
     def call() -> None:
-        batch[:8] = bytes(8)  # a client's batch begins at offset 0; it is patched in place
+        batch[:8] = nothing  # a client's batch begins at offset 0; it is patched in place
         log.append_as_leader(batch, leader_epoch=0, now_ms=now_ms)
-        if log.size_bytes > WRAP_BYTES:
+        if log.active.size > WRAP_BYTES:
             log.truncate_to(log.log_start_offset, now_ms=now_ms)
 
     return call

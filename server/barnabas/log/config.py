@@ -57,6 +57,8 @@ class LogConfig:
     unclean_leader_election_enable: bool = False
     record_validation: Literal["full", "header"] = "full"  # ours: how far a leader looks, see AppendRules
     rules: AppendRules = field(init=False, compare=False, repr=False)
+    roll_ms: int = field(init=False, compare=False, repr=False)
+    """After how long a segment is rolled: in time for it to be compacted, if it must be."""
 
     def __post_init__(self) -> None:
         from barnabas.records.validate import AppendRules
@@ -74,6 +76,9 @@ class LogConfig:
             record_validation=self.record_validation,
         )
         object.__setattr__(self, "rules", rules)
+        is_lag_bounded = self.is_compacted and self.max_compaction_lag_ms > 0
+        roll_ms = min(self.max_compaction_lag_ms, self.segment_ms) if is_lag_bounded else self.segment_ms
+        object.__setattr__(self, "roll_ms", roll_ms)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> LogConfig:
@@ -89,13 +94,6 @@ class LogConfig:
                     value = tuple(value)
                 values[known.name] = value
         return cls(**values)
-
-    @property
-    def roll_ms(self) -> int:
-        """After how long a segment is rolled: in time for it to be compacted, if it must be."""
-        if self.is_compacted and self.max_compaction_lag_ms > 0:
-            return min(self.max_compaction_lag_ms, self.segment_ms)
-        return self.segment_ms
 
     @property
     def is_compacted(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from barnabas.errors import StorageError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Code(IntEnum):
@@ -49,6 +49,14 @@ class InLogDir(Protocol):
 L = TypeVar("L", bound=InLogDir)
 
 
+def failure_of(what: str, log: InLogDir, error: OSError) -> StorageError:
+    """The StorageError of a log on whose disk `what` met `error`; told, unless there was merely no room."""
+    failure = StorageError(log.log_dir, error)
+    if not failure.is_full:  # that one may come with every request until somebody makes room
+        logger.error("%s of %r failed: %s", what, log, error)
+    return failure
+
+
 def guarded(method: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P], T]:
     """Have a method raise StorageError where it would raise an OSError."""
 
@@ -57,9 +65,6 @@ def guarded(method: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P
         try:
             return method(self, *args, **kwargs)
         except OSError as error:
-            failure = StorageError(self.log_dir, error)
-            if not failure.is_full:  # that one may come with every request until somebody makes room
-                log.error("%s of %r failed: %s", method.__name__, self, error)
-            raise failure from error
+            raise failure_of(method.__name__, self, error) from error
 
     return guard

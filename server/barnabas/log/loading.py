@@ -230,15 +230,16 @@ class Loader:
             base_offset=segment.base_offset,
             on_problem=lambda *args: problems.append(args),
         ):
-            try:
-                entry = replay_batch(segment, position, header, producers)
-            except RecordsError as error:
-                problems.append((position, error.message))
-                break
-            if entry is not None:
-                aborted.append(entry)
+            if header.producer_id >= 0:
+                try:
+                    entry = replay_batch(segment, position, header, producers)
+                except RecordsError as error:
+                    problems.append((position, error.message))
+                    break
+                if entry is not None:
+                    aborted.append(entry)
             segment.index_batch(position, header)
-            if header.magic == 2 and header.leader_epoch > epochs.latest:
+            if header.leader_epoch > epochs.latest and header.magic == 2:
                 epochs.assign(header.leader_epoch, header.base_offset)
             valid_bytes = position + header.size
             end_offset = header.next_offset

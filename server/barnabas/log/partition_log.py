@@ -12,7 +12,7 @@ from barnabas.errors import RequestError
 from barnabas.log import retention
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk
-from barnabas.log.errors import Code, guarded, in_doubt
+from barnabas.log.errors import Code, failure_of, guarded, in_doubt
 from barnabas.log.flushing import FlushTask, plan_flush
 from barnabas.log.format import names, properties
 from barnabas.log.incoming import check_replicated, read_end_marker
@@ -25,7 +25,7 @@ from barnabas.log.segment import Segment
 from barnabas.log.trash import Trash
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import EndMarker
-from barnabas.records.validate import Origin, validate_produce
+from barnabas.records.validate import Origin, ValidatedBatches, validate_produce
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,6 @@ class PartitionLog(ReadableLog):
 
     # --- appending ------------------------------------------------------------------------------------------
 
-    @guarded
     def append_as_leader(
         self,
         records: bytes | bytearray | memoryview,
@@ -155,27 +154,39 @@ class PartitionLog(ReadableLog):
                         repeated.base_offset, repeated.last_offset, repeated.timestamp, self.log_start_offset,
                         duplicate=True,
                     )  # fmt: skip
-        size = len(valid.records)
+        try:
+            return self._append_valid(valid, header, marker, leader_epoch, now_ms)
+        except OSError as error:
+            raise failure_of("append_as_leader", self, error) from error
+
+    def _append_valid(
+        self,
+        valid: ValidatedBatches,
+        header: BatchHeader,
+        marker: EndMarker | None,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> AppendResult:
+        """Write one batch whose place is the log end."""
+        base_offset, last_offset = valid.base_offset, valid.last_offset
+        records, max_timestamp = valid.records, valid.max_timestamp
+        size = len(records)
         if leader_epoch != self.epochs.latest:
             self._assign_epoch(leader_epoch, base_offset)
-        segment = self._segment_for(size, valid.max_timestamp, base_offset, valid.last_offset, now_ms)
+        segment = self._segment_for(size, max_timestamp, base_offset, last_offset, now_ms)
         position = segment.size
         segment.append(
-            valid.records,
-            valid.last_offset,
-            header.max_timestamp,
-            valid.max_timestamp,
-            valid.offset_of_max_timestamp,
+            records, last_offset, header.max_timestamp, max_timestamp, valid.offset_of_max_timestamp
         )
         self.store.remember(base_offset, position)
-        self.log_end_offset = valid.last_offset + 1
+        self.log_end_offset = last_offset + 1
         if header.producer_id >= 0:
             self._update_producers(header, marker)
-        self.appended_messages += valid.record_count
+        count = valid.record_count
+        self.appended_messages += count
         return AppendResult(
-            base_offset, valid.last_offset, valid.log_append_time_ms, self.log_start_offset,
-            valid.record_count, size
-        )  # fmt: skip
+            base_offset, last_offset, valid.log_append_time_ms, self.log_start_offset, count, size
+        )
 
     @guarded
     def append_as_follower(self, records: bytes | bytearray | memoryview, *, now_ms: int) -> AppendResult:

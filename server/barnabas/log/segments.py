@@ -136,14 +136,15 @@ class Segments:
     ) -> bool:
         """Say whether `size` bytes up to `last_offset`, with that largest timestamp, want a new segment."""
         segment = self.active
+        segment_size = segment.size
         if last_offset - segment.base_offset > OFFSET_DELTA_MAX:
             return True
-        if not segment.size:
+        if not segment_size:
             segment.created_ms = now_ms
             return False
         return (
-            segment.size > config.segment_bytes - size
-            or self._waited_ms(timestamp, now_ms) > self._roll_after_ms(config)
+            segment_size > config.segment_bytes - size
+            or self._waited_ms(timestamp, now_ms) > config.roll_ms - self._jitter_ms(config)
             or not segment.has_index_room(config.segment_index_bytes)
         )
 
@@ -158,13 +159,12 @@ class Segments:
             segment.created_ms = now_ms
         return now_ms - segment.created_ms
 
-    def _roll_after_ms(self, config: LogConfig) -> int:
-        roll_ms = config.roll_ms
+    def _jitter_ms(self, config: LogConfig) -> int:
         if not config.segment_jitter_ms:
-            return roll_ms
+            return 0
         # Not random, so that it needs no state: what matters is that partitions differ.
         seed = crc32(f"{self.directory}/{self.active.base_offset}".encode())
-        return roll_ms - seed % min(config.segment_jitter_ms, roll_ms)
+        return seed % min(config.segment_jitter_ms, config.roll_ms)
 
     def roll(self, base_offset: int, *, config: LogConfig) -> Segment:
         """Make a new active segment; the old one is sealed or, if nothing is in it, dropped."""

@@ -60,6 +60,7 @@ class SegmentMap:
     last_offsets: list[int] = field(default_factory=list)
     max_timestamps: list[int] = field(default_factory=list)  # of this batch and all before it
     aborted: list[txn_index.AbortedTransaction] = field(default_factory=list)
+    max_timestamp: int = -1
     size: int = 0  # bytes of sound batches
     is_whole: bool = True
 
@@ -70,11 +71,13 @@ class SegmentMap:
 
     def add(self, position: int, header: BatchHeader) -> None:
         """Take in the next batch."""
+        base_offset = header.base_offset
         self.positions.append(position)
-        self.base_offsets.append(header.base_offset)
-        self.last_offsets.append(header.last_offset)
-        before = self.max_timestamps[-1] if self.max_timestamps else -1
-        self.max_timestamps.append(max(before, header.max_timestamp))
+        self.base_offsets.append(base_offset)
+        self.last_offsets.append(base_offset + header.last_offset_delta)
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+        self.max_timestamps.append(self.max_timestamp)
         self.size = position + header.size
 
 
@@ -143,22 +146,26 @@ class Verifier:
         size = file.size()
         segment = SegmentMap(base_offset)
         problems: list[tuple[int, str]] = []
+        told = 0
         for position, header in iter_checked(
             file, size, base_offset=base_offset, on_problem=lambda *args: problems.append(args)
         ):
             segment.add(position, header)
-            if header.magic == 2:
-                epochs.setdefault(header.leader_epoch, header.base_offset)
-            try:
-                self._replay(file, position, header, producers, segment)
-                if self.deep:
-                    self._records(path, position, header, file.read(header.size, position))
-            except RecordsError as error:
-                self._error(path, f"the batch at offset {header.base_offset}: {error.message}", position)
-            self.on_bytes(header.size)
+            if header.leader_epoch not in epochs and header.magic == 2:
+                epochs[header.leader_epoch] = header.base_offset
+            if self.deep or header.producer_id >= 0:
+                try:
+                    self._replay(file, position, header, producers, segment)
+                    if self.deep:
+                        self._records(path, position, header, file.read(header.size, position))
+                except RecordsError as error:
+                    self._error(path, f"the batch at offset {header.base_offset}: {error.message}", position)
+            if position - told > CHUNK_BYTES:
+                self.on_bytes(position - told)
+                told = position
+        self.on_bytes(size - told)
         for position, text in problems:
             segment.is_whole = False
-            self.on_bytes(size - position)
             left = size - position
             if is_last and _is_zero(file, position, size):
                 self._note(

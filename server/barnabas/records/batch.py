@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
+from typing import Final
 from zlib import crc32
 
 from barnabas.records.crc import crc32c
@@ -22,51 +23,51 @@ from barnabas.records.errors import CorruptRecordsError, InvalidRecordsError
 from barnabas.records.record import Record, encode_body, iter_body
 from barnabas.records.varint import Buffer
 
-LENGTH_OFFSET = 8
-LOG_OVERHEAD = 12  # base offset and length: what `length` does not count, in all formats
-LEADER_EPOCH_OFFSET = 12
-MAGIC_OFFSET = 16
-CRC_OFFSET = 17
-ATTRIBUTES_OFFSET = 21
-LAST_OFFSET_DELTA_OFFSET = 23
-BASE_TIMESTAMP_OFFSET = 27
-MAX_TIMESTAMP_OFFSET = 35
-PRODUCER_ID_OFFSET = 43
-PRODUCER_EPOCH_OFFSET = 51
-BASE_SEQUENCE_OFFSET = 53
-RECORDS_COUNT_OFFSET = 57
-HEADER_SIZE = 61
+LENGTH_OFFSET: Final = 8
+LOG_OVERHEAD: Final = 12  # base offset and length: what `length` does not count, in all formats
+LEADER_EPOCH_OFFSET: Final = 12
+MAGIC_OFFSET: Final = 16
+CRC_OFFSET: Final = 17
+ATTRIBUTES_OFFSET: Final = 21
+LAST_OFFSET_DELTA_OFFSET: Final = 23
+BASE_TIMESTAMP_OFFSET: Final = 27
+MAX_TIMESTAMP_OFFSET: Final = 35
+PRODUCER_ID_OFFSET: Final = 43
+PRODUCER_EPOCH_OFFSET: Final = 51
+BASE_SEQUENCE_OFFSET: Final = 53
+RECORDS_COUNT_OFFSET: Final = 57
+HEADER_SIZE: Final = 61
 
-HEADER_SIZE_UP_TO_MAGIC = MAGIC_OFFSET + 1
-LEGACY_SIZE_MIN = LOG_OVERHEAD + 14  # an empty message of v0: crc, magic, attributes, two null lengths
-LEGACY_CRC_OFFSET = 12
-LEGACY_ATTRIBUTES_OFFSET = 17
-LEGACY_TIMESTAMP_OFFSET = 18
-LEGACY_V1_SIZE_MIN = LEGACY_SIZE_MIN + 8
+HEADER_SIZE_UP_TO_MAGIC: Final = MAGIC_OFFSET + 1
+LEGACY_SIZE_MIN: Final = LOG_OVERHEAD + 14  # an empty message of v0: crc, magic, attributes, two null lengths
+LEGACY_CRC_OFFSET: Final = 12
+LEGACY_ATTRIBUTES_OFFSET: Final = 17
+LEGACY_TIMESTAMP_OFFSET: Final = 18
+LEGACY_V1_SIZE_MIN: Final = LEGACY_SIZE_MIN + 8
 
-CODEC_MASK = 0x07
-TIMESTAMP_TYPE_BIT = 0x08
-TRANSACTIONAL_BIT = 0x10
-CONTROL_BIT = 0x20
-DELETE_HORIZON_BIT = 0x40
-KNOWN_BITS = 0x7F
+CODEC_MASK: Final = 0x07
+TIMESTAMP_TYPE_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+KNOWN_BITS: Final = 0x7F
 
-NO_TIMESTAMP = -1
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
-NO_SEQUENCE = -1
-NO_LEADER_EPOCH = -1
-SEQUENCE_MAX = (1 << 31) - 1
-UNKNOWN_COUNT = -1
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+SEQUENCE_MAX: Final = (1 << 31) - 1
+UNKNOWN_COUNT: Final = -1
 
-DECOMPRESSED_BYTES_MAX = 128 << 20  # our own limit: Kafka has none
+DECOMPRESSED_BYTES_MAX: Final = 128 << 20  # our own limit: Kafka has none
 
-_HEADER = Struct(">qiibIhiqqqhii")
-_LEGACY_HEADER = Struct(">qiIbb")
-_INT64 = Struct(">q")
-_INT32 = Struct(">i")
-_UINT32 = Struct(">I")
-_INT16 = Struct(">h")
+_HEADER: Final = Struct(">qiibIhiqqqhii")
+_LEGACY_HEADER: Final = Struct(">qiIbb")
+_INT64: Final = Struct(">q")
+_INT32: Final = Struct(">i")
+_UINT32: Final = Struct(">I")
+_INT16: Final = Struct(">h")
 
 
 def transactional_producer(records: Buffer | None) -> tuple[int, int] | None:
@@ -92,7 +93,7 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)  # with an __init__ that can be compiled: a header is made for each batch
 class BatchHeader:
     """The header of a batch of any magic; timestamps in ms, `batch_length` as on the wire.
 
@@ -114,6 +115,36 @@ class BatchHeader:
     producer_epoch: int
     base_sequence: int
     records_count: int
+
+    def __init__(
+        self,
+        base_offset: int,
+        batch_length: int,
+        leader_epoch: int,
+        magic: int,
+        crc: int,
+        attributes: int,
+        last_offset_delta: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        records_count: int,
+    ) -> None:
+        self.base_offset = base_offset
+        self.batch_length = batch_length
+        self.leader_epoch = leader_epoch
+        self.magic = magic
+        self.crc = crc
+        self.attributes = attributes
+        self.last_offset_delta = last_offset_delta
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = max_timestamp
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.records_count = records_count
 
     @property
     def size(self) -> int:
@@ -184,12 +215,18 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         raise CorruptRecordsError(
             f"{max(0, len(buf) - pos)} bytes are too few for the header of a record batch"
         )
-    header = BatchHeader(*_HEADER.unpack_from(buf, pos))
-    if header.magic != 2:
-        raise CorruptRecordsError(f"magic is {header.magic} where a record batch (magic 2) must be")
-    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
-        raise CorruptRecordsError(f"record batch length {header.batch_length} is less than its header takes")
-    return header
+    (
+        base_offset, length, leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp,
+        max_timestamp, producer_id, producer_epoch, base_sequence, count,
+    ) = _HEADER.unpack_from(buf, pos)  # fmt: skip
+    if magic != 2:
+        raise CorruptRecordsError(f"magic is {magic} where a record batch (magic 2) must be")
+    if length < HEADER_SIZE - LOG_OVERHEAD:
+        raise CorruptRecordsError(f"record batch length {length} is less than its header takes")
+    return BatchHeader(
+        base_offset, length, leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp,
+        max_timestamp, producer_id, producer_epoch, base_sequence, count,
+    )  # fmt: skip
 
 
 def read_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
@@ -252,9 +289,10 @@ def whole_size(buf: Buffer, pos: int = 0) -> int:
 def compute_crc(buf: Buffer, pos: int, header: BatchHeader) -> int:
     """Compute the checksum that the batch or message at `pos` must have: CRC-32C for magic 2, else CRC-32."""
     end = pos + LOG_OVERHEAD + header.batch_length
+    view = buf if isinstance(buf, memoryview) else memoryview(buf)
     if header.magic == 2:
-        return crc32c(memoryview(buf)[pos + ATTRIBUTES_OFFSET : end])
-    return crc32(memoryview(buf)[pos + MAGIC_OFFSET : end])
+        return crc32c(view[pos + ATTRIBUTES_OFFSET : end])
+    return crc32(view[pos + MAGIC_OFFSET : end])
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
@@ -296,7 +334,8 @@ def read_body(buf: Buffer, pos: int, header: BatchHeader, *, decompressed_bytes_
     size = header.size
     if len(buf) - pos < size:
         raise CorruptRecordsError(f"record batch is cut short: {len(buf) - pos} of {size} bytes")
-    body = memoryview(buf)[pos + HEADER_SIZE : pos + size]
+    view = buf if isinstance(buf, memoryview) else memoryview(buf)
+    body = view[pos + HEADER_SIZE : pos + size]
     if not header.attributes & CODEC_MASK:
         return bytes(body)
     from barnabas.records.compression import decompress

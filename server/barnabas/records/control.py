@@ -9,15 +9,15 @@ newer than this code; writers write version 0.
 
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.records.batch import NO_LEADER_EPOCH, encode_batch
 from barnabas.records.errors import InvalidRecordsError
 from barnabas.records.record import Record
 
-CONTROL_VERSION = 0
-_KEY = Struct(">hh")
-_END_MARKER_VALUE = Struct(">hi")
+CONTROL_VERSION: Final = 0
+_KEY: Final = Struct(">hh")
+_END_MARKER_VALUE: Final = Struct(">hi")
 
 
 class ControlType(IntEnum):

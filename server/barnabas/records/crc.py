@@ -6,7 +6,7 @@ than the rest of this package together. The extension module beside it needs not
 
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
-from typing import Protocol
+from typing import Final, Protocol
 
 from barnabas.records.varint import Buffer
 
@@ -27,4 +27,4 @@ def _load() -> _Function:
     return module.crc32c  # type: ignore[no-any-return]
 
 
-crc32c = _load()
+crc32c: Final = _load()

@@ -15,6 +15,7 @@ all inner ones (KIP-32).
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from struct import Struct
+from typing import Final
 from zlib import crc32
 
 from barnabas.records.batch import (
@@ -32,14 +33,14 @@ from barnabas.records.errors import CorruptRecordsError, DecompressedTooLargeErr
 from barnabas.records.record import Record
 from barnabas.records.varint import Buffer
 
-_PREFIX = Struct(">qiIbb")
-_OFFSET_AND_SIZE = Struct(">qi")
-_CHECKED_V0 = Struct(">bbi")
-_CHECKED_V1 = Struct(">bbqi")
-_UINT32 = Struct(">I")
-_INT32 = Struct(">i")
-_INT64 = Struct(">q")
-_CHECKED_AT = 16  # where the checksum begins to count: the magic
+_PREFIX: Final = Struct(">qiIbb")
+_OFFSET_AND_SIZE: Final = Struct(">qi")
+_CHECKED_V0: Final = Struct(">bbi")
+_CHECKED_V1: Final = Struct(">bbqi")
+_UINT32: Final = Struct(">I")
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
+_CHECKED_AT: Final = 16  # where the checksum begins to count: the magic
 
 
 @dataclass(slots=True)

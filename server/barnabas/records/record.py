@@ -11,12 +11,13 @@ more, each record must end where its own length says, and nothing is believed be
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from barnabas.records.errors import InvalidRecordsError
 from barnabas.records.varint import SMALL, SMALL_COUNT, encode_varint, read_unsigned, read_varint
 
-RECORD_SIZE_MIN = 7  # an empty record: seven fields of one byte
-TIMESTAMP_LIMIT = 1 << 63  # timestamps are int64
+RECORD_SIZE_MIN: Final = 7  # an empty record: seven fields of one byte
+TIMESTAMP_LIMIT: Final = 1 << 63  # timestamps are int64
 
 
 @dataclass(slots=True)

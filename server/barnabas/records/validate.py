@@ -11,7 +11,7 @@ the reasons.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Final, Literal
 
 from barnabas.records.batch import (
     DECOMPRESSED_BYTES_MAX,
@@ -44,10 +44,10 @@ from barnabas.records.record import Record, iter_body
 from barnabas.records.scan import scan_body
 from barnabas.records.varint import Buffer
 
-PRODUCE_VERSION_MAGIC_2 = 3  # the first version of Produce that takes magic 2 only (KIP-98)
-PRODUCE_VERSION_ZSTD = 7  # the first one whose clients know zstd (KIP-110)
-UNBOUNDED_MS = (1 << 63) - 1
-RECORD_ERRORS_MAX = 1_000  # enough to find a mistake; a batch of 1 MB may hold 150,000 records
+PRODUCE_VERSION_MAGIC_2: Final = 3  # the first version of Produce that takes magic 2 only (KIP-98)
+PRODUCE_VERSION_ZSTD: Final = 7  # the first one whose clients know zstd (KIP-110)
+UNBOUNDED_MS: Final = (1 << 63) - 1
+RECORD_ERRORS_MAX: Final = 1_000  # enough to find a mistake; a batch of 1 MB may hold 150,000 records
 
 
 class Origin(Enum):
@@ -55,6 +55,12 @@ class Origin(Enum):
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
+
+
+# By these names compiled code finds them at once.
+_CLIENT: Final = Origin.CLIENT
+_ZSTD: Final = Codec.ZSTD
+_LZ4: Final = Codec.LZ4
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,7 @@ class AppendRules:
         return self.timestamp_type == "LogAppendTime"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)  # with an __init__ that can be compiled
 class ValidatedBatches:
     """Records ready to be appended.
 
@@ -107,6 +113,26 @@ class ValidatedBatches:
     log_append_time_ms: int
     record_count: int
     batches: list[BatchHeader]
+
+    def __init__(
+        self,
+        records: Buffer,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+        log_append_time_ms: int,
+        record_count: int,
+        batches: list[BatchHeader],
+    ) -> None:
+        self.records = records
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.offset_of_max_timestamp = offset_of_max_timestamp
+        self.log_append_time_ms = log_append_time_ms
+        self.record_count = record_count
+        self.batches = batches
 
 
 def validate_produce(
@@ -133,7 +159,7 @@ def validate_produce(
     for pos, header in entries:
         if header.size > config.max_message_bytes:
             raise _too_large(header.size, config.max_message_bytes)
-        if header.magic == 2 and header.base_offset != 0 and origin is Origin.CLIENT:
+        if header.magic == 2 and header.base_offset != 0 and origin is _CLIENT:
             raise InvalidRecordsError(f"a producer's batch begins at offset 0, not {header.base_offset}")
         if not check_crc(buf, pos, header):
             raise CorruptRecordsError("the checksum of the records is wrong")
@@ -167,7 +193,7 @@ def _check_produce_version(entries: list[tuple[int, BatchHeader]], api_version: 
     header = entries[0][1]
     if header.magic != 2:
         raise InvalidRecordsError(f"Produce v{api_version} takes magic 2 only, not {header.magic}")
-    if header.codec == Codec.ZSTD and api_version < PRODUCE_VERSION_ZSTD:
+    if header.codec == _ZSTD and api_version < PRODUCE_VERSION_ZSTD:
         raise UnsupportedCompressionError(f"Produce v{api_version} knows no zstd")
     if len(entries) > 1:
         raise InvalidRecordsError(f"one batch is allowed per partition, not {len(entries)}")
@@ -199,7 +225,7 @@ class _Appender:
         source = codec_of(header.codec)
         target = source
         max_timestamp = header.max_timestamp
-        if self.origin is Origin.CLIENT:
+        if self.origin is _CLIENT:
             _check_client_header(header)
             target = config.target_codec(source)
             if header.attributes & TIMESTAMP_TYPE_BIT:
@@ -208,7 +234,7 @@ class _Appender:
                 )
             if target != source or self.must_look_at_records(header):
                 body = read_body(buf, 0, header, decompressed_bytes_max=config.decompressed_bytes_max)
-                if source is Codec.LZ4:
+                if source is _LZ4:
                     _check_lz4_frame(buf)
                 max_timestamp, is_sound = self.check_body(body, header)
                 if target != source or not is_sound:
