@@ -5,7 +5,7 @@ request that asks for something impossible is answered with an error code, and a
 dir offline. Anything else that escapes is our own bug.
 """
 
-from errno import EDQUOT, ENOSPC
+from errno import EDQUOT, EMFILE, ENFILE, ENOSPC
 
 
 class PeerError(Exception):
@@ -28,6 +28,15 @@ class RequestError(Exception):
         )
 
 
+_NO_ROOM = (ENOSPC, EDQUOT)
+_NO_MORE_FILES = (EMFILE, ENFILE)
+
+
+def lacks_files(error: BaseException) -> bool:
+    """Whether a file could not be opened because too many are open already."""
+    return isinstance(error, OSError) and error.errno in _NO_MORE_FILES
+
+
 class StorageError(Exception):
     """Reading or writing below `log_dir` failed because of `cause`: that log dir goes offline, unless `is_full`."""
 
@@ -38,8 +47,12 @@ class StorageError(Exception):
 
     @property
     def is_full(self) -> bool:
-        """Whether only room is missing: what was written before is as it was, and the dir need not go offline."""
-        return isinstance(self.cause, OSError) and self.cause.errno in (ENOSPC, EDQUOT)
+        """Whether only room is missing, on the disk or for another open file.
+
+        Then what was written before is as it was, and the dir need not go offline.
+        """
+        cause = self.cause
+        return isinstance(cause, OSError) and (cause.errno in _NO_ROOM or lacks_files(cause))
 
     def __str__(self) -> str:
         return f"log dir {self.log_dir}: {self.cause}"

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 READY = "bootstrap.servers="
 STOP_SECONDS_MAX = 20
+PROGRAM = (sys.executable, "-m", "barnabas")
 
 
 @dataclass
@@ -25,6 +26,10 @@ class BrokerProcess:
     bootstrap: str
     data: Path
     metrics_url: str = ""
+
+    def said(self) -> str:
+        """All that it has written to its log."""
+        return (self.data.parent / f"{self.data.name}.log").read_text()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Signal the process, wait for its end, return its exit code."""
@@ -39,11 +44,16 @@ class BrokerProcess:
 StartBroker = Callable[..., BrokerProcess]
 
 
-def _start(data: Path, *settings: str, listen: str = "127.0.0.1:0") -> BrokerProcess:
-    command = [sys.executable, "-m", "barnabas", "serve", "--listen", listen, "--data", str(data)]
+def _start(
+    data: Path,
+    *settings: str,
+    listen: str = "127.0.0.1:0",
+    program: Sequence[str] = PROGRAM,
+) -> BrokerProcess:
+    command = [*program, "serve", "--listen", listen, "--data", str(data)]
     for setting in settings:
         command += ["--set", setting]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'server'}{os.pathsep}{ROOT}"}
     with (data.parent / f"{data.name}.log").open("a") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     assert process.stdout is not None
@@ -55,11 +65,16 @@ def _start(data: Path, *settings: str, listen: str = "127.0.0.1:0") -> BrokerPro
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
-    """Start brokers that end with the test; `data=` reuses a directory."""
+    """Start brokers that end with the test; `data=` reuses a directory, `program=` is another one to run them."""
     started: list[BrokerProcess] = []
 
-    def start(*settings: str, data: Path | None = None, listen: str = "127.0.0.1:0") -> BrokerProcess:
-        broker = _start(data or tmp_path / "data", *settings, listen=listen)
+    def start(
+        *settings: str,
+        data: Path | None = None,
+        listen: str = "127.0.0.1:0",
+        program: Sequence[str] = PROGRAM,
+    ) -> BrokerProcess:
+        broker = _start(data or tmp_path / "data", *settings, listen=listen, program=program)
         started.append(broker)
         return broker
 

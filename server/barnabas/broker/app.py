@@ -32,6 +32,7 @@ from barnabas.broker.internal_topics import (
 from barnabas.broker.listener import Connections, Listener
 from barnabas.broker.markers import write_marker
 from barnabas.broker.moving import LogMover
+from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.startup import StartupError, open_listeners, parse_metrics_address
@@ -41,7 +42,7 @@ from barnabas.cluster.image import BROKER, TOPIC
 from barnabas.config import broker as settings
 from barnabas.coordination.groups import GroupCoordinator
 from barnabas.coordination.transactions import TransactionCoordinator
-from barnabas.errors import RequestError, StorageError
+from barnabas.errors import RequestError, StorageError, lacks_files
 from barnabas.groups.settings import GroupSettings, MigrationPolicy
 from barnabas.log.disk import OsDisk
 from barnabas.transactions.settings import TransactionSettings
@@ -195,7 +196,9 @@ class Broker:
             background.start_soon(self.groups.run)
             background.start_soon(self.transactions.run)
             connections = self.connections = Connections(
-                background, idle_ms_max=self.config.get(settings.CONNECTIONS_MAX_IDLE_MS)
+                background,
+                idle_ms_max=self.config.get(settings.CONNECTIONS_MAX_IDLE_MS),
+                count_max=connections_max(allow_open_files()),
             )
             if self.metrics is not None:
                 background.start_soon(self.metrics.run)
@@ -291,14 +294,18 @@ class Broker:
     def storage_failed(self, error: StorageError) -> RequestError:
         """Take the log dir that failed offline, with its partitions; stop when it was the last one.
 
-        A dir that is only full stays online: what is in it can be read, and perhaps somebody makes room. Returns the
+        A dir that is only full stays online: what is in it can be read, and perhaps somebody makes room. So does one of
+        which no more files can be opened. Returns the
         error for the client whose request met it.
         """
         if error.is_full:
             now_ms = self.now_ms()
             if now_ms >= self._tell_full_again_ms:
                 self._tell_full_again_ms = now_ms + FULL_TOLD_INTERVAL_MS
-                log.error("%s; nothing can be written until there is room again", error)
+                if lacks_files(error.cause):
+                    log.error("%s; that was refused: allow more open files (ulimit -n)", error)
+                else:
+                    log.error("%s; nothing can be written until there is room again", error)
         elif error.log_dir not in self.logs.offline:
             lost = self.logs.take_offline(error.log_dir, error)
             self.partitions.lose(lost)

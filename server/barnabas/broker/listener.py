@@ -30,6 +30,8 @@ ACCEPTS_AT_ONCE = 64
 ACCEPT_BACKOFF_SECONDS = 0.1
 """How long accepting pauses when the process has no file descriptor left for a connection."""
 
+REFUSAL_TOLD_SECONDS = 1.0
+
 DRAIN_SECONDS = 1.0
 """How long requests in hand may take to finish at shutdown."""
 
@@ -104,8 +106,11 @@ def most_from(host: str, config: BrokerConfig) -> int:
 class Connections:
     """All open connections of a broker, living in one nursery."""
 
-    def __init__(self, nursery: trio.Nursery, *, idle_ms_max: int) -> None:
+    def __init__(self, nursery: trio.Nursery, *, idle_ms_max: int, count_max: int | None) -> None:
+        """`count_max` is what the system allows, None for any number."""
         self._nursery = nursery
+        self._count_max = count_max
+        self._tell_again_s = 0.0
         self._open: set[Connection] = set()
         self._idle_seconds_max = idle_ms_max / 1000
         self._per_ip: dict[str, int] = {}
@@ -128,6 +133,10 @@ class Connections:
                         host, len(self._open), self._per_ip.get(host, 0))  # fmt: skip
             sock.close()
             return
+        if self._count_max is not None and len(self._open) >= self._count_max:
+            sock.close()
+            self._tell_of_files(host)
+            return
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -142,6 +151,14 @@ class Connections:
         self._per_ip[host] = self._per_ip.get(host, 0) + 1
         self.accepted[listener.name] = self.accepted.get(listener.name, 0) + 1
         self._nursery.start_soon(self._serve, connection)
+
+    def _tell_of_files(self, host: str) -> None:
+        """Say that a connection was refused; no more than once a second, since there may be many."""
+        now_s = time.monotonic()
+        if now_s >= self._tell_again_s:
+            self._tell_again_s = now_s + REFUSAL_TOLD_SECONDS
+            log.error("refusing connections, one of them from %s: %d are open, and that is all that the system allows "
+                      "beside the log's files (ulimit -n)", host, len(self._open))  # fmt: skip
 
     async def _serve(self, connection: Connection) -> None:
         try:

@@ -1,6 +1,7 @@
-"""How many files this process may hold open, and how many of them are for segments.
+"""How many files this process may hold open, and how many of them are for segments, and for connections.
 
-The rule: half of what the system allows stays for sockets; a segment that finds no place is opened anew for each use.
+The rule: neither may take what the other needs. A segment that finds no place is opened anew for each use, a connection
+that finds none is refused; some files are spared for what is open for a moment, such as indexes and checkpoints.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ import resource
 
 SEGMENTS_MAX = 16_384
 """More would only keep more indexes in memory."""
+
+SPARED = 64
+"""Open files that are for neither."""
 
 
 def allow_open_files() -> int:
@@ -27,3 +31,10 @@ def open_segments_max(open_files_max: int) -> int:
     if open_files_max == resource.RLIM_INFINITY:
         return SEGMENTS_MAX
     return min(open_files_max // 2, SEGMENTS_MAX)
+
+
+def connections_max(open_files_max: int) -> int | None:
+    """How many connections may be open, None for any number."""
+    if open_files_max == resource.RLIM_INFINITY:
+        return None
+    return max(open_files_max - open_segments_max(open_files_max) - SPARED, open_files_max // 4)

@@ -13,7 +13,7 @@ from errno import EIO
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from barnabas.errors import StorageError
+from barnabas.errors import StorageError, lacks_files
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,11 @@ T = TypeVar("T")
 def in_doubt(error: OSError) -> OSError:
     """The error of a write after which it is not known what is on the disk: never taken for a mere lack of room."""
     return OSError(EIO, f"what was written is in doubt: {error}")
+
+
+def in_doubt_after_sync(error: OSError) -> OSError:
+    """The error of what was to be synced: in doubt, unless it could not even be opened."""
+    return error if lacks_files(error) else in_doubt(error)
 
 
 class InLogDir(Protocol):

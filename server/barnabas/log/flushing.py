@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import StorageError
 from barnabas.log.disk import Disk, File
-from barnabas.log.errors import in_doubt
+from barnabas.log.errors import in_doubt_after_sync
 from barnabas.log.format import names
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class FlushTask:
         except FileNotFoundError:
             return  # the whole log was deleted meanwhile
         except OSError as error:
-            raise StorageError(self.partition_log.log_dir, in_doubt(error)) from error
+            raise StorageError(self.partition_log.log_dir, in_doubt_after_sync(error)) from error
 
     def finish(self, now_ms: int) -> None:
         """Move the recovery point."""

@@ -235,9 +235,10 @@ class Segment:
 
         What follows a damaged batch stays without entries: readers meet the damage.
         """
+        file = self.file  # if it cannot be opened, the indexes stay as they are
         self.reset_indexes()
         try:
-            for position, header in iter_headers(self.file, 0, self.size, chunk_bytes=SWEEP_BYTES):
+            for position, header in iter_headers(file, 0, self.size, chunk_bytes=SWEEP_BYTES):
                 self.index_batch(position, header)
         except CorruptRecordsError as error:
             log.warning("%s is damaged: %s", self.path(names.LOG), error)

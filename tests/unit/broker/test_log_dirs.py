@@ -165,6 +165,29 @@ async def test_a_full_disk_can_be_read_and_takes_more_when_there_is_room(disk, c
         assert client.broker.logs.get("t", 0).log_end_offset == 4
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+async def test_a_dir_is_not_taken_offline_because_too_many_files_are_open(disk, number, caplog):
+    async with running(["/a"], disk) as client:
+        await client.create("t", internal_segment_bytes="400", flush_messages="1")
+        broker = client.broker
+        codes = set()
+        for n in range(8):  # some of which begin a new segment
+            disk.fault = lambda op, path: OSError(number, "too many") if op in ("open", "create") else None
+            refused = (await client.produce("t", 0, b"%d" % n * 50)).error_code
+            assert refused in (0, ErrorCode.KAFKA_STORAGE_ERROR)
+            codes.add(refused)
+            disk.fault = None
+            if refused:
+                assert (await client.produce("t", 0, b"%d" % n * 50)).error_code == 0
+            assert await client.fetch("t", 0, offset=n) == (0, [b"%d" % n * 50])
+        assert broker.logs.online == ["/a"]
+        assert codes == {0, ErrorCode.KAFKA_STORAGE_ERROR}
+    async with running(["/a"], disk) as client:
+        for n in range(8):
+            code, values = await client.fetch("t", 0, offset=n)
+            assert (code, values[0]) == (0, b"%d" % n * 50)
+
+
 async def test_a_disk_that_fills_up_while_the_house_is_kept_stays_online(disk):
     async with running(["/a"], disk) as client:
         await client.create("t")

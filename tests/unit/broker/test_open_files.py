@@ -40,3 +40,18 @@ def test_a_limit_that_cannot_be_raised_is_lived_with(limits, monkeypatch):
 )
 def test_segments_get_half_of_the_files_but_not_any_number(limit, segments):
     assert open_files.open_segments_max(limit) == segments
+
+
+@pytest.mark.parametrize(
+    ("limit", "connections"),
+    [
+        (128, 32),
+        (256, 64),
+        (1024, 448),
+        (20_000, 9_936),
+        (1 << 20, (1 << 20) - 16_448),
+        (resource.RLIM_INFINITY, None),
+    ],
+)
+def test_connections_get_what_segments_leave(limit, connections):
+    assert open_files.connections_max(limit) == connections
