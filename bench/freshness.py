@@ -1,6 +1,6 @@
 """`python -m bench.freshness`: how long it takes from a record's timestamp until the lake's manifest names its row.
 
-A producer process sends login events at a rate while a streaming load runs; the first seconds warm up and do not count.
+A producer process sends login events at a rate while a load follows the topic; the first seconds warm up and do not count.
 The latency of a row is the time at which its commit was seen, less its timestamp. Needs the extra `spark`.
 """
 
@@ -39,12 +39,13 @@ def send(bootstrap: str, rate: int, seconds: int) -> None:
     print(f"sent {sent - left:,} in {time.time() - began:.1f} s")
 
 
-def measure(bootstrap: str, work: Path, rate: int, seconds: int) -> list[Any]:
+def measure(bootstrap: str, work: Path, rate: int, seconds: int, trigger: str) -> list[Any]:
     """Load as a stream while another process sends; one array of latencies (ms) for each file."""
     import pyarrow.parquet as pq
 
     from barnabas_pipeline import schema
-    from barnabas_pipeline.jobs.load import LoadOptions, stream
+    from barnabas_pipeline.jobs.follow import Follower
+    from barnabas_pipeline.jobs.load import LoadOptions
     from barnabas_pipeline.lake.table import Table
     from barnabas_pipeline.log.model import LogOptions
     from barnabas_pipeline.simulate import produce
@@ -60,16 +61,15 @@ def measure(bootstrap: str, work: Path, rate: int, seconds: int) -> list[Any]:
     def committed() -> None:
         seen[table.state().version] = int(time.time() * 1000)
 
-    query, _ = stream(
-        spark, options, checkpoint=str(work / "checkpoint"), trigger="0 seconds", after=committed
-    )
+    follower = Follower(spark, options, trigger=trigger, after=committed).start()
     first = began_ms = 0
     for span in (WARM_UP_SECONDS, seconds):
         first, began_ms = Table(options.root).state().version, int(time.time() * 1000)
         command = [sys.executable, "-m", "bench.freshness", "--rate", str(rate), "--seconds", str(span)]
         subprocess.run([*command, "--send-to", bootstrap], check=True)
         time.sleep(SETTLE_SECONDS)
-    query.stop()
+    follower.stop()
+    follower.wait()
     found = []
     for manifest, _ in table.manifests(first):
         for file in manifest.add:
@@ -83,6 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.freshness", description=__doc__)
     parser.add_argument("--rate", type=int, default=100_000)
     parser.add_argument("--seconds", type=int, default=15)
+    parser.add_argument("--trigger", default="0 seconds", help="from round to round of the load")
     parser.add_argument("--send-to", metavar="BOOTSTRAP", help="only send: what the other process does")
     args = parser.parse_args()
     if args.send_to:
@@ -95,7 +96,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         broker, bootstrap = start_broker(Path(directory) / "data")
         try:
-            found = measure(bootstrap, Path(directory), args.rate, args.seconds)
+            found = measure(bootstrap, Path(directory), args.rate, args.seconds, args.trigger)
         finally:
             broker.terminate()
             broker.wait(STOP_SECONDS_MAX)

@@ -20,7 +20,7 @@ POINTS = {
     "load.after_tasks": "driver: all files are there, no manifest yet",
     "commit.before_link": "driver: the manifest is whole under a temporary name",
     "commit.after_link": "driver: committed, the temporary name is still there",
-    "commit.after": "driver: committed, nobody was told (nor the stream's checkpoint)",
+    "commit.after": "driver: committed, nobody was told",
     "checkpoint.before_link": "driver: committed, the checkpoint is whole under a temporary name",
     "checkpoint.after_link": "driver: committed, the checkpoint is there, older ones are too",
     "compact.before_commit": "driver: compacted files are there, the manifest still names the old ones",

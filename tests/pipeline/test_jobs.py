@@ -14,12 +14,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas_pipeline import schema
 from barnabas_pipeline.errors import IncompleteError, UsageError
-from barnabas_pipeline.jobs import load as load_job
 from barnabas_pipeline.jobs import monitor, rank, security
 from barnabas_pipeline.jobs.backfill import backfill
 from barnabas_pipeline.jobs.compact import compact, vacuum
 from barnabas_pipeline.jobs.derived import Derived
 from barnabas_pipeline.jobs.feed import Feed
+from barnabas_pipeline.jobs.follow import AVAILABLE, Follower
 from barnabas_pipeline.jobs.load import LoadOptions, load
 from barnabas_pipeline.jobs.mirror import HEADER, mirror
 from barnabas_pipeline.jobs.publish import publish
@@ -208,10 +208,8 @@ def test_results_are_the_same_bytes_from_a_batch_a_stream_and_a_replay(
                     Derived(job, lake=str(streamed), root=str(tmp_path / "stream")).update(spark)
                     updates[job.name] += 1
 
-        query, _ = load_job.stream(
-            spark, loading, checkpoint=str(tmp_path / "c" / kind), trigger="available", offsets_max=4000, after=after
-        )  # fmt: skip
-        assert query.awaitTermination(300)
+        follower = Follower(spark, loading, trigger=AVAILABLE, offsets_max=4000, after=after)
+        assert follower.start().wait(300)
     assert updates["rank"] > 4
     for job in jobs(stream):
         directory = tmp_path / "stream" / job.name / "results"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas_pipeline.jobs import load as load_job
-from barnabas_pipeline.jobs.load import LoadOptions, load
+from barnabas_pipeline.errors import DataLossError, UsageError
+from barnabas_pipeline.jobs.follow import AVAILABLE, Follower, parse_trigger
+from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, load
 from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import LogOptions
@@ -20,7 +23,7 @@ from barnabas_pipeline.simulate import produce
 from barnabas_pipeline.simulate.model import KINDS, Simulation, Site
 
 from .conftest import SITE, Broker, Stream
-from .test_lake import check, options, rows_of, send_small
+from .test_lake import check, good_events, options, rows_of, send_small
 from .test_lake import small_topic as keyed_topic
 
 
@@ -95,50 +98,90 @@ def test_a_stream_fails_on_a_topic_that_was_made_anew(spark: Any, stream: Stream
         query.awaitTermination(120)
 
 
-def test_a_streamed_load_gives_what_a_batch_gives(spark: Any, stream: Stream, tmp_path: Path) -> None:
+def follow(spark: Any, loading: LoadOptions, offsets_max: int = 0) -> LoadSummary:
+    return Follower(spark, loading, trigger=AVAILABLE, offsets_max=offsets_max).run()
+
+
+def test_a_load_in_rounds_gives_what_a_batch_gives(spark: Any, stream: Stream, tmp_path: Path) -> None:
     batch = options(stream, tmp_path / "batch", "votes")
     load(spark, batch)
-    streamed = options(stream, tmp_path / "stream", "votes")
-    summary = load_job.run_stream(
-        spark, streamed, checkpoint=str(tmp_path / "c"), trigger="available", offsets_max=700
-    )
+    followed = options(stream, tmp_path / "followed", "votes")
+    summary = follow(spark, followed, 700)
     assert summary.commits == -(-len(stream.of("votes")) // 700)
-    assert rows_of(spark, streamed) == rows_of(spark, batch)
+    assert rows_of(spark, followed) == rows_of(spark, batch)
     columns = "_partition", "_offset", "_timestamp", "_key", "_headers", "ts", "member", "vote"
-    ours, theirs = (frames.events(spark, Table(one.root)).select(*columns) for one in (streamed, batch))
+    ours, theirs = (frames.events(spark, Table(one.root)).select(*columns) for one in (followed, batch))
     assert ours.exceptAll(theirs).count() == 0
-    assert check(spark, streamed).problems == []
+    assert check(spark, followed).problems == []
+    assert follow(spark, followed).commits == 0
 
 
-def test_a_lost_checkpoint_doubles_nothing(spark: Any, stream: Stream, tmp_path: Path) -> None:
+def test_rounds_go_on_with_what_comes_until_they_are_stopped(
+    spark: Any, stream: Stream, tmp_path: Path
+) -> None:
+    log = keyed_topic(stream.broker, 30, "followed")
+    loading = LoadOptions(log, str(tmp_path / "followed"), BUILT_IN["logins"])
+    committed: queue.Queue[int] = queue.Queue()
+    follower = Follower(
+        spark, loading, trigger="10 milliseconds", after=lambda: committed.put(follower.summary.loaded)
+    )
+    follower.start()
+    assert committed.get(timeout=60) == 30
+    send_small(stream.broker, "followed", 30, 20)
+    while committed.get(timeout=60) < 50:
+        pass
+    follower.stop()
+    assert follower.wait()
+    assert sum(rows_of(spark, loading).values()) == 50
+
+
+def test_a_topic_that_is_made_anew_between_two_rounds_ends_them(
+    spark: Any, stream: Stream, tmp_path: Path
+) -> None:
+    log = keyed_topic(stream.broker, 30, "anew")
+    loading = LoadOptions(log, str(tmp_path / "anew"), BUILT_IN["logins"])
+    first = threading.Event()
+    follower = Follower(spark, loading, trigger="10 milliseconds", after=first.set).start()
+    assert first.wait(60)
+    admin = AdminClient({"bootstrap.servers": stream.bootstrap})
+    admin.delete_topics(["anew"])["anew"].result(10)
+    with pytest.raises((DataLossError, UsageError), match=r"is another one now|there is no topic"):
+        follower.wait(60)
+
+
+def test_two_who_follow_the_same_topic_into_the_same_table_double_nothing(
+    spark: Any, stream: Stream, tmp_path: Path
+) -> None:
     loading = options(stream, tmp_path, "logins")
-    first = load_job.run_stream(
-        spark, loading, checkpoint=str(tmp_path / "c1"), trigger="available", offsets_max=400
-    )
-    second = load_job.run_stream(
-        spark, loading, checkpoint=str(tmp_path / "c2"), trigger="available", offsets_max=400
-    )
-    assert first.loaded > 0
-    assert second.loaded == 0
+    both = [Follower(spark, loading, trigger=AVAILABLE, offsets_max=400).start() for _ in range(2)]
+    assert all(one.wait(120) for one in both)
+    assert sum(one.summary.loaded for one in both) == sum(good_events(stream, "logins").values())
+    assert rows_of(spark, loading) == good_events(stream, "logins")
     assert check(spark, loading).problems == []
 
 
-def test_a_checkpoint_that_is_ahead_of_the_lake_loses_nothing(
+def test_a_lake_from_a_backup_is_loaded_from_where_it_ends(
     spark: Any, stream: Stream, tmp_path: Path
 ) -> None:
-    """The lake was restored from a backup, the checkpoint was not: what is between them is loaded all the same."""
-    log = keyed_topic(stream.broker, 40, "ahead")
-    loading = LoadOptions(log, str(tmp_path / "ahead"), BUILT_IN["logins"])
-    load_job.run_stream(spark, loading, checkpoint=str(tmp_path / "c"), trigger="available", offsets_max=10)
+    log = keyed_topic(stream.broker, 40, "backup")
+    loading = LoadOptions(log, str(tmp_path / "backup"), BUILT_IN["logins"])
+    follow(spark, loading, 10)
     manifests = sorted((Path(loading.root) / "_log").glob("*.json"))
     assert len(manifests) == 4
     for path in manifests[1:]:
         path.unlink()
-    send_small(stream.broker, "ahead", 40, 10)
-    summary = load_job.run_stream(spark, loading, checkpoint=str(tmp_path / "c"), trigger="available")
-    assert summary.loaded == 40
+    send_small(stream.broker, "backup", 40, 10)
+    assert follow(spark, loading).loaded == 40
     assert sum(rows_of(spark, loading).values()) == 50
     assert check(spark, loading, now_ms=SITE.start_ms).problems == []
+
+
+def test_triggers() -> None:
+    assert [parse_trigger(one) for one in ("available", "5 seconds", "1 minute", "500 milliseconds", "0 seconds")] == [
+        None, 5.0, 60.0, 0.5, 0.0,
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="'5 seconds', not 'often'"):
+        parse_trigger("often")
 
 
 def test_a_broker_that_is_killed_and_comes_back_costs_nothing(

@@ -137,23 +137,18 @@ class Demo:
 
     def load(self) -> None:
         """Load all topics: half of them as streams."""
-        from barnabas_pipeline.jobs import load
+        from barnabas_pipeline.jobs.follow import AVAILABLE, Follower
+        from barnabas_pipeline.jobs.load import load
 
         rows = []
         reasons: Counter[str] = Counter()
         for n, kind in enumerate(KINDS):
             options = self.load_options(kind)
             if n % 2:
-                checkpoint = f"{options.root}/_checkpoint"
-                summary = load.run_stream(
-                    self.spark,
-                    options,
-                    checkpoint=checkpoint,
-                    trigger="available",
-                    offsets_max=self.args.events // 10,
-                )
+                portion = self.args.events // 10
+                summary = Follower(self.spark, options, trigger=AVAILABLE, offsets_max=portion).run()
             else:
-                summary = load.load(self.spark, options, Bar(f"load {kind}"))
+                summary = load(self.spark, options, Bar(f"load {kind}"))
             reasons.update(summary.reasons)
             facts = {name: value for name, value in asdict(summary).items() if name != "reasons"}
             rows.append({"topic": kind, "how": "stream" if n % 2 else "batch", **facts})

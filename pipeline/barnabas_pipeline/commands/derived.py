@@ -51,10 +51,13 @@ def _run(
     score: Callable[[Any, Truth], dict[str, Any]],
     messages: Callable[[Any], dict[str, Any]] | None = None,
 ) -> int:
-    """Update a result once, or after each micro-batch of the topics it is made of."""
+    """Update a result once, or after each commit of the topics it is made of."""
     from barnabas_pipeline.jobs.derived import Derived
+    from barnabas_pipeline.jobs.follow import parse_trigger
     from barnabas_pipeline.jobs.publish import publish
 
+    if args.trigger:
+        parse_trigger(args.trigger)
     if (args.to_topic or args.trigger) and not args.bootstrap:
         raise UsageError("--to-topic and --trigger need --bootstrap")
     if args.to_topic and messages is None:
@@ -88,26 +91,24 @@ def _run(
 
 def _follow(spark: Any, args: Any, kinds: tuple[str, ...], update: Callable[[], None]) -> None:
     """Load the job's topics as streams, and update after each commit, until the streams end or are interrupted."""
-    from barnabas_pipeline.jobs import load
+    from barnabas_pipeline.jobs.follow import Follower
+    from barnabas_pipeline.jobs.load import LoadOptions
 
-    queries = []
+    followers = []
     for kind in kinds:
         topic = f"{args.prefix}{kind}"
-        options = load.LoadOptions(
+        options = LoadOptions(
             LogOptions(topic, bootstrap=args.bootstrap), f"{args.lake}/{topic}", schema.load(kind)
         )
-        checkpoint = f"{options.root}/_checkpoint"
-        queries.append(
-            load.stream(spark, options, checkpoint=checkpoint, trigger=args.trigger, after=update)[0]
-        )
+        followers.append(Follower(spark, options, trigger=args.trigger, after=update).start())
     try:
-        for query in queries:
-            query.awaitTermination()
+        for follower in followers:
+            follower.wait()
     except KeyboardInterrupt:
-        for query in queries:
-            query.stop()
-    except Exception as error:
-        raise load.unwrap(error) from None
+        pass
+    finally:
+        for follower in followers:
+            follower.stop()
 
 
 # --- feed -----------------------------------------------------------------------------------------------------------

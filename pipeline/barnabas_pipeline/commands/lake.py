@@ -50,9 +50,11 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     common.add_range(parser)
     common.add_spark(parser)
     parser.add_argument(
-        "--trigger", default="once", metavar="once|available|'5 seconds'", help="once: no stream"
+        "--trigger",
+        default="once",
+        metavar="once|available|'5 seconds'",
+        help="once, in portions; or in rounds: what is there now, or with this interval until interrupted",
     )
-    parser.add_argument("--checkpoint", metavar="DIR", help="of the stream; default: below the lake")
     parser.add_argument(
         "--on-data-loss", choices=("fail", "record"), help="record: note what is gone, and go on"
     )
@@ -66,22 +68,25 @@ def add_load(parser: argparse.ArgumentParser) -> None:
 
 
 def run_load(args: Any) -> int:
-    """Load once, or as a stream until it ends or is interrupted."""
-    from barnabas_pipeline.jobs import load as job
+    """Load once, or in rounds until they end or are interrupted."""
+    from barnabas_pipeline.jobs import follow
+    from barnabas_pipeline.jobs.load import load
 
     options = load_options(args)
+    if args.trigger != "once":
+        follow.parse_trigger(args.trigger)
     spark = common.spark_session(args, f"load {args.topic}")
     if args.trigger == "once":
-        summary = job.load(spark, options, Bar("load"))
+        summary = load(spark, options, Bar("load"))
     else:
-        checkpoint = args.checkpoint or f"{options.root}/_checkpoint"
-        summary = job.run_stream(
-            spark,
-            options,
-            checkpoint=checkpoint,
-            trigger=args.trigger,
-            offsets_max=args.offsets_per_trigger_max,
+        follower = follow.Follower(
+            spark, options, trigger=args.trigger, offsets_max=args.offsets_per_trigger_max
         )
+        try:
+            follower.run()
+        except KeyboardInterrupt:
+            follower.stop()
+        summary = follower.summary
     summarize("load", asdict(summary), as_json=args.json)
     return EXIT_DONE
 

@@ -1,7 +1,7 @@
-"""load: from a topic into the lake, exactly once, in batches or as a stream.
+"""load: from a topic into the lake, exactly once; `follow` has the loads that go on.
 
-The rule: the lake alone knows what was loaded. A load begins where the last manifest ended, whatever a checkpoint says;
-the stream's checkpoint only drives the triggers. Bad records go to the dead letters in the same commit.
+The rule: the lake alone knows what was loaded. A load begins where the last manifest ended, and bad records go to the dead
+letters in the same commit.
 """
 
 from __future__ import annotations
@@ -115,10 +115,19 @@ def load(spark: Any, options: LoadOptions, progress: Progress = lambda _done, _a
         log.close()
 
 
-def load_until(
-    spark: Any, options: LoadOptions, ends: dict[int, int], summary: LoadSummary, table: Table
-) -> None:
-    """Load up to given offsets: one micro-batch of a stream. What the lake has already is not loaded again."""
+def load_round(
+    spark: Any,
+    options: LoadOptions,
+    table: Table,
+    summary: LoadSummary,
+    *,
+    ends: dict[int, int] | None = None,
+    offsets_max: int = OFFSETS_PER_COMMIT_MAX,
+) -> bool:
+    """Load what there is now, or up to given offsets, in one commit; returns whether there was anything to load.
+
+    Raises ConflictError if somebody else has loaded meanwhile, and what `load` raises.
+    """
     log = open_log(options.log)
     try:
         identity, bounds = log.identity(), log.bounds()
@@ -126,10 +135,13 @@ def load_until(
         starts = {}
         if not table.exists():
             starts = {one.partition: one.start for one in resolve(log, options.selection, bounds)}
-        ranges = _pending(table.state(), starts, ends, bounds)
-        if sum(map(len, ranges)):
-            tasks = split(log, ranges, bytes_max=options.split_bytes)
-            summary.add(commit_ranges(spark, table, identity, bounds, ranges, tasks, options))
+        wanted = ends or {partition: bound.end for partition, bound in bounds.items()}
+        ranges = shorten(_pending(table.state(), starts, wanted, bounds), offsets_max)
+        if not sum(map(len, ranges)):
+            return False
+        tasks = split(log, ranges, bytes_max=options.split_bytes)
+        summary.add(commit_ranges(spark, table, identity, bounds, ranges, tasks, options))
+        return True
     finally:
         log.close()
 
@@ -323,78 +335,3 @@ def fill(
         )
     manifest.add = [file for one in results for file in one.files]
     manifest.dead_add = [file for one in results for file in one.dead_files]
-
-
-# --- streaming ------------------------------------------------------------------------------------------------------
-
-
-def stream(
-    spark: Any,
-    options: LoadOptions,
-    *,
-    checkpoint: str,
-    trigger: str,
-    offsets_max: int = 0,
-    after: Callable[[], None] = lambda: None,
-) -> Any:
-    """Start a streaming query that loads; `trigger` is `available` or an interval such as `5 seconds`.
-
-    `after` is called when a micro-batch was committed. Returns (query, summary); the summary grows meanwhile. Each
-    incarnation of a topic has a checkpoint of its own; that they follow each other is for the lake to see.
-    """
-    log = open_log(options.log)
-    try:
-        adopt(Table(options.root), log.identity(), log.bounds(), options)
-        checkpoint = f"{checkpoint}/{log.identity().topic_id or 'topic'}"
-    finally:
-        log.close()
-    reader = (
-        spark.readStream.format("barnabas").options(**source_options(options.log)).option("content", "ranges")
-    )
-    if offsets_max:
-        reader = reader.option("maxOffsetsPerTrigger", offsets_max)
-    summary = LoadSummary()
-    table = Table(options.root)  # held open: each micro-batch reads only the manifests that are new
-
-    def micro_batch(frame: Any, _batch_id: int) -> None:
-        ends = {row["partition"]: row["end"] for row in frame.select("partition", "end").collect()}
-        for attempt in range(CONFLICTS_MAX):
-            try:
-                load_until(spark, options, ends, summary, table)
-                after()
-                return
-            except ConflictError:
-                if attempt == CONFLICTS_MAX - 1:
-                    raise
-
-    writer = reader.load().writeStream.foreachBatch(micro_batch).option("checkpointLocation", checkpoint)
-    writer = (
-        writer.trigger(availableNow=True)
-        if trigger == "available"
-        else writer.trigger(processingTime=trigger)
-    )
-    return writer.start(), summary
-
-
-def run_stream(
-    spark: Any, options: LoadOptions, *, checkpoint: str, trigger: str, offsets_max: int = 0
-) -> LoadSummary:
-    """Stream until the query ends or the caller is interrupted."""
-    query, summary = stream(spark, options, checkpoint=checkpoint, trigger=trigger, offsets_max=offsets_max)
-    try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
-        query.stop()
-    except Exception as error:
-        raise unwrap(error) from None
-    return summary
-
-
-def source_options(log: LogOptions) -> dict[str, str]:
-    """The data source's options for a log."""
-    options = {"topic": log.topic, "transport": log.transport, "isolation": log.isolation}
-    if log.bootstrap:
-        options["bootstrap"] = log.bootstrap
-    if log.log_dirs:
-        options["logDirs"] = ",".join(log.log_dirs)
-    return options | {f"kafka.{key}": value for key, value in log.client}

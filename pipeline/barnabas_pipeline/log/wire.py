@@ -71,21 +71,20 @@ class WireLog:
     def bounds(self) -> dict[int, Bounds]:
         """By ListOffsets at the leaders: start, high watermark and, for read_committed, last stable offset."""
         self._learn()
-        found = {}
-        for partition in sorted(self._leaders):
-            start = self._list_offset(partition, EARLIEST, isolation=0)
-            high_watermark = self._list_offset(partition, LATEST, isolation=0)
-            end = high_watermark
-            if self._isolation:
-                end = self._list_offset(partition, LATEST, isolation=1)
-            found[partition] = Bounds(start, max(start, end), high_watermark, self._epochs[partition])
-        return found
+        partitions = sorted(self._leaders)
+        starts = self._list_offsets(partitions, EARLIEST, isolation=0)
+        high_watermarks = self._list_offsets(partitions, LATEST, isolation=0)
+        ends = self._list_offsets(partitions, LATEST, isolation=1) if self._isolation else high_watermarks
+        return {
+            one: Bounds(starts[one], max(starts[one], ends[one]), high_watermarks[one], self._epochs[one])
+            for one in partitions
+        }
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
         """By ListOffsets."""
         if partition not in self._leaders:
             self._learn()
-        offset = self._list_offset(partition, timestamp_ms, isolation=self._isolation)
+        offset = self._list_offsets([partition], timestamp_ms, isolation=self._isolation)[partition]
         return None if offset < 0 else offset
 
     def cut_points(self, wanted: OffsetRange, bytes_max: int) -> list[int]:
@@ -214,24 +213,32 @@ class WireLog:
         if self._identity is None:
             self._identity = TopicIdentity(response.cluster_id or "", self.options.topic, topic_id)
 
-    def _list_offset(self, partition: int, timestamp: int, *, isolation: int) -> int:
-        return self._retry(lambda: self._list_offset_once(partition, timestamp, isolation))
+    def _list_offsets(self, partitions: list[int], timestamp: int, *, isolation: int) -> dict[int, int]:
+        return self._retry(lambda: self._list_offsets_once(partitions, timestamp, isolation))
 
-    def _list_offset_once(self, partition: int, timestamp: int, isolation: int) -> int:
-        connection = self._connect(self._leader(partition))
-        version = connection.best(LIST_OFFSETS, 7)
-        item = ListOffsetsRequest.ListOffsetsPartition(partition)
-        item.timestamp = timestamp
-        request = ListOffsetsRequest(replica_id=-1)
-        if version >= 2:
-            request.isolation_level = isolation
-        request.topics = [ListOffsetsRequest.ListOffsetsTopic(self.options.topic, [item])]
-        response = connection.call(LIST_OFFSETS, request, version=version)
-        answer = response.topics[0].partitions[0]
-        _check(answer.error_code, f"asking for an offset of {self.options.topic}-{partition}")
-        if version == 0:
-            return int(answer.old_style_offsets[0]) if answer.old_style_offsets else -1
-        return int(answer.offset)
+    def _list_offsets_once(self, partitions: list[int], timestamp: int, isolation: int) -> dict[int, int]:
+        by_leader: dict[tuple[str, int], list[int]] = {}
+        for partition in partitions:
+            by_leader.setdefault(self._leader(partition), []).append(partition)
+        found = {}
+        for leader, mine in by_leader.items():
+            connection = self._connect(leader)
+            version = connection.best(LIST_OFFSETS, 7)
+            items = [ListOffsetsRequest.ListOffsetsPartition(partition) for partition in mine]
+            for item in items:
+                item.timestamp = timestamp
+            request = ListOffsetsRequest(replica_id=-1)
+            if version >= 2:
+                request.isolation_level = isolation
+            request.topics = [ListOffsetsRequest.ListOffsetsTopic(self.options.topic, items)]
+            for answer in connection.call(LIST_OFFSETS, request, version=version).topics[0].partitions:
+                partition = answer.partition_index
+                _check(answer.error_code, f"asking for an offset of {self.options.topic}-{partition}")
+                if version == 0:
+                    found[partition] = int(answer.old_style_offsets[0]) if answer.old_style_offsets else -1
+                else:
+                    found[partition] = int(answer.offset)
+        return found
 
     def _leader(self, partition: int) -> tuple[str, int]:
         if partition not in self._leaders:
