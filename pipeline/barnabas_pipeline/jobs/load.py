@@ -27,6 +27,7 @@ from barnabas_pipeline.log.planning import Selection, resolve, shorten, split
 from barnabas_pipeline.schema import EventSchema
 
 OFFSETS_PER_COMMIT_MAX = 2_000_000
+OFFSETS_PER_SPARK_TASK = 50_000  # with less, what Spark takes for a task (20 to 40 ms of CPU) begins to count
 CONFLICTS_MAX = 5
 FAIL, RECORD = "fail", "record"
 
@@ -272,9 +273,12 @@ def _task(options: LoadOptions, table: Table, identity: TopicIdentity, wanted: O
 
 
 def run_tasks(spark: Any, tasks: list[LoadTask]) -> list[TaskResult]:
-    """Run one Spark task for each, and hand up what they raise."""
+    """Run them in Spark, small ones together, and hand up what they raise."""
+    context = spark.sparkContext
+    large = sum(len(one.wanted) for one in tasks) // OFFSETS_PER_SPARK_TASK
+    slices = min(len(tasks), max(large, context.defaultParallelism))
     try:
-        return list(spark.sparkContext.parallelize(tasks, len(tasks)).map(_run).collect())
+        return list(context.parallelize(tasks, slices).map(_run).collect())
     except Exception as error:
         raise unwrap(error) from None
 
