@@ -50,9 +50,10 @@ oracle: $(VENV)/.ready-test  ## every message and version against Kafka's own se
 crash: $(VENV)/.ready-test  ## the broker killed under idempotent producers, nothing lost (ARGS="--rounds 200 --seed 7")
 	$(BIN)/python -m compat.crash $(ARGS)
 
-compare: $(VENV)/.ready-test  ## settings, admin requests and telemetry side by side with Apache Kafka, field by field (needs a JDK)
+compare: $(VENV)/.ready-test  ## settings, admin requests, groups, transactions, telemetry side by side with Apache Kafka (needs a JDK)
 	$(BIN)/python -m compat.configs.compare $(ARGS)
 	$(BIN)/python -m compat.admin.compare $(ARGS)
+	$(BIN)/python -m compat.groups.compare $(ARGS)
 	$(BIN)/python -m compat.telemetry.compare $(ARGS)
 
 handover: $(VENV)/.ready-test  ## log dirs handed from us to Apache Kafka and back, and from Kafka to us (needs a JDK)

@@ -129,6 +129,10 @@ class RealKafka:
         self._broker.stop()
         self._zookeeper.stop()
 
+    def kill(self) -> None:
+        """End the broker with SIGKILL: nothing is closed, nothing said."""
+        self._broker.kill()
+
     def __enter__(self) -> RealKafka:
         self.start()
         return self

@@ -86,3 +86,12 @@ class JavaProcess:
                 if self._popen is not None:
                     self._popen.wait()
         self.pid_file.unlink(missing_ok=True)
+
+    def kill(self) -> None:
+        """SIGKILL at once."""
+        pid = self.pid()
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+            while self.pid() is not None:
+                time.sleep(STOP_POLL_S)
+        self.pid_file.unlink(missing_ok=True)

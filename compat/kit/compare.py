@@ -53,11 +53,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class Meant:
-    """A difference that is meant: patterns of the label and the path, and the reason."""
+    """A difference that is meant: patterns of the label and the path, the reason, and whether it is there each time."""
 
     label: str
     path: str
     reason: str
+    always: bool = True
 
     def covers(self, difference: Difference) -> bool:
         """Whether this is about that difference."""
@@ -72,7 +73,7 @@ def run(steps: Iterable[Step], theirs: Side, ours: Side, meant: Sequence[Meant])
         give_up = time.monotonic() + (SETTLE_S if step.api.startswith(READS) else 0)
         while True:
             answers = [_ask(side, step, known) for side, known in zip((theirs, ours), seen, strict=True)]
-            found = list(_differences("", _normal(answers[0]), _normal(answers[1])))
+            found = list(differences_between("", _normal(answers[0]), _normal(answers[1])))
             if all(any(one.covers(Difference(step.label, *item)) for one in meant) for item in found):
                 break
             if time.monotonic() > give_up:
@@ -111,32 +112,45 @@ def _normal(value: Any, name: str = "") -> Any:
     return value
 
 
-def _differences(path: str, theirs: Any, ours: Any) -> Iterable[tuple[str, Any, Any]]:
+def differences_between(path: str, theirs: Any, ours: Any) -> Iterable[tuple[str, Any, Any]]:
+    """Where two answers differ: the path below `path`, and both values."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in dict.fromkeys([*theirs, *ours]):
             if key not in theirs or key not in ours:
                 yield f"{path}/{key}", theirs.get(key, "nothing"), ours.get(key, "nothing")
             else:
-                yield from _differences(f"{path}/{key}", theirs[key], ours[key])
+                yield from differences_between(f"{path}/{key}", theirs[key], ours[key])
     elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
         for index, pair in enumerate(zip(theirs, ours, strict=True)):
-            yield from _differences(f"{path}/{index}", *pair)
+            yield from differences_between(f"{path}/{index}", *pair)
     elif theirs != ours:
         yield path, theirs, ours
 
 
-def judge(differences: Sequence[Difference], meant: Sequence[Meant]) -> int:
-    """Print what is to be said; returns how many differences are not meant, or meant and not there."""
-    bad = 0
-    for difference in differences:
-        if not any(one.covers(difference) for one in meant):
-            print(f"differs: {difference}")
-            bad += 1
+def judge(
+    differences: Sequence[Difference],
+    meant: Sequence[Meant],
+    *,
+    complete: bool = True,
+    together: bool = False,
+) -> int:
+    """Print what is to be said; returns how many differences are not meant, or meant and not there.
+
+    What is not there counts only if all was asked, which is `complete`; differences of the same kind are shown `together`.
+    """
+    unmeant = [one for one in differences if not any(other.covers(one) for other in meant)]
+    bad = len(unmeant)
+    kinds: dict[str, list[Difference]] = {}
+    for difference in unmeant:
+        kind = f"{difference.path} {difference.theirs} {difference.ours}" if together else str(difference)
+        kinds.setdefault(kind, []).append(difference)
+    for alike in kinds.values():
+        print(f"differs: {alike[0]}" + (f" (and {len(alike) - 1} like it)" if len(alike) > 1 else ""))
     for one in meant:
         count = sum(one.covers(difference) for difference in differences)
         if count:
             print(f"meant ({count}): {one.label}: {one.path}: {one.reason}")
-        else:
+        elif complete and one.always:
             print(f"no longer there: {one.label}: {one.path}: {one.reason}")
             bad += 1
     return bad

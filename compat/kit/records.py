@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import struct
 
+TRANSACTIONAL = 0x10
 
-def record_batch(values: list[bytes], timestamp_ms: int = 1_700_000_000_000) -> bytes:
-    """A batch of records with the key `k`, from no idempotent producer."""
+
+def record_batch(
+    values: list[bytes],
+    timestamp_ms: int = 1_700_000_000_000,
+    *,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    transactional: bool = False,
+) -> bytes:
+    """A batch of records with the key `k`; `producer` is its id, epoch and first sequence, by default none."""
     records = b""
     for index, value in enumerate(values):
         record = b"\0\0" + _varint(index) + _varint(1) + b"k" + _varint(len(value)) + value + b"\0"
         records += _varint(len(record)) + record
     count = len(values)
-    tail = struct.pack(">hiqqqhii", 0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + records
+    attributes = TRANSACTIONAL if transactional else 0
+    tail = (
+        struct.pack(">hiqqqhii", attributes, count - 1, timestamp_ms, timestamp_ms, *producer, count)
+        + records
+    )
     return struct.pack(">qiibI", 0, len(tail) + 9, -1, 2, _crc32c(tail)) + tail
 
 

@@ -33,9 +33,9 @@ class Side:
     name: str
     port: int
 
-    def connect(self) -> Connection:
+    def connect(self, client_id: str = "kit") -> Connection:
         """A new connection."""
-        return Connection("127.0.0.1", self.port)
+        return Connection("127.0.0.1", self.port, client_id)
 
 
 @contextmanager
@@ -56,12 +56,13 @@ def both(
                 str(kafka.log_dir), str(directory / "barnabas")
             )
         )
-        stack.enter_context(_barnabas(ours))
+        stack.enter_context(barnabas(ours))
         yield Side("Kafka", kafka.port), Side("Barnabas", port)
 
 
 @contextmanager
-def _barnabas(properties: Path) -> Iterator[None]:
+def barnabas(properties: Path) -> Iterator[None]:
+    """Barnabas with these settings, until the end. Raises StartError."""
     log = properties.with_suffix(".out")
     command = [sys.executable, "-m", "barnabas", "serve", "--config", str(properties)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}

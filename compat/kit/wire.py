@@ -8,6 +8,7 @@ The rule: fields have the schema's names; what is left out of a request has its 
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from functools import cache
@@ -42,22 +43,37 @@ def message(name: str) -> Message:
 class Connection:
     """One connection to a broker; requests are asked one after the other."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, client_id: str = "kit") -> None:
         self._socket = socket.create_connection((host, port), TIMEOUT_S)
+        self._client_id = client_id.encode()
         self._correlation_id = 0
 
     def ask(self, api: str, version: int, values: Values) -> Values:
         """Ask an API by its name; returns the response's fields. Raises WireError."""
-        request, response = message(f"{api}Request"), message(f"{api}Response")
+        self.send(api, version, values)
+        return self.receive(api, version)
+
+    def send(self, api: str, version: int, values: Values) -> None:
+        """Send a request and do not wait for its answer."""
+        request = message(f"{api}Request")
         assert request.api_key is not None
         self._correlation_id += 1
-        head = struct.pack(">hhih", request.api_key, version, self._correlation_id, 3) + b"kit"
+        head = struct.pack(">hhih", request.api_key, version, self._correlation_id, len(self._client_id))
+        head += self._client_id
         if version in request.flexible:
             head += b"\0"
         body = head + encode(request, version, values)
         self._socket.sendall(struct.pack(">i", len(body)) + body)
+
+    def is_answered(self, within_s: float) -> bool:
+        """Whether an answer begins to come, or the connection is closed, within that time."""
+        return bool(select.select([self._socket], [], [], within_s)[0])
+
+    def receive(self, api: str, version: int) -> Values:
+        """The answer to what was sent; returns the response's fields. Raises WireError."""
+        response = message(f"{api}Response")
         answer = self._receive(struct.unpack(">i", self._receive(4))[0])
-        start = 5 if version in response.flexible and request.api_key != API_VERSIONS else 4
+        start = 5 if version in response.flexible and response.api_key != API_VERSIONS else 4
         return decode(response, version, answer, start)
 
     def _receive(self, size: int) -> bytes:

@@ -55,12 +55,14 @@ class ClassicGroup:
         protocols = [(protocol.name, protocol.metadata) for protocol in request.protocols]
         if self.state is State.DEAD:
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if not self._accepts(request.protocol_type, protocols):
-            raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if not self._has_room_for(request.member_id):
             if request.member_id in self.pending:
                 self._drop_pending(request.member_id, now_ms, out)
-            raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+            full = JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
+            out.replies.append((joining.waiter, full))
+            return
+        if not self._accepts(request.protocol_type, protocols):
+            raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         instance = request.group_instance_id
         if not request.member_id:
             if instance is not None and instance in self.static_ids:
@@ -124,10 +126,9 @@ class ClassicGroup:
     ) -> None:
         request = joining.request
         self.pending.discard(member_id)
-        rebalance_ms = request.rebalance_timeout_ms
         member = Member(
             member_id, request.group_instance_id, joining.client_id, joining.client_host,
-            request.session_timeout_ms, rebalance_ms if rebalance_ms >= 0 else request.session_timeout_ms, protocols,
+            request.session_timeout_ms, request.rebalance_timeout_ms, protocols,
             join_waiter=joining.waiter, is_new=True,
         )  # fmt: skip
         if not self.members:
@@ -158,8 +159,7 @@ class ClassicGroup:
         request = joining.request
         self.members.learn(member, protocols)
         member.session_timeout_ms = request.session_timeout_ms
-        if request.rebalance_timeout_ms >= 0:
-            member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.members.await_join(member, joining.waiter)
         self._prepare_rebalance(now_ms, out)
 
@@ -189,9 +189,7 @@ class ClassicGroup:
         member.id = joining.new_member_id
         member.protocols = protocols
         member.session_timeout_ms = joining.request.session_timeout_ms
-        if joining.request.rebalance_timeout_ms >= 0:
-            member.rebalance_timeout_ms = joining.request.rebalance_timeout_ms
-        member.client_id, member.client_host = joining.client_id, joining.client_host
+        member.rebalance_timeout_ms = joining.request.rebalance_timeout_ms
         self.members[member.id] = member
         self.static_ids[instance] = member.id
         if was_leader:
@@ -234,13 +232,17 @@ class ClassicGroup:
         if self.state is not State.PREPARING_REBALANCE:
             longest = max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
             delay = self.settings.initial_rebalance_delay_ms
-            self.is_initial = self.state is State.EMPTY and delay > 0
+            is_first = self.state is State.EMPTY
+            self.is_initial = is_first and delay > 0
             self._enter(State.PREPARING_REBALANCE, now_ms)
             out.timers[("sync", self.id)] = None
             if self.is_initial:
                 self.new_member_added = False
                 self.initial_delay_left_ms = max(longest - delay, 0)
                 out.timers[("join", self.id)] = now_ms + delay
+            elif is_first:  # who is about to join is not waited for
+                self._complete_join(now_ms, out)
+                return
             else:
                 out.timers[("join", self.id)] = now_ms + longest
         if not self.is_initial and self._all_joined():
@@ -452,16 +454,20 @@ class ClassicGroup:
         self._drop(member, out)
         self._member_gone(now_ms, out)
 
-    def leave(self, member_id: str, instance_id: str | None, now_ms: int, out: Decision) -> None:
-        """A member leaves, by its id or, if static, by its instance id. Raises RequestError."""
+    def leave(self, member_id: str, instance_id: str | None, out: Decision) -> None:
+        """A member leaves, by its id or, if static, by its instance id; `members_left` must follow. Raises RequestError."""
         if self.state is State.DEAD:
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if instance_id is not None and not member_id:
             member_id = self.static_ids.get(instance_id, "")
-        if member_id in self.pending and instance_id is None:
-            self._drop_pending(member_id, now_ms, out)
-            return
-        self._drop(self._member(member_id, instance_id), out)
+        if member_id in self.pending:
+            self.pending.discard(member_id)
+            out.timers[("session", self.id, member_id)] = None
+        else:
+            self._drop(self._member(member_id, instance_id), out)
+
+    def members_left(self, now_ms: int, out: Decision) -> None:
+        """All that leave together have left: the others share what they had."""
         self._member_gone(now_ms, out)
 
     def _drop_pending(self, member_id: str, now_ms: int, out: Decision) -> None:
@@ -480,7 +486,7 @@ class ClassicGroup:
         if self.leader == member.id:
             self.leader = next(iter(self.members), None)
         if member.join_waiter is not None:
-            gone = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.id)
+            gone = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
             out.replies.append((member.join_waiter, gone))
         if member.sync_waiter is not None:
             out.replies.append(

@@ -6,6 +6,7 @@ their requests may look at each of the others.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -90,6 +91,15 @@ class Joining:
     new_member_id: str
     known_id_required: bool
     can_skip_assignment: bool
+
+    @property
+    def new_bare_id(self) -> str:
+        """The random part of the new id alone, in Kafka's text, as members of consumer groups have it."""
+        digits = self.new_member_id[-36:].replace("-", "")
+        try:
+            return urlsafe_b64encode(bytes.fromhex(digits)).decode().rstrip("=")
+        except ValueError:
+            return self.new_member_id
 
 
 class Members(dict[str, Member]):

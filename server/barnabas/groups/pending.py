@@ -37,6 +37,10 @@ class PendingOffsets:
             for place, value in offsets.items():
                 yield group_id, place, value
 
+    def groups(self) -> set[str]:
+        """The groups that have such offsets."""
+        return {group_id for groups in self._by_producer.values() for group_id in groups}
+
     def places(self, group_id: str) -> set[Place]:
         """Where a group's offset may change when a transaction ends."""
         return {place for groups in self._by_producer.values() for place in groups.get(group_id, {})}

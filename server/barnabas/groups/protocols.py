@@ -157,7 +157,7 @@ def join_group(shard: GroupShard, joining: Joining, turn: Turn) -> None:
     if isinstance(known, ConsumerGroup) and not request.member_id:
         turn.out.records += known.tombstones()
         known = None
-    if known is None and not request.member_id:
+    if known is None and (not request.member_id or shard.exists(request.group_id)):
         known = ClassicGroup(request.group_id, settings)
     group = known if isinstance(known, ClassicGroup) else shard.group(request.group_id)
     group.join(joining, turn.now_ms, turn.out)
@@ -204,20 +204,19 @@ def leave_group(
     """A LeaveGroup request: the error code of each member that it names."""
     codes: list[int] = []
     gone: list[ConsumerMember] = []
+    known = shard.groups.get(group_id)
     for member in members:
-        known = shard.groups.get(group_id)
         try:
             if isinstance(known, ConsumerGroup):
                 gone.append(classic_members.leaver(known, member.member_id, member.group_instance_id))
             else:
-                group = shard.group(group_id)
-                group.leave(member.member_id, member.group_instance_id, turn.now_ms, turn.out)
+                shard.group(group_id).leave(member.member_id, member.group_instance_id, turn.out)
         except RequestError as error:
             codes.append(error.code)
         else:
             codes.append(ErrorCode.NONE)
-    if gone:
-        known = shard.groups[group_id]
-        assert isinstance(known, ConsumerGroup), "nothing but the members' own leaving happens meanwhile"
+    if isinstance(known, ConsumerGroup):
         membership.remove(known, gone, turn)
+    elif isinstance(known, ClassicGroup) and ErrorCode.NONE in codes:
+        known.members_left(turn.now_ms, turn.out)
     return codes

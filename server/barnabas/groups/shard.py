@@ -102,7 +102,7 @@ class GroupShard:
 
     def exists(self, group_id: str) -> bool:
         """Whether anything is known of a group."""
-        return group_id in self.groups or group_id in self.offsets
+        return group_id in self.groups or group_id in self.offsets or bool(self.pending.places(group_id))
 
     def join(self, joining: Joining, now_ms: int, out: Decision) -> None:
         """A JoinGroup request; the first of a group makes it. Raises RequestError."""
@@ -169,6 +169,8 @@ class GroupShard:
             group.check_commit(member_id, generation, places, api_version, transactional=transactional)
         elif group is not None:
             group.check_commit(member_id, instance_id, generation, now_ms, out, transactional=transactional)
+        elif generation >= 0 and self.exists(group_id):
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id!r} has no members")
         elif generation >= 0:
             not_found = api_version >= GROUP_NOT_FOUND_SINCE
             code = ErrorCode.GROUP_ID_NOT_FOUND if not_found else ErrorCode.ILLEGAL_GENERATION

@@ -6,9 +6,11 @@ A slot is one partition, named by its topic's id, so that a topic made again is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from hashlib import blake2b
+from functools import lru_cache
+from struct import pack, unpack
 
-from barnabas.cluster.image import ClusterImage
+from barnabas.cluster.image import ClusterImage, TopicInfo
+from barnabas.groups.xxh3 import xxh3
 
 Slot = tuple[bytes, int]
 """Topic id and partition."""
@@ -38,17 +40,33 @@ def partition_counts(ids: Iterable[bytes], image: ClusterImage) -> dict[bytes, i
 def topics_hash(names: Collection[str], image: ClusterImage) -> int:
     """A signed 64-bit hash of everything about these topics that an assignment depends on; 0 if none exists.
 
-    It is compared with itself only, so that it need not be the one that Kafka computes: a group that was written by
-    Kafka gets a new epoch when its first member is heard of here, and goes on.
+    It is the number that Kafka's coordinator writes (KIP-1101), so that a group goes on as it is whoever wrote it.
     """
-    hasher, found = blake2b(digest_size=8), False
-    for name in sorted(names):
-        topic = image.topics.get(name)
-        if topic is None:
-            continue
-        found = True
-        hasher.update(b"%s %d %s\n" % (topic.id, len(topic.partitions), name.encode()))
-        for partition in topic.partitions:
-            racks = {image.brokers[b].rack or "" for b in partition.replicas if b in image.brokers}
-            hasher.update(",".join(sorted(racks)).encode() + b";")
-    return (int.from_bytes(hasher.digest(), "big", signed=True) or 1) if found else 0
+    hashes = [_hash_of(image.topics[name], image) for name in sorted(names) if name in image.topics]
+    return xxh3(pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
+
+
+def _hash_of(topic: TopicInfo, image: ClusterImage) -> int:
+    brokers = image.brokers
+    racks = tuple(
+        tuple(sorted(rack for b in partition.replicas if b in brokers and (rack := brokers[b].rack)))
+        for partition in topic.partitions
+    )
+    return _topic_hash(topic.id, topic.name, racks)
+
+
+@lru_cache(4096)
+def _topic_hash(topic_id: bytes, name: str, racks: tuple[tuple[str, ...], ...]) -> int:
+    """As Kafka hashes a topic: a version, id, name, partitions, and of each of them its number and its racks."""
+    high, low = unpack(">qq", topic_id)
+    parts = [pack("<bqq", 0, high, low), _text(name), pack("<i", len(racks))]
+    for index, of_partition in enumerate(racks):
+        parts.append(pack("<i", index))
+        parts += [pack("<i", len(rack)) + _text(rack) for rack in of_partition]
+    return xxh3(b"".join(parts))
+
+
+def _text(value: str) -> bytes:
+    """A string as it is hashed: Java's characters, then their number."""
+    data = value.encode("utf-16-le")
+    return data + pack("<i", len(data) // 2)

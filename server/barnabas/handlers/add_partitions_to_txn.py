@@ -1,13 +1,14 @@
 """AddPartitionsToTxn v0-v5. Partitions become part of a transaction, all of them or none.
 
 v0-v3 come from producers, for one transaction; v2 can tell PRODUCER_FENCED. v4 and v5 come from brokers, for many, and
-may only ask whether the partitions are in it already; v5 can tell TRANSACTION_ABORTABLE (KIP-890).
+may only ask whether the partitions are in it already: TRANSACTION_ABORTABLE if not (KIP-890).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.internal_topics import SHAPES
 from barnabas.errors import RequestError
 from barnabas.transactions.transaction import Place, Producer
 from barnabas.wire.generated.add_partitions_to_txn import (
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 FENCED_KNOWN_SINCE = 2
 MANY_TRANSACTIONS_SINCE = 4
-ABORTABLE_KNOWN_SINCE = 5
 
 Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
@@ -78,27 +78,25 @@ async def _join(context: RequestContext, asked: Asked, places: list[Place]) -> d
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     transactions = context.broker.transactions
     producer = Producer(asked.producer_id, asked.producer_epoch)
+    impossible = _impossible(context, places)
+    if impossible:
+        return {place: impossible.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places}
     if asked.verify_only:
         known = await transactions.verify_partitions(asked.transactional_id, producer)
-        missing = (
-            ErrorCode.TRANSACTION_ABORTABLE
-            if context.api_version >= ABORTABLE_KNOWN_SINCE
-            else ErrorCode.INVALID_TXN_STATE
-        )
-        return {place: missing for place in places if place not in known}
-    topics = context.broker.metadata.image.topics
-    unknown = {
-        (name, partition)
-        for name, partition in places
-        if name not in topics or not 0 <= partition < len(topics[name].partitions)
-    }
-    if unknown:
-        return {
-            place: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if place in unknown
-            else ErrorCode.OPERATION_NOT_ATTEMPTED
-            for place in places
-        }
+        return {place: ErrorCode.TRANSACTION_ABORTABLE for place in places if place not in known}
     client_version = 2 if context.api_version >= MANY_TRANSACTIONS_SINCE else 0
     await transactions.add_partitions(asked.transactional_id, producer, frozenset(places), client_version)
     return {}
+
+
+def _impossible(context: RequestContext, places: list[Place]) -> dict[Place, int]:
+    """The partitions that are not there, or that are the broker's own, which producers do not write to."""
+    topics = context.broker.metadata.image.topics
+    from_producer = context.api_version < MANY_TRANSACTIONS_SINCE
+    codes: dict[Place, int] = {}
+    for name, partition in places:
+        if from_producer and name in SHAPES:
+            codes[name, partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif name not in topics or not 0 <= partition < len(topics[name].partitions):
+            codes[name, partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return codes

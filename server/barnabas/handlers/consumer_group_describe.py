@@ -61,8 +61,8 @@ def _member(
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
-        subscribed_topic_regex=member.regex or None,
-        assignment=_assignment(member.assigned, image),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment((*member.assigned, *member.revoking), image),
         target_assignment=_assignment(group.target_of(member), image),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )

@@ -16,7 +16,7 @@ Result = DeleteGroupsResponse.DeletableGroupResult
 async def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Delete each group on its own."""
     response = DeleteGroupsResponse()
-    for group_id in request.groups_names:
+    for group_id in dict.fromkeys(request.groups_names):
         result = Result(group_id=group_id)
         response.results.append(result)
         try:

@@ -63,7 +63,7 @@ def _describe(context: RequestContext, group_id: str, shard: GroupShard, out: De
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata_for(protocol) if is_stable else b"",
-                member_assignment=member.assignment if is_stable else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ],

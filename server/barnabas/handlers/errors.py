@@ -147,6 +147,8 @@ def _echo(echo: Echo, message_class: Any, asked: Any, answered: Any, code: int, 
             _echo(echo.inner, message_class, entry, answer, code, message)
         else:
             answer.error_code = code
+            if hasattr(answer, "base_offset"):
+                answer.base_offset = -1
             if message and hasattr(answer, "error_message"):
                 answer.error_message = message
         answers.append(answer)

@@ -21,7 +21,16 @@ FENCED_KNOWN_SINCE = 4
 
 
 async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """The producer's id and epoch."""
+    """The producer's id and epoch; none with an error."""
+    try:
+        return await _handle(context, request)
+    except RequestError as error:
+        return InitProducerIdResponse(
+            error_code=error.code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH
+        )
+
+
+async def _handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     expected = Producer(request.producer_id, request.producer_epoch)
     if (expected.id == NO_PRODUCER_ID) is not (expected.epoch == NO_EPOCH):
         raise RequestError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch go together")

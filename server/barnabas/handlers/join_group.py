@@ -17,6 +17,7 @@ from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupRespon
 if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
 
+REBALANCE_TIMEOUT_SINCE = 1
 KNOWN_ID_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 NULL_PROTOCOL_SINCE = 7
@@ -25,7 +26,10 @@ NULL_PROTOCOL_SINCE = 7
 async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
     """Join; errors answer with the member id that was sent."""
     now_ms = context.now_ms
-    new_id = new_member_id(request.group_instance_id or context.client_id or "")
+    instance_id, client_id = request.group_instance_id, context.client_id or ""
+    new_id = new_member_id(client_id if instance_id is None else instance_id)
+    if context.api_version < REBALANCE_TIMEOUT_SINCE:
+        request.rebalance_timeout_ms = request.session_timeout_ms
     try:
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -34,7 +38,7 @@ async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGrou
             lambda shard, out, waiter: shard.join(
                 Joining(
                     request,
-                    context.client_id or "",
+                    client_id,
                     context.connection.client_host,
                     waiter,
                     new_id,
@@ -47,6 +51,8 @@ async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGrou
         )
     except RequestError as error:
         response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+    if response.error_code:
+        response.protocol_name = None
     if response.protocol_name is None and context.api_version < NULL_PROTOCOL_SINCE:
         response.protocol_name = ""
     return response

@@ -20,7 +20,7 @@ async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGro
     types = {kind.lower() for kind in request.types_filter}
     response = ListGroupsResponse()
     for shard in await context.broker.groups.machines():
-        for group_id in shard.groups.keys() | shard.offsets.keys():
+        for group_id in shard.groups.keys() | shard.offsets.keys() | shard.pending.groups():
             group = shard.groups.get(group_id)
             kind = group.kind if group else CLASSIC
             state = group.state_name if group else "Empty"

@@ -6,7 +6,8 @@ leader epochs; v7 static members; v10 names topics by id.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
@@ -25,10 +26,23 @@ PartitionAnswer = OffsetCommitResponse.OffsetCommitResponsePartition
 Commit = tuple[Place, OffsetCommitValue]
 
 
+class Try(NamedTuple):
+    """One offset that is to be committed."""
+
+    commit: Commit
+    is_too_long: bool
+
+
+class Answer(Protocol):
+    """One partition's answer, of either API that commits."""
+
+    error_code: int
+
+
 async def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """Commit what can be committed; each partition has its own answer."""
     response = OffsetCommitResponse()
-    commits: list[Commit] = []
+    tries: list[Try] = []
     accepted: list[PartitionAnswer] = []
     for topic in request.topics:
         name = topic.name
@@ -40,7 +54,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
             answer = PartitionAnswer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
             try:
-                commits.append(
+                tries.append(
                     checked_commit(
                         context,
                         name,
@@ -56,10 +70,12 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
             except RequestError as error:
                 answer.error_code = error.code
     try:
-        await _commit(context, request, commits)
+        await _commit(context, request, tries)
     except RequestError as error:
         for answer in accepted:
             answer.error_code = error.code
+    else:
+        refuse_long(tries, accepted)
     return response
 
 
@@ -73,10 +89,10 @@ def checked_commit(
     *,
     commit_timestamp_ms: int = -1,
     retention_ms: int = -1,
-) -> Commit:
-    """An offset as it is kept.
+) -> Try:
+    """An offset as it is kept, and whether its metadata is too long; that is the last thing that is wrong with a commit.
 
-    Raises UNKNOWN_TOPIC_ID without a name, UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE.
+    Raises UNKNOWN_TOPIC_ID without a name, UNKNOWN_TOPIC_OR_PARTITION.
     """
     broker = context.broker
     if not topic:
@@ -86,8 +102,7 @@ def checked_commit(
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     metadata = metadata or ""
     # Kafka calls them bytes, but counts UTF-16 code units.
-    if len(metadata.encode("utf-16-le")) // 2 > broker.group_settings.offset_metadata_bytes_max:
-        raise RequestError(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    is_too_long = len(metadata.encode("utf-16-le")) // 2 > broker.group_settings.offset_metadata_bytes_max
     value = OffsetCommitValue(
         offset=offset,
         leader_epoch=leader_epoch,
@@ -95,10 +110,17 @@ def checked_commit(
         commit_timestamp=commit_timestamp_ms if commit_timestamp_ms >= 0 else context.now_ms,
         expire_timestamp=context.now_ms + retention_ms if retention_ms >= 0 else -1,
     )
-    return (topic, partition), value
+    return Try(((topic, partition), value), is_too_long)
 
 
-async def _commit(context: RequestContext, request: OffsetCommitRequest, commits: list[Commit]) -> None:
+def refuse_long(tries: Sequence[Try], answers: Sequence[Answer]) -> None:
+    """Tell those whose metadata is too long, once the others are committed."""
+    for one, answer in zip(tries, answers, strict=True):
+        if one.is_too_long:
+            answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+async def _commit(context: RequestContext, request: OffsetCommitRequest, tries: list[Try]) -> None:
     def decide(shard: GroupShard, out: Decision) -> None:
         shard.check_commit(
             request.group_id,
@@ -107,10 +129,10 @@ async def _commit(context: RequestContext, request: OffsetCommitRequest, commits
             request.generation_id_or_member_epoch,
             context.now_ms,
             out,
-            places=[place for place, _ in commits],
+            places=[one.commit[0] for one in tries],
             api_version=context.api_version,
         )
-        shard.commit(request.group_id, commits, out)
+        shard.commit(request.group_id, [one.commit for one in tries if not one.is_too_long], out)
 
     try:
         await context.broker.groups.perform(request.group_id, decide)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.decision import Decision
 from barnabas.groups.embedded import CONSUMER
 from barnabas.groups.shard import GroupShard
@@ -29,7 +30,7 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
         group = shard.groups.get(request.group_id)
         if isinstance(group, ShareGroup):
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{request.group_id!r} is a share group")
-        if group is not None and group.members and group.protocol_type != CONSUMER:
+        if isinstance(group, ClassicGroup) and group.members and group.protocol_type != CONSUMER:
             raise RequestError(ErrorCode.NON_EMPTY_GROUP, "the group has members that are no consumers")
         subscribed = subscribed_topics(group) if group is not None else set()
         response = OffsetDeleteResponse()
@@ -42,7 +43,8 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
                     partition_index=partition.partition_index
                 )
                 answers.partitions.append(answer)
-                if topic.name not in known_topics:
+                info = known_topics.get(topic.name)
+                if info is None or not 0 <= partition.partition_index < len(info.partitions):
                     answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 elif subscribed is None or topic.name in subscribed:
                     # Consumers whose subscription cannot be read may be subscribed to anything.

@@ -131,9 +131,14 @@ def _append(
     records = data.records
     if not isinstance(records, memoryview):
         raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
-    result = partition.append(
-        records, acks=request.acks, api_version=context.api_version, now_ms=context.now_ms
-    )
+    try:
+        result = partition.append(
+            records, acks=request.acks, api_version=context.api_version, now_ms=context.now_ms
+        )
+    except RequestError as error:
+        if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            response.log_start_offset = partition.log.log_start_offset
+        raise
     response.base_offset = result.base_offset
     response.log_append_time_ms = result.log_append_time_ms
     response.log_start_offset = result.log_start_offset

@@ -49,6 +49,9 @@ async def handle(context: RequestContext, request: ShareFetchRequest) -> ShareFe
         await context.broker.shares.end_session(key)
     elif not request.is_renew_ack:
         answers = await _fetch(context, request, key, slots)
+        if request.share_session_epoch == EPOCH_INITIAL:  # a session's first answer names everything
+            for slot in slots:
+                answers.setdefault(slot, PartitionData(partition_index=slot[1], records=b""))
     for slot, refusal in outcomes.items():
         answer = answers.setdefault(slot, PartitionData(partition_index=slot[1], records=b""))
         if refusal is not None:

@@ -46,16 +46,19 @@ async def admit(
     Returns why not, by place. An append must follow without a checkpoint in between.
     """
     unknown = [part for part in parts if not _is_open(context, part)]
-    if not unknown or not (
-        implicit or context.broker.config.get(settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE)
-    ):
+    if not (implicit or context.broker.config.get(settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE)):
         return {}
+    refused = {
+        part.place: RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, "the partition knows a higher epoch")
+        for part in unknown
+        if _is_older(context, part)
+    }
+    unknown = [part for part in unknown if part.place not in refused]
     transactions = context.broker.transactions
     missing = RequestError(
         ErrorCode.TRANSACTION_ABORTABLE if abortable_known else ErrorCode.INVALID_TXN_STATE,
         f"the partition was not added to the transaction of {transactional_id!r}",
     )
-    refused: dict[Place, RequestError] = {}
     for producer in {part.producer for part in unknown}:
         places = frozenset(part.place for part in unknown if part.producer == producer)
         try:
@@ -70,6 +73,12 @@ async def admit(
         if place not in refused and not transactions.is_open(transactional_id, producer, frozenset({place})):
             refused[place] = missing
     return refused
+
+
+def _is_older(context: RequestContext, part: Part) -> bool:
+    """Whether the partition knows a higher epoch of the producer: then nobody else need be asked."""
+    known = context.broker.partitions.leader(*part.place).log.producers.get(part.producer.id)
+    return known is not None and known.producer_epoch > part.producer.epoch
 
 
 def _is_open(context: RequestContext, part: Part) -> bool:

@@ -12,7 +12,7 @@ from barnabas.broker.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
 from barnabas.groups.shard import GroupShard
-from barnabas.handlers.offset_commit import Commit, checked_commit
+from barnabas.handlers.offset_commit import Try, checked_commit, refuse_long
 from barnabas.handlers.transactional import Part, admit
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
@@ -29,7 +29,7 @@ PartitionAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     """Commit what can be committed; each partition has its own answer."""
     response = TxnOffsetCommitResponse()
-    commits: list[Commit] = []
+    tries: list[Try] = []
     accepted: list[PartitionAnswer] = []
     for topic in request.topics:
         answers = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
@@ -38,7 +38,7 @@ async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Tx
             answer = PartitionAnswer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
             try:
-                commits.append(
+                tries.append(
                     checked_commit(
                         context,
                         topic.name,
@@ -54,15 +54,19 @@ async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Tx
     if not accepted:
         return response
     try:
-        await _commit(context, request, commits)
+        await _commit(context, request, tries)
     except RequestError as error:
         for answer in accepted:
             answer.error_code = error.code
+    else:
+        refuse_long(tries, accepted)
     return response
 
 
-async def _commit(context: RequestContext, request: TxnOffsetCommitRequest, commits: list[Commit]) -> None:
+async def _commit(context: RequestContext, request: TxnOffsetCommitRequest, tries: list[Try]) -> None:
     groups = context.broker.groups
+    if not request.transactional_id:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     if not request.group_id:
         raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     producer = Producer(request.producer_id, request.producer_epoch)
@@ -77,9 +81,9 @@ async def _commit(context: RequestContext, request: TxnOffsetCommitRequest, comm
             context.now_ms,
             out,
             transactional=True,
-            places=[place for place, _ in commits],
+            places=[one.commit[0] for one in tries],
         )
-        shard.commit(request.group_id, commits, out)
+        shard.commit(request.group_id, [one.commit for one in tries if not one.is_too_long], out)
         out.producer = producer
 
     refused = await admit(

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.markers import write_marker
 from barnabas.errors import RequestError
-from barnabas.transactions.transaction import Producer
+from barnabas.transactions.transaction import EPOCH_BUMPED_SINCE, Producer
+from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
@@ -18,21 +19,38 @@ PartitionResult = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 
 async def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    """Answer each partition of each marker on its own."""
-    response = WriteTxnMarkersResponse()
+    """Answer each partition of each marker on its own; a producer is answered once, whatever its markers."""
+    codes: dict[int, dict[str, dict[int, int]]] = {}
     for marker in request.markers:
-        result = WriteTxnMarkersResponse.WritableTxnMarkerResult(producer_id=marker.producer_id)
-        response.markers.append(result)
         for topic in marker.topics:
-            answers = TopicResult(name=topic.name)
-            result.topics.append(answers)
             for index in topic.partition_indexes:
                 code = await _write(context, marker, topic.name, index)
-                answers.partitions.append(PartitionResult(partition_index=index, error_code=code))
-    return response
+                codes.setdefault(marker.producer_id, {}).setdefault(topic.name, {})[index] = code
+    return WriteTxnMarkersResponse(
+        markers=[
+            WriteTxnMarkersResponse.WritableTxnMarkerResult(
+                producer_id=producer_id,
+                topics=[
+                    TopicResult(
+                        name=name,
+                        partitions=[
+                            PartitionResult(partition_index=index, error_code=code)
+                            for index, code in partitions.items()
+                        ],
+                    )
+                    for name, partitions in topics.items()
+                ],
+            )
+            for producer_id, topics in codes.items()
+        ]
+    )
 
 
 async def _write(context: RequestContext, marker: Marker, topic: str, index: int) -> int:
+    if marker.producer_epoch < 0:
+        return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, which can make no such marker
+    if marker.transaction_version >= EPOCH_BUMPED_SINCE and _is_in_epoch(context, marker, topic, index):
+        return ErrorCode.INVALID_PRODUCER_EPOCH
     try:
         await write_marker(
             context.broker,
@@ -44,3 +62,17 @@ async def _write(context: RequestContext, marker: Marker, topic: str, index: int
     except RequestError as error:
         return error.code
     return 0
+
+
+def _is_in_epoch(context: RequestContext, marker: Marker, topic: str, index: int) -> bool:
+    """Whether the open transaction has the marker's own epoch; in version 2 the end has a higher one (KIP-1228)."""
+    try:
+        partition = context.broker.partitions.leader(topic, index)
+    except RequestError:
+        return False  # whoever writes finds out why
+    known = partition.log.producers.get(marker.producer_id)
+    return (
+        known is not None
+        and known.current_txn_first_offset >= 0
+        and known.producer_epoch == marker.producer_epoch
+    )

@@ -30,6 +30,8 @@ from barnabas.records.validate import Origin, ValidatedBatches, validate_produce
 log = logging.getLogger(__name__)
 
 PRODUCE_VERSION_LATEST = 13
+FROM_ZERO_SINCE = 12
+"""The version of Produce from which on transactions are of version 2."""
 
 
 class PartitionLog(ReadableLog):
@@ -148,7 +150,10 @@ class PartitionLog(ReadableLog):
                 if marker is not None:
                     self.producers.check_marker(header, marker)
             else:
-                repeated = self.producers.check(header, from_client=origin is Origin.CLIENT)
+                from_client = origin is Origin.CLIENT
+                repeated = self.producers.check(
+                    header, from_client=from_client, from_zero=from_client and api_version >= FROM_ZERO_SINCE
+                )
                 if repeated is not None:
                     return AppendResult(
                         repeated.base_offset, repeated.last_offset, repeated.timestamp, self.log_start_offset,

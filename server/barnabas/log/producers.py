@@ -129,14 +129,22 @@ class ProducerState:
 
     # --- appends --------------------------------------------------------------------------------------------
 
-    def check(self, header: BatchHeader, *, from_client: bool) -> ProducedBatch | None:
+    def check(
+        self, header: BatchHeader, *, from_client: bool, from_zero: bool = False
+    ) -> ProducedBatch | None:
         """Say whether a data batch may be appended; returns the batch that it repeats, if it does.
 
         Raises RequestError with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE. A
-        producer that is not known may begin with any sequence number: it may have expired (KIP-360).
+        producer that is not known may begin with any sequence number: it may have expired (KIP-360). Not so `from_zero`
+        in a transaction: its version 2 gives each transaction an epoch, and with it new sequences (KIP-890).
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
+            if from_zero and header.base_sequence and header.attributes & TRANSACTIONAL_BIT:
+                raise RequestError(
+                    Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {header.producer_id} in {self.name} begins with sequence {header.base_sequence}, not 0",
+                )
             return None
         epoch, sequence = header.producer_epoch, header.base_sequence
         if from_client and epoch == producer.producer_epoch:

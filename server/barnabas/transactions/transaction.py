@@ -136,15 +136,16 @@ class Transaction:
             partitions=self.partitions if self.state is State.ONGOING else frozenset(),
         )  # fmt: skip
 
-    def fenced(self, now_ms: int) -> Transaction:
+    def fenced(self, now_ms: int, client_version: int) -> Transaction:
         """Aborted by the coordinator: a higher epoch keeps its producer out.
 
-        A producer of transaction version 2 that comes back with the old epoch may go on with the higher one.
+        In version 2 of transactions, a producer that comes back with the old epoch may go on with the higher one.
         """
-        bumps = self.client_version >= EPOCH_BUMPED_SINCE
+        bumps = client_version >= EPOCH_BUMPED_SINCE
         return replace(
             self, state=State.PREPARE_ABORT, epoch=min(self.epoch + 1, EPOCH_MAX),
             last_epoch=self.epoch if bumps else NO_EPOCH, next_producer_id=NO_PRODUCER_ID, update_ms=now_ms,
+            client_version=client_version,
         )  # fmt: skip
 
     def completed(self, now_ms: int) -> Transaction:

@@ -14,6 +14,7 @@ from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -76,6 +77,13 @@ class Harness:
         self.shard.group("g").sync(request, self.waiter, now, out)
         self.settle(out)
         return self.waiter
+
+    def leave(self, *member_ids: str) -> list[int]:
+        out = Decision()
+        members = [LeaveGroupRequest.MemberIdentity(member_id=member_id) for member_id in member_ids]
+        codes = self.shard.leave("g", members, 5, out)
+        self.settle(out)
+        return codes
 
     def expire(self, *timer: object, now: int) -> None:
         out = Decision()
@@ -190,12 +198,67 @@ def test_who_does_not_sync_in_time_is_dropped() -> None:
 def test_the_last_member_leaves_an_empty_group() -> None:
     h = Harness()
     h.join("a")
-    out = Decision()
-    h.group.leave("a", None, 5, out)
-    h.settle(out)
+    assert h.leave("a") == [0]
     assert h.group.state is State.EMPTY
     assert h.group.generation == 2
     assert h.timers.keys() == set()
+
+
+def test_members_that_leave_together_are_gone_before_the_others_share() -> None:
+    h = Harness()
+    h.stable_pair()
+    waiting = h.join("c")
+    assert h.leave("a", "c", "nobody", "b") == [0, 0, ErrorCode.UNKNOWN_MEMBER_ID, 0]
+    assert h.answers[waiting] == JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    assert h.group.state is State.EMPTY
+    assert h.group.generation == 3
+
+
+def test_an_id_that_was_given_and_is_given_back_rebalances_as_a_member_does() -> None:
+    h = Harness()
+    h.stable_pair()
+    h.join("c-1", known=True)
+    assert h.leave("c-1") == [0]
+    assert h.group.state is State.PREPARING_REBALANCE
+
+
+def test_a_group_without_delay_begins_without_who_is_about_to_join() -> None:
+    h = Harness()
+    h.join("c-1", known=True)
+    joined = h.join("s-1", group_instance_id="s", known=True)
+    assert h.answers[joined].generation_id == 1
+    assert h.group.pending == {"c-1"}
+
+
+def test_a_full_group_says_so_first_and_names_no_member() -> None:
+    h = Harness(GroupSettings(initial_rebalance_delay_ms=0, size_max=2))
+    h.stable_pair()
+    refused = h.join("c", "nobody", protocol_type="connect")
+    assert h.answers[refused] == JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
+
+
+def test_a_static_member_that_comes_back_is_described_with_the_client_that_it_was() -> None:
+    h = Harness()
+    h.join("s-1", group_instance_id="s")
+    h.sync("s-1", 1)
+    h.group.members["s-1"].client_id = "the first"
+    h.join("s-2", group_instance_id="s")
+    assert h.group.members["s-2"].client_id == "the first"
+
+
+def test_a_negative_rebalance_timeout_is_over_at_once() -> None:
+    h = Harness()
+    h.join("a", rebalance_timeout_ms=-1)
+    assert h.timers["sync", "g"] == -1
+    h.expire("sync", "g", now=0)
+    assert h.group.state is State.EMPTY
+
+
+def test_who_names_a_member_of_a_group_that_only_keeps_offsets_is_told_of_its_protocols_first() -> None:
+    h = Harness()
+    h.shard.offsets["g"] = {("t", 0): OffsetCommitValue()}
+    assert code_of(h.join, "x", "nobody", protocols=[]) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert code_of(h.join, "x", "nobody") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_id_is_required_first_where_the_version_says_so() -> None:
@@ -243,7 +306,7 @@ def test_errors_of_members() -> None:
     assert code_of(h.sync, "nobody", 2) == ErrorCode.UNKNOWN_MEMBER_ID
     assert code_of(h.group.heartbeat, "a", None, 1, 0, Decision()) == ErrorCode.ILLEGAL_GENERATION
     assert code_of(h.group.heartbeat, "nobody", None, 2, 0, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(h.group.leave, "nobody", None, 0, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(h.group.leave, "nobody", None, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
     h.join("c", now=1)
     assert code_of(h.sync, "a", 2) == ErrorCode.REBALANCE_IN_PROGRESS
 

@@ -10,7 +10,7 @@ import pytest
 from barnabas.errors import RequestError
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.member import MemberState
-from barnabas.groups.consumer.membership import ASSIGNED_AT_ONCE_MAX, ASSIGNMENT_INTERVAL_MS
+from barnabas.groups.consumer.membership import ASSIGNED_AT_ONCE_MAX, ASSIGNMENT_INTERVAL_MS, FIRST_EPOCH
 from barnabas.groups.decision import Decision
 from barnabas.groups.settings import GroupSettings
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -58,7 +58,7 @@ def test_a_first_member_gets_everything_at_once() -> None:
     client = Client(coordinator, "a")
     client.join()
     client.settle()
-    assert client.epoch == 1
+    assert client.epoch == 2
     assert partitions_of(client) == [0, 1, 2, 3]
     assert coordinator.state() == "Stable"
 
@@ -73,12 +73,12 @@ def test_a_slot_is_given_on_only_when_its_owner_has_given_it_up() -> None:
     assert coordinator.group().members["b"].state is MemberState.UNRELEASED
     a.beat()
     assert len(a.told) == 2
-    assert a.epoch == 1, "it stays in its epoch until it has given up what it must"
+    assert a.epoch == 2, "it stays in its epoch until it has given up what it must"
     b.beat()
     assert b.told == set(), "a has been told, and has not said yet that it has done so"
     a.settle()
     a.beat()
-    assert a.epoch == 2
+    assert a.epoch == 3
     b.beat()
     assert len(b.told) == 2
     assert not a.told & b.told
@@ -91,20 +91,20 @@ def test_many_who_come_together_are_assigned_together() -> None:
     first = [Client(coordinator, f"m{number}") for number in range(ASSIGNED_AT_ONCE_MAX)]
     for client in first:
         client.join()
-    group = coordinator.group()
-    assert group.assignment_epoch == group.epoch == ASSIGNED_AT_ONCE_MAX
+    group, at_once = coordinator.group(), FIRST_EPOCH + ASSIGNED_AT_ONCE_MAX - 1
+    assert group.assignment_epoch == group.epoch == at_once
     late = [Client(coordinator, f"late{number}") for number in range(3)]
     for client in late:
         client.join()
     group = coordinator.group()
-    assert (group.epoch, group.assignment_epoch) == (ASSIGNED_AT_ONCE_MAX + 3, ASSIGNED_AT_ONCE_MAX)
+    assert (group.epoch, group.assignment_epoch) == (at_once + 3, at_once)
     assert coordinator.state() == "Assigning"
     coordinator.advance(ASSIGNMENT_INTERVAL_MS - 1)
     late[0].beat()
-    assert coordinator.group().assignment_epoch == ASSIGNED_AT_ONCE_MAX
+    assert coordinator.group().assignment_epoch == at_once
     coordinator.advance(1)
     late[0].beat()
-    assert coordinator.group().assignment_epoch == ASSIGNED_AT_ONCE_MAX + 3
+    assert coordinator.group().assignment_epoch == at_once + 3
     converge(*first, *late)
     assert sorted(len(client.owned) for client in (*first, *late)) == [1] * (ASSIGNED_AT_ONCE_MAX + 3)
     assert coordinator.state() == "Stable"
@@ -238,11 +238,11 @@ def test_members_and_groups_that_are_not_there_are_told_so() -> None:
 def test_an_epoch_that_cannot_be_is_fenced() -> None:
     coordinator = with_topic()
     a, _ = joined(coordinator, "a", "b")
-    assert a.epoch == 2
-    assert code_of(coordinator.heartbeat, "a", 3) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert a.epoch == 3
+    assert code_of(coordinator.heartbeat, "a", 4) == ErrorCode.FENCED_MEMBER_EPOCH
     assert code_of(coordinator.heartbeat, "a", 1) == ErrorCode.FENCED_MEMBER_EPOCH
     a.join()
-    assert a.epoch == 2
+    assert a.epoch == 3
     assert len(a.told) == 2
 
 
@@ -280,7 +280,7 @@ def test_an_instance_id_in_use_is_not_given_away() -> None:
     assert code_of(coordinator.heartbeat, "a2", 0, **joining) == ErrorCode.UNRELEASED_INSTANCE_ID
     assert code_of(coordinator.heartbeat, "a2", 1, instance_id="i") == ErrorCode.FENCED_INSTANCE_ID
     assert code_of(coordinator.heartbeat, "a", 1, instance_id="j") == ErrorCode.UNKNOWN_MEMBER_ID
-    assert coordinator.heartbeat("a", 0, **joining).member_epoch == 1
+    assert coordinator.heartbeat("a", 0, **joining).member_epoch == 2
 
 
 def test_a_static_member_that_stays_away_is_removed() -> None:
@@ -368,14 +368,14 @@ def test_commits_are_checked_against_the_member_epoch() -> None:
     a, _ = joined(coordinator, "a", "b")
     kept = partitions_of(a)
     lost = [partition for partition in range(4) if partition not in kept]
-    check_commit(coordinator, "a", 2, *range(4))
-    assert code_of(check_commit, coordinator, "a", 3, *kept) == ErrorCode.STALE_MEMBER_EPOCH
-    assert code_of(check_commit, coordinator, "c", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    check_commit(coordinator, "a", 3, *range(4))
+    assert code_of(check_commit, coordinator, "a", 4, *kept) == ErrorCode.STALE_MEMBER_EPOCH
+    assert code_of(check_commit, coordinator, "c", 3) == ErrorCode.UNKNOWN_MEMBER_ID
     assert code_of(check_commit, coordinator, "", -1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(check_commit, coordinator, "a", 2, version=8) == ErrorCode.UNSUPPORTED_VERSION
+    assert code_of(check_commit, coordinator, "a", 3, version=8) == ErrorCode.UNSUPPORTED_VERSION
     # What it has had since then may be committed late (KIP-1251), what it has no more may not.
-    check_commit(coordinator, "a", 1, *kept)
-    assert code_of(check_commit, coordinator, "a", 1, *lost) == ErrorCode.STALE_MEMBER_EPOCH
+    check_commit(coordinator, "a", 2, *kept)
+    assert code_of(check_commit, coordinator, "a", 2, *lost) == ErrorCode.STALE_MEMBER_EPOCH
 
 
 def test_anybody_may_commit_while_nobody_is_in() -> None:
@@ -395,9 +395,9 @@ def test_a_group_that_is_not_there_is_told_by_version() -> None:
 def test_who_fetches_offsets_as_a_member_must_be_one() -> None:
     coordinator = with_topic()
     joined(coordinator, "a")
-    coordinator.shard.check_fetch("g", "a", 1)
+    coordinator.shard.check_fetch("g", "a", 2)
     coordinator.shard.check_fetch("g", None, -1)
-    assert code_of(coordinator.shard.check_fetch, "g", "a", 2) == ErrorCode.STALE_MEMBER_EPOCH
+    assert code_of(coordinator.shard.check_fetch, "g", "a", 3) == ErrorCode.STALE_MEMBER_EPOCH
     assert code_of(coordinator.shard.check_fetch, "g", "b", 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 

@@ -231,10 +231,18 @@ def test_a_new_instance_aborts_what_was_open(harness):
     harness.add(producer, TWO)
     refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.init)
     assert harness.transaction.state is State.PREPARE_ABORT
-    assert harness.endings == [Ending(ID, Producer(producer.id, 1), False, TWO, 0)]
+    assert harness.endings == [Ending(ID, Producer(producer.id, 1), False, TWO, 2)]
     refused(ErrorCode.PRODUCER_FENCED, harness.end, producer)
     harness.complete()
     assert harness.init() == (producer.id, 2)
+
+
+def test_a_producer_that_goes_on_with_a_transaction_open_has_it_aborted_and_comes_again(harness):
+    producer = harness.init()
+    harness.add(producer, TWO)
+    refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.init, producer)
+    harness.complete()
+    assert harness.init(producer) == (producer.id, 1)
 
 
 def test_what_takes_too_long_is_aborted(harness):

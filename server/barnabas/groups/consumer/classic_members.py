@@ -26,7 +26,7 @@ def join(group: ConsumerGroup, joining: Joining, turn: Turn) -> ConsumerMember |
     Raises GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
     request = joining.request
-    member_id = request.member_id or joining.new_member_id
+    member_id = request.member_id or joining.new_bare_id
     check_room(group, member_id)
     _check_protocols(group, request)
     instance_id = request.group_instance_id
@@ -50,7 +50,7 @@ def join(group: ConsumerGroup, joining: Joining, turn: Turn) -> ConsumerMember |
         rack_id=said.rack_id or before.rack_id,
         client_id=joining.client_id,
         client_host=joining.client_host,
-        rebalance_timeout_ms=_rebalance_timeout_ms(request),
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
         topics=frozenset(said.topics),
         regex="",
         classic=ClassicProtocols(
@@ -69,11 +69,6 @@ def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
             names &= member.classic.names
     if request.protocol_type != CONSUMER or not names:
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-
-
-def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    timeout_ms = request.rebalance_timeout_ms
-    return timeout_ms if timeout_ms >= 0 else request.session_timeout_ms
 
 
 def answer_join(group: ConsumerGroup, member: ConsumerMember, joining: Joining, turn: Turn) -> None:

@@ -127,7 +127,7 @@ class ConsumerMember:
             client_id=self.client_id,
             client_host=self.client_host,
             subscribed_topic_names=sorted(self.topics),
-            subscribed_topic_regex=self.regex or None,
+            subscribed_topic_regex=self.regex,
             rebalance_timeout_ms=self.rebalance_timeout_ms,
             server_assignor=self.server_assignor,
             classic_member_metadata=classic,

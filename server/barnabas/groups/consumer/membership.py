@@ -34,6 +34,9 @@ from barnabas.wire.generated.errors import ErrorCode
 OWN_MEMBER_ID_SINCE = 1
 """The version from which on a member makes its id itself (KIP-1082)."""
 
+FIRST_EPOCH = 2
+"""A new group begins with it, as Kafka's do, so that an epoch behind is not the 0 of one who joins."""
+
 ASSIGNED_AT_ONCE_MAX = 100
 """Groups of more members are assigned at most once in `ASSIGNMENT_INTERVAL_MS`, as all of Kafka's groups are."""
 
@@ -205,7 +208,7 @@ def advance(
         seen = replace(group, regexes=regexes)
         new_hash = _hash(group, frozenset().union(*(seen.topics_of(member) for member in members)), turn)
         if changed or new_hash != group.topics_hash or regexes != group.regexes:
-            epoch += 1
+            epoch = max(epoch + 1, FIRST_EPOCH)
             _write_epoch(group, epoch, new_hash, turn)
     else:
         seen = group

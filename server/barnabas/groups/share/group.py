@@ -77,10 +77,8 @@ class ShareGroup:
         del member_id, epoch, places, api_version, transactional
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.id!r} is a share group")
 
-    def check_fetch(self, member_id: str | None, epoch: int) -> NoReturn:
-        """There are no committed offsets here. Raises GROUP_ID_NOT_FOUND."""
-        del member_id, epoch
-        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.id!r} is a share group")
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """There are no committed offsets here, and anybody may be told so."""
 
     def tombstones(self) -> list[Record]:
         """What ends the group, with its members, in the order that replay needs."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from barnabas.cluster.controller import check_topic_name
 from barnabas.errors import RequestError
 from barnabas.groups.consumer.member import LEAVE_FOR_A_WHILE_EPOCH
 from barnabas.groups.streams.tasks import Tasks, read_tasks
@@ -52,7 +53,7 @@ def _wrong(request: StreamsGroupHeartbeatRequest) -> str:
         return "only a member with an instance id leaves for a while"
     if epoch == 0 and request.rebalance_timeout_ms == -1:
         return "who joins must give a rebalance timeout"
-    if epoch == 0 and any(tasks):
+    if epoch == 0 and any(entries is None or entries for entries in tasks):
         return "who joins must report that it has no tasks"
     if (epoch == 0) != (request.topology is not None):
         return "a topology comes with joining, and only then"
@@ -64,6 +65,12 @@ def _wrong(request: StreamsGroupHeartbeatRequest) -> str:
 def _check_topology(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
     why = ""
     for part in topology.subtopologies:
+        infos = (*part.state_changelog_topics, *part.repartition_source_topics)
+        for name in (*part.source_topics, *part.repartition_sink_topics, *(info.name for info in infos)):
+            try:
+                check_topic_name(name)
+            except RequestError as error:
+                why = error.message
         if any(topic.partitions for topic in part.state_changelog_topics):
             why = "the partitions of changelog topics are not the application's to say"
         for group in part.copartition_groups:

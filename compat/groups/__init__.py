@@ -1,0 +1,1 @@
+"""The coordinators side by side with Apache Kafka, state by state."""

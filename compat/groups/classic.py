@@ -1,0 +1,401 @@
+"""Classic groups: every state, every request of a member, right and wrong.
+
+The rule: a cell of the matrix is a group of its own that is brought into a state, asked one thing, described, and ended.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from compat.kit.play import Pending, Play, Scene, SceneError
+from compat.kit.wire import Values
+
+MEMBER_ID_REQUIRED = 79
+SESSION_MS = 10_000
+REBALANCE_MS = 2_000
+TOPIC = "groups-of-members"
+BACKS = tuple(range(10))
+Asking = Callable[[Play, "Stage"], Pending]
+
+
+@dataclass
+class Stage:
+    """A group in some state: who is in it by client id, and who waits."""
+
+    group: str
+    generation: int = 0
+    members: dict[str, str] = field(default_factory=dict)
+    waiting: list[Pending] = field(default_factory=list)
+
+    def id(self, who: str) -> str:
+        """The member id of somebody, who may never have joined."""
+        return self.members.get(who, f"{who}-was-never-here")
+
+
+def subscription(*topics: str) -> bytes:
+    """What a consumer says of itself in JoinGroup, in version 0."""
+    names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+
+
+def assignment(topic: str, *partitions: int) -> bytes:
+    """What a consumer is given by its leader, in version 0."""
+    head = struct.pack(">hih", 0, 1, len(topic)) + topic.encode()
+    return head + struct.pack(f">i{len(partitions)}i", len(partitions), *partitions) + struct.pack(">i", -1)
+
+
+# --- requests ---------------------------------------------------------------------------------------------------
+
+
+def joining(group: str, member_id: str = "", instance_id: str | None = None, **changes: Any) -> Values:
+    """A JoinGroup request."""
+    protocols = [{"Name": name, "Metadata": subscription(TOPIC)} for name in ("range", "roundrobin")]
+    return {
+        "GroupId": group,
+        "SessionTimeoutMs": SESSION_MS,
+        "RebalanceTimeoutMs": REBALANCE_MS,
+        "MemberId": member_id,
+        "GroupInstanceId": instance_id,
+        "ProtocolType": "consumer",
+        "Protocols": protocols,
+    } | changes
+
+
+def join(play: Play, stage: Stage, who: str, instance_id: str | None = None, **changes: Any) -> Pending:
+    """Begin to join, and join again with the id that the first answer gives."""
+    asked = joining(stage.group, stage.members.get(who, ""), instance_id, **changes)
+    pending = play.begin(f"{who} joins", "JoinGroup", who, **asked)
+    if who in stage.members or instance_id is not None or play.version("JoinGroup") < 4:
+        return pending
+    first = play.end(pending)
+    stage.members[who] = first["MemberId"]
+    if first["ErrorCode"] != MEMBER_ID_REQUIRED:
+        raise SceneError(f"{who} is answered {first['ErrorCode']}")
+    asked["MemberId"] = first["MemberId"]
+    return play.begin(f"{who} joins with the id", "JoinGroup", who, **asked)
+
+
+def joined(play: Play, stage: Stage, who: str, pending: Pending) -> None:
+    """Take up what JoinGroup answers."""
+    answer = play.end(pending)
+    stage.members[who] = answer["MemberId"]
+    stage.generation = answer["GenerationId"]
+
+
+def syncing(stage: Stage, who: str, *assigned: str, **changes: Any) -> Values:
+    """A SyncGroup request; the leader assigns everybody a partition."""
+    entries = [
+        {"MemberId": stage.members[name], "Assignment": assignment(TOPIC, number)}
+        for number, name in enumerate(assigned)
+    ]
+    return {
+        "GroupId": stage.group,
+        "GenerationId": stage.generation,
+        "MemberId": stage.id(who),
+        "ProtocolType": "consumer",
+        "ProtocolName": "range",
+        "Assignments": entries,
+    } | changes
+
+
+def leaving(group: str, *members: tuple[str, str | None]) -> Values:
+    """A LeaveGroup request of members by id and instance id; old versions take the first alone."""
+    identities = [{"MemberId": member_id, "GroupInstanceId": instance} for member_id, instance in members]
+    return {"GroupId": group, "MemberId": members[0][0] if members else "", "Members": identities}
+
+
+# --- states -----------------------------------------------------------------------------------------------------
+
+
+def absent(play: Play) -> Stage:
+    """Nobody has ever heard of the group."""
+    return Stage(play.group)
+
+
+def only_offsets(play: Play) -> Stage:
+    """Somebody has committed, who is no member."""
+    topic = {
+        "Name": TOPIC,
+        "TopicId": play.topic(TOPIC),
+        "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 7}],
+    }
+    play.ask(
+        "set-up: commit", "OffsetCommit",
+        GroupId=play.group, GenerationIdOrMemberEpoch=-1, Topics=[topic],
+    )  # fmt: skip
+    return Stage(play.group)
+
+
+def empty(play: Play) -> Stage:
+    """There was a member, who has left."""
+    stage = stable_alone(play)
+    play.ask(
+        "set-up: anna leaves", "LeaveGroup", "anna", **leaving(stage.group, (stage.members["anna"], None))
+    )
+    return stage
+
+
+def pending(play: Play) -> Stage:
+    """Somebody has been given a member id and has not come back with it (from v4 on)."""
+    stage = Stage(play.group)
+    first = play.end(play.begin("set-up: anna asks", "JoinGroup", "anna", **joining(stage.group)))
+    stage.members["anna"] = first["MemberId"]
+    return stage
+
+
+def completing_alone(play: Play, **changes: Any) -> Stage:
+    """One member has joined and not synced."""
+    stage = Stage(play.group)
+    joined(play, stage, "anna", join(play, stage, "anna", **changes))
+    return stage
+
+
+def stable_alone(play: Play, **changes: Any) -> Stage:
+    """One member, who has its assignment."""
+    stage = completing_alone(play, **changes)
+    play.ask("set-up: anna syncs", "SyncGroup", "anna", **syncing(stage, "anna", "anna"))
+    return stage
+
+
+def preparing(play: Play) -> Stage:
+    """A second member waits for the first to join again."""
+    stage = stable_alone(play)
+    stage.waiting.append(join(play, stage, "bert"))
+    return stage
+
+
+def completing(play: Play, **changes: Any) -> Stage:
+    """Two have joined, and one of them waits for the assignment."""
+    stage = stable_alone(play, **changes)
+    late = join(play, stage, "bert", **changes)
+    joined(play, stage, "anna", join(play, stage, "anna", **changes))
+    joined(play, stage, "bert", late)
+    stage.waiting.append(play.begin("bert syncs", "SyncGroup", "bert", **syncing(stage, "bert")))
+    return stage
+
+
+def stable(play: Play, **changes: Any) -> Stage:
+    """Two members, and what each of them reads."""
+    stage = completing(play, **changes)
+    play.ask("set-up: anna assigns", "SyncGroup", "anna", **syncing(stage, "anna", "anna", "bert"))
+    play.end(stage.waiting.pop())
+    return stage
+
+
+def full(play: Play) -> Stage:
+    """As many as may be in: three."""
+    stage = stable(play)
+    last = join(play, stage, "carl")
+    again = join(play, stage, "anna"), join(play, stage, "bert")
+    for who, request in zip(("anna", "bert", "carl"), (*again, last), strict=True):
+        joined(play, stage, who, request)
+    play.ask("set-up: anna assigns", "SyncGroup", "anna", **syncing(stage, "anna", "anna", "bert", "carl"))
+    return stage
+
+
+def stable_static(play: Play, **changes: Any) -> Stage:
+    """Two static members."""
+    stage = Stage(play.group)
+    joined(play, stage, "anna", join(play, stage, "anna", "i-anna", **changes))
+    late = join(play, stage, "bert", "i-bert", **changes)
+    joined(play, stage, "anna", join(play, stage, "anna", "i-anna", **changes))
+    joined(play, stage, "bert", late)
+    play.ask(
+        "set-up: anna assigns",
+        "SyncGroup",
+        "anna",
+        **syncing(stage, "anna", "anna", "bert", GroupInstanceId="i-anna"),
+    )
+    play.ask("set-up: bert syncs", "SyncGroup", "bert", **syncing(stage, "bert", GroupInstanceId="i-bert"))
+    return stage
+
+
+def stable_pending(play: Play) -> Stage:
+    """Two members, and one who has been given a member id and has not come back with it."""
+    stage = stable(play)
+    first = play.begin("set-up: carl asks", "JoinGroup", "carl", version=9, **joining(stage.group))
+    stage.members["carl"] = play.end(first)["MemberId"]
+    return stage
+
+
+def deleted(play: Play) -> Stage:
+    """There was a group, until somebody deleted it."""
+    stage = empty(play)
+    play.ask("set-up: delete", "DeleteGroups", GroupsNames=[stage.group])
+    return stage
+
+
+def of_connect(play: Play) -> Stage:
+    """One member that is no consumer, with metadata that only its own kind can read."""
+    stage = Stage(play.group)
+    protocols = [{"Name": "sessioned", "Metadata": b"\x01config"}]
+    joined(play, stage, "anna", join(play, stage, "anna", ProtocolType="connect", Protocols=protocols))
+    play.ask(
+        "set-up: anna syncs", "SyncGroup", "anna",
+        **syncing(stage, "anna", "anna", ProtocolType="connect", ProtocolName="sessioned"),
+    )  # fmt: skip
+    return stage
+
+
+STATES = {
+    state.__name__.replace("_", " "): state
+    for state in (
+        absent, only_offsets, empty, pending, completing_alone, stable_alone, preparing, completing, stable, full,
+        stable_static, stable_pending, deleted, of_connect,
+    )
+}  # fmt: skip
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------
+
+
+def _protocol(name: str, metadata: bytes = b"") -> list[Values]:
+    return [{"Name": name, "Metadata": metadata or subscription(TOPIC)}]
+
+
+JOINS: dict[str, Callable[[Stage], Values]] = {
+    "new": lambda s: joining(s.group),
+    "new, other protocols": lambda s: joining(s.group, Protocols=_protocol("mine")),
+    "new, other type": lambda s: joining(s.group, ProtocolType="connect"),
+    "new, empty type": lambda s: joining(s.group, ProtocolType=""),
+    "new, no protocols": lambda s: joining(s.group, Protocols=[]),
+    "new, bad subscription": lambda s: joining(s.group, Protocols=_protocol("range", b"\x07")),
+    "new, session too short": lambda s: joining(s.group, SessionTimeoutMs=5_999),
+    "new, session too long": lambda s: joining(s.group, SessionTimeoutMs=1_800_001),
+    "new, no session": lambda s: joining(s.group, SessionTimeoutMs=-1),
+    "new, no rebalance timeout": lambda s: joining(s.group, RebalanceTimeoutMs=-1, SessionTimeoutMs=6_000),
+    "new static": lambda s: joining(s.group, "", "i-carl"),
+    "new, empty instance": lambda s: joining(s.group, "", ""),
+    "new, bad instance": lambda s: joining(s.group, "", "a b/c"),
+    "unknown": lambda s: joining(s.group, "nobody"),
+    "unknown, session too short": lambda s: joining(s.group, "nobody", SessionTimeoutMs=1),
+    "unknown static": lambda s: joining(s.group, "nobody", "i-carl"),
+    "anna": lambda s: joining(s.group, s.id("anna")),
+    "anna, new metadata": lambda s: joining(s.group, s.id("anna"), Protocols=_protocol("range", subscription("x"))),
+    "anna, other protocols": lambda s: joining(s.group, s.id("anna"), Protocols=_protocol("mine")),
+    "anna, no protocols": lambda s: joining(s.group, s.id("anna"), Protocols=[]),
+    "anna, other type": lambda s: joining(s.group, s.id("anna"), ProtocolType="connect"),
+    "anna by her instance": lambda s: joining(s.group, s.id("anna"), "i-anna"),
+    "anna by bert's instance": lambda s: joining(s.group, s.id("anna"), "i-bert"),
+    "anna by a new instance": lambda s: joining(s.group, s.id("anna"), "i-carl"),
+    "anna's instance": lambda s: joining(s.group, "", "i-anna"),
+    "anna's instance, new metadata": lambda s: joining(
+        s.group, "", "i-anna", Protocols=_protocol("range", subscription("x"))
+    ),
+    "anna's instance, other protocols": lambda s: joining(s.group, "", "i-anna", Protocols=_protocol("roundrobin")),
+    "bert": lambda s: joining(s.group, s.id("bert")),
+    "bert, new metadata": lambda s: joining(s.group, s.id("bert"), Protocols=_protocol("range", subscription("x"))),
+    "carl": lambda s: joining(s.group, s.id("carl")),
+    "carl, other protocols": lambda s: joining(s.group, s.id("carl"), Protocols=_protocol("mine")),
+    "bert's instance": lambda s: joining(s.group, "", "i-bert"),
+    "bert's instance, other id": lambda s: joining(s.group, s.id("anna"), "i-bert"),
+    "no group": lambda s: joining(""),
+    "no group, no session": lambda s: joining("", SessionTimeoutMs=-1),
+}  # fmt: skip
+
+SYNCS: dict[str, Callable[[Stage], Values]] = {
+    "anna assigns": lambda s: syncing(s, "anna", *s.members),
+    "anna": lambda s: syncing(s, "anna"),
+    "anna, next generation": lambda s: syncing(s, "anna", GenerationId=s.generation + 1),
+    "anna, last generation": lambda s: syncing(s, "anna", GenerationId=s.generation - 1),
+    "anna, no generation": lambda s: syncing(s, "anna", GenerationId=-1),
+    "anna, other type": lambda s: syncing(s, "anna", ProtocolType="connect"),
+    "anna, other protocol": lambda s: syncing(s, "anna", ProtocolName="mine"),
+    "anna, no protocol": lambda s: syncing(s, "anna", ProtocolName=None, ProtocolType=None),
+    "anna, half a protocol": lambda s: syncing(s, "anna", ProtocolName=None),
+    "anna, empty protocol": lambda s: syncing(s, "anna", ProtocolName="", ProtocolType=""),
+    "anna by her instance": lambda s: syncing(s, "anna", GroupInstanceId="i-anna"),
+    "anna by bert's instance": lambda s: syncing(s, "anna", GroupInstanceId="i-bert"),
+    "anna by a new instance": lambda s: syncing(s, "anna", GroupInstanceId="i-carl"),
+    "bert": lambda s: syncing(s, "bert"),
+    "bert assigns": lambda s: syncing(s, "bert", *s.members),
+    "unknown": lambda s: syncing(s, "nobody"),
+    "nobody": lambda s: syncing(s, "anna", MemberId=""),
+    "nobody by anna's instance": lambda s: syncing(s, "anna", MemberId="", GroupInstanceId="i-anna"),
+    "no group": lambda s: syncing(s, "anna", GroupId=""),
+}
+
+
+def _beat(stage: Stage, who: str, **changes: Any) -> Values:
+    return {"GroupId": stage.group, "GenerationId": stage.generation, "MemberId": stage.id(who)} | changes
+
+
+HEARTBEATS: dict[str, Callable[[Stage], Values]] = {
+    "anna": lambda s: _beat(s, "anna"),
+    "bert": lambda s: _beat(s, "bert"),
+    "anna, next generation": lambda s: _beat(s, "anna", GenerationId=s.generation + 1),
+    "anna, last generation": lambda s: _beat(s, "anna", GenerationId=s.generation - 1),
+    "anna, no generation": lambda s: _beat(s, "anna", GenerationId=-1),
+    "anna by her instance": lambda s: _beat(s, "anna", GroupInstanceId="i-anna"),
+    "anna by bert's instance": lambda s: _beat(s, "anna", GroupInstanceId="i-bert"),
+    "anna by a new instance": lambda s: _beat(s, "anna", GroupInstanceId="i-carl"),
+    "unknown": lambda s: _beat(s, "nobody"),
+    "nobody": lambda s: _beat(s, "anna", MemberId=""),
+    "no group": lambda s: _beat(s, "anna", GroupId=""),
+}
+
+LEAVES: dict[str, Callable[[Stage], Values]] = {
+    "anna": lambda s: leaving(s.group, (s.id("anna"), None)),
+    "bert": lambda s: leaving(s.group, (s.id("bert"), None)),
+    "carl": lambda s: leaving(s.group, (s.id("carl"), None)),
+    "both": lambda s: leaving(s.group, (s.id("anna"), None), (s.id("bert"), None)),
+    "anna twice": lambda s: leaving(s.group, (s.id("anna"), None), (s.id("anna"), None)),
+    "anna's instance": lambda s: leaving(s.group, ("", "i-anna")),
+    "both instances": lambda s: leaving(s.group, ("", "i-anna"), ("", "i-bert")),
+    "anna by her instance": lambda s: leaving(s.group, (s.id("anna"), "i-anna")),
+    "anna by bert's instance": lambda s: leaving(s.group, (s.id("anna"), "i-bert")),
+    "anna by a new instance": lambda s: leaving(s.group, (s.id("anna"), "i-carl")),
+    "unknown": lambda s: leaving(s.group, ("nobody", None)),
+    "unknown instance": lambda s: leaving(s.group, ("", "i-carl")),
+    "unknown of anna's instance": lambda s: leaving(s.group, ("nobody", "i-anna")),
+    "nobody": lambda s: leaving(s.group, ("", None)),
+    "none": lambda s: leaving(s.group),
+    "good and bad": lambda s: leaving(s.group, ("nobody", None), (s.id("bert"), None), ("", "i-carl")),
+    "no group": lambda s: leaving("", ("nobody", None)),
+}
+
+
+def requests() -> Iterator[tuple[str, str, Callable[[Stage], Values]]]:
+    """Label, API and the values of everything that is asked in every state."""
+    for api, asked in (
+        ("JoinGroup", JOINS), ("SyncGroup", SYNCS), ("Heartbeat", HEARTBEATS), ("LeaveGroup", LEAVES),
+    ):  # fmt: skip
+        for label, values in asked.items():
+            yield label, api, values
+
+
+def cell(state: Callable[[Play], Stage], api: str, values: Callable[[Stage], Values], play: Play) -> None:
+    """Bring a group into a state, ask one thing, and see what has become of it."""
+    stage = state(play)
+    asked = play.begin("asked", api, "carl", **values(stage))
+    waits = play.waits(asked)
+    if not waits:
+        play.end(asked)
+    play.ask("then described", "DescribeGroups", version=5, Groups=[stage.group])
+    for other in stage.waiting:
+        if not play.waits(other):
+            play.end(other)
+    play.ask("anna's heartbeat", "Heartbeat", "anna", **_beat(stage, "anna"))
+    end(play, stage, asked)
+
+
+def end(play: Play, stage: Stage, *asked: Pending) -> None:
+    """All leave who are in it, so that nobody waits any more."""
+    for who, member_id in stage.members.items():
+        play.ask(f"{who} leaves", "LeaveGroup", who, **leaving(stage.group, (member_id, None)))
+    for pending_ in (*stage.waiting, *asked):
+        if pending_.is_open:
+            play.end(pending_)
+    play.ask("at last described", "DescribeGroups", version=5, Groups=[stage.group])
+
+
+def scenes() -> Iterator[Scene]:
+    """The matrix, in the newest versions and the oldest, and where it matters in those between."""
+    for state_name, state in STATES.items():
+        for label, api, values in requests():
+            backs = BACKS if state_name in ("stable", "stable static") else (0, 9)
+            yield Scene(f"{state_name}: {api} {label}", partial(cell, state, api, values), backs)

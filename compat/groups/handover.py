@@ -1,0 +1,250 @@
+"""Coordinators handed over: groups and transactions in the middle of things, continued by whoever opens the data dir.
+
+    python -m compat.groups.handover [--case NAME] [--keep DIR]
+
+Somebody writes, and is stopped or killed; two brokers then open a copy of the dir each: who wrote it, and the other. The
+rule: both must say the same of every group and transaction, by Kafka's own tools and to the members, who go on where they
+were, without having to join again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from compat.groups import cast
+from compat.groups.compare import await_coordinators
+from compat.kafka import KafkaError, RealKafka, free_port, release, tool_command
+from compat.kit.compare import Difference, Meant, differences_between, judge
+from compat.kit.play import Play, common_versions
+from compat.kit.sides import Side, StartError, barnabas
+from compat.log.handover import found_topics, register, to_kafkas_meta_properties
+
+LONG_MS = "600000"
+KINDS = ("consumer", "streams", "share")
+SETTINGS = {
+    "num.partitions": "3",
+    # Nobody is to be removed while the brokers change places and the tools are asked.
+    **{f"group.{kind}.session.timeout.ms": LONG_MS for kind in KINDS},
+    **{f"group.{kind}.max.session.timeout.ms": LONG_MS for kind in KINDS},
+    **{f"group.{kind}.assignment.interval.ms": "0" for kind in KINDS},
+    "group.streams.initial.rebalance.delay.ms": "0",
+}
+OLD_SETTINGS = {"num.partitions": "3", "inter.broker.protocol.version": "3.9"}
+TOOL_TIMEOUT_S = 120
+LAST_BATCH_OF = "__transaction_state"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Who writes, how it ends, and who takes on."""
+
+    name: str
+    version: str
+    writer: str
+    clean: bool
+    roles: tuple[cast.Role, ...]
+
+
+CASES = (
+    Case("kafka-4-stopped", "4.x", "kafka", True, cast.ALL),
+    Case("kafka-4-killed", "4.x", "kafka", False, cast.ALL),
+    Case("kafka-3.9-stopped", "3.9", "kafka", True, cast.CLASSIC),
+    Case("kafka-3.9-killed", "3.9", "kafka", False, cast.CLASSIC),
+    Case("barnabas-stopped", "3.9", "barnabas", True, cast.CLASSIC),
+)
+STARTS = "Kafka counts every start of a leader, and a broker that does not elect leaders does not"
+MEANT: tuple[Meant, ...] = (
+    Meant(".*: txn .*: .* producers of .", ".*/CoordinatorEpoch", STARTS),
+    Meant(".*: sharing: offsets.*", ".*/LeaderEpoch", STARTS),
+)
+
+
+def main() -> int:
+    """Hand over; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m compat.groups.handover", description=__doc__)
+    parser.add_argument(
+        "--case", action="append", choices=[case.name for case in CASES], help="only this one"
+    )
+    parser.add_argument("--keep", metavar="DIR", type=Path, help="leave everything there")
+    options = parser.parse_args()
+    differences: list[Difference] = []
+    for case in CASES:
+        if options.case and case.name not in options.case:
+            continue
+        with ExitStack() as stack:
+            if options.keep:
+                directory = options.keep / case.name
+                directory.mkdir(parents=True)
+            else:
+                directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="handover-")))
+            found = run(case, directory)
+        differences += found
+    bad = judge(differences, MEANT, complete=not options.case)
+    print(f"{len(differences)} differences, {bad} of them not as meant")
+    return 1 if bad else 0
+
+
+def run(case: Case, directory: Path) -> list[Difference]:
+    """Write, end, copy, continue with both, compare."""
+    written = directory / "written"
+    with writing(case, written) as (side, logs, end):
+        await_coordinators(side)
+        versions = common_versions(side)
+        play = Play(side, case.name, 0, versions)
+        stages = [role.enter(play) for role in case.roles]
+        play.close()
+        before = tools(case, side.port)
+        end()
+    if not case.clean:
+        cut_last_batch(logs)
+    copy = directory / "copy"
+    shutil.copytree(written, copy, ignore=shutil.ignore_patterns("*.pid", ".lock"))
+    theirs, ours = {}, {}
+    for name, keep in (("kafka", theirs), ("barnabas", ours)):
+        place = written if name == case.writer else copy
+        with continuing(case, name, place) as side:
+            await_coordinators(side)
+            after = tools(case, side.port)
+            keep |= {f"tool {label}": text for label, text in after.items()}
+            if case.clean:
+                keep |= {f"tool {label} as before": text == before[label] for label, text in after.items()}
+            play = Play(side, case.name, 0, versions, _topics=play._topics)
+            for role, stage in zip(case.roles, stages, strict=True):
+                role.go_on(play, stage)
+            play.close()
+            keep |= play.answers
+    print(f"{case.name}: {len(case.roles)} roles, {len(theirs)} answers", flush=True)
+    return [
+        Difference(f"{case.name}: {label}", *one)
+        for label in dict.fromkeys([*theirs, *ours])
+        for one in differences_between("", theirs.get(label, "nothing"), ours.get(label, "nothing"))
+    ]
+
+
+# --- the brokers ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def writing(case: Case, directory: Path) -> Iterator[tuple[Side, Path, Callable[[], None]]]:
+    """The broker that begins: how to reach it, its logs, and how to end it."""
+    if case.writer == "kafka":
+        kafka = RealKafka(case.version, data=directory, settings=_settings(case))
+        with kafka:
+            yield Side("Kafka", kafka.port), kafka.log_dir, kafka.stop if case.clean else kafka.kill
+    else:
+        with _ours(case, directory) as side:
+            yield side, directory / "logs", lambda: None
+
+
+@contextmanager
+def continuing(case: Case, name: str, directory: Path) -> Iterator[Side]:
+    """A broker that goes on with a dir."""
+    if name == "barnabas":
+        with _ours(case, directory) as side:
+            yield side
+    elif case.writer == "kafka":
+        with RealKafka(case.version, data=directory, settings=_settings(case)) as kafka:
+            yield Side("Kafka", kafka.port)
+    else:
+        logs = directory / "logs"
+        topics = found_topics(logs)
+        cluster_id = to_kafkas_meta_properties(logs)
+        kafka = RealKafka(
+            case.version,
+            data=directory,
+            mode="zookeeper",
+            settings=_settings(case),
+            prepare=lambda broker: register(broker.zookeeper_port, cluster_id, topics),
+        )
+        with kafka:
+            yield Side("Kafka", kafka.port)
+
+
+def _settings(case: Case) -> dict[str, str]:
+    return SETTINGS if case.version.startswith("4") else {"num.partitions": "3"}
+
+
+@contextmanager
+def _ours(case: Case, directory: Path) -> Iterator[Side]:
+    directory.mkdir(exist_ok=True)
+    port = free_port()
+    lines = {
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "log.dirs": str(directory / "logs"),
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        **_settings(case),
+    }
+    path = directory / "barnabas.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    with barnabas(path):
+        yield Side("Barnabas", port)
+
+
+def cut_last_batch(logs: Path) -> None:
+    """Lose the last batch of the transactions' log, as in a power cut: it says that a transaction has ended, so that
+    whoever opens the log finds one that is about to.
+    """
+    segments = [path for path in logs.glob(f"{LAST_BATCH_OF}-*/*.log") if path.stat().st_size]
+    last = max(segments, key=lambda path: path.stat().st_mtime_ns)
+    data = last.read_bytes()
+    position = 0
+    while (end := position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")) < len(data):
+        if int.from_bytes(data[position + 8 : position + 12], "big") == 0:
+            break
+        position = end
+    last.write_bytes(data[:position])
+
+
+# --- Kafka's tools ----------------------------------------------------------------------------------------------
+
+TOOLS: dict[str, tuple[str, ...]] = {
+    "groups": ("consumer-groups", "--list", "--state"),
+    "offsets": ("consumer-groups", "--describe", "--all-groups", "--offsets"),
+    "members": ("consumer-groups", "--describe", "--all-groups", "--members", "--verbose"),
+    "state": ("consumer-groups", "--describe", "--all-groups", "--state"),
+    "transactions": ("transactions", "list"),
+}
+NEW_TOOLS: dict[str, tuple[str, ...]] = {
+    "share offsets": ("share-groups", "--describe", "--all-groups", "--offsets"),
+    "share members": ("share-groups", "--describe", "--all-groups", "--members", "--verbose"),
+    "share state": ("share-groups", "--describe", "--all-groups", "--state"),
+    "streams offsets": ("streams-groups", "--describe", "--all-groups", "--offsets"),
+    "streams members": ("streams-groups", "--describe", "--all-groups", "--members", "--verbose"),
+    "streams state": ("streams-groups", "--describe", "--all-groups", "--state"),
+}
+
+
+def tools(case: Case, port: int) -> dict[str, dict[str, bool]]:
+    """What Kafka's command line tools say, without ports, and with the lines in an order of their own."""
+    wanted = TOOLS | (NEW_TOOLS if case.version.startswith("4") else {})
+    said: dict[str, dict[str, bool]] = {}
+    for label, (name, *arguments) in wanted.items():
+        command = tool_command(release("4.x"), name, "--bootstrap-server", f"127.0.0.1:{port}", *arguments)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TOOL_TIMEOUT_S)
+        text = re.sub(rf":{port}\b", ":PORT", done.stdout + done.stderr)
+        lines = sorted(" ".join(line.split()) for line in text.splitlines() if line.strip())
+        said[label] = {f"line {line}": True for line in lines}
+    return said
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (KafkaError, StartError) as error:
+        sys.exit(f"error: {error}")

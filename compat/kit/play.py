@@ -1,0 +1,291 @@
+"""Scenes that are played with two brokers: a few clients, some of whom wait, and all that each of them is answered.
+
+    def first_join(play: Play) -> None:
+        play.ask("anna joins", "JoinGroup", "anna", GroupId=play.group, ...)
+
+    differences = compare([Scene("first join", first_join)], kafka, barnabas)
+
+The rule: a scene uses what it is answered, such as member ids, and names of its own, so that scenes do not meet; what is
+random is compared by when it was first seen. A scene that differs is played again with few others before it counts:
+brokers that are busy answer late.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from compat.kit.compare import WORDS as WORDS_OF_ALL
+from compat.kit.compare import Difference, Meant, differences_between
+from compat.kit.sides import Side
+from compat.kit.wire import ZERO_UUID, Connection, Values, WireError
+
+WORDS = (*WORDS_OF_ALL, "StatusDetail", "BatchIndexErrorMessage")
+ANSWER_WITHIN_S = 0.3
+"""Who is not answered in this time waits for something else to happen."""
+SETTLE_S = 10.0
+AGAIN = 1
+"""How often a scene that differs is played again."""
+SCENES_AT_ONCE = 12
+AGAIN_AT_ONCE = 4
+TIMES = re.compile(r".*(Timestamp|TimeMs|StartTimeMs)")
+RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|^[A-Za-z0-9_-]{22}$")
+
+
+class SceneError(Exception):
+    """A scene cannot go on with what it was answered."""
+
+
+Versions = dict[str, tuple[int, int]]
+"""By API the oldest and newest version that both brokers serve."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is played. It is played in the newest version of each API, and in those that are `backs` older."""
+
+    name: str
+    act: Callable[[Play], None]
+    backs: Sequence[int] = (0,)
+
+    def at_the_ends(self) -> Scene:
+        """The same in the newest version and the oldest alone."""
+        return Scene(self.name, self.act, sorted({self.backs[0], self.backs[-1]}))
+
+
+@dataclass
+class Pending:
+    """A request whose answer is still to come."""
+
+    label: str
+    api: str
+    version: int
+    connection: Connection
+    is_open: bool = True
+
+
+@dataclass
+class Play:
+    """One scene with one broker: asks, and keeps what is answered by label."""
+
+    side: Side
+    name: str
+    back: int
+    versions: Versions
+    answers: dict[str, Any] = field(default_factory=dict)
+    requests: int = 0
+    _random: dict[str, str] = field(default_factory=dict)
+    _topics: dict[bytes, str] = field(default_factory=dict)
+    _open: list[Connection] = field(default_factory=list)
+
+    @property
+    def group(self) -> str:
+        """A group's name, or a transactional id, that is this scene's alone."""
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower()) + f"-{self.back}"
+
+    def version(self, api: str) -> int:
+        """The version of an API that this play speaks."""
+        oldest, newest = self.versions[api]
+        return max(oldest, newest - self.back)
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    def ask(
+        self, label: str, api: str, who: str = "kit", *, version: int | None = None, **values: Any
+    ) -> Values:
+        """Ask and keep the answer; `who` is the client id."""
+        return self.end(self.begin(label, api, who, version=version, within_s=0, **values))
+
+    def begin(
+        self,
+        label: str,
+        api: str,
+        who: str = "kit",
+        *,
+        version: int | None = None,
+        within_s: float = ANSWER_WITHIN_S,
+        **values: Any,
+    ) -> Pending:
+        """Ask, and give the broker time to answer or to let us wait; `end` has the answer."""
+        self.requests += 1
+        connection = self.side.connect(who)
+        self._open.append(connection)
+        version = self.version(api) if version is None else version
+        connection.send(api, version, values)
+        connection.is_answered(within_s)
+        return Pending(label, api, version, connection)
+
+    def end(self, pending: Pending) -> Values:
+        """The answer, once it has come. A connection that was closed, or none in time, is an answer too."""
+        try:
+            answer = pending.connection.receive(pending.api, pending.version)
+        except WireError as error:
+            answer = {"connection": str(error)}
+        pending.connection.close()
+        pending.is_open = False
+        self.note(pending.label, answer)
+        return answer
+
+    def waits(self, pending: Pending) -> bool:
+        """Whether an answer is still to come; kept for the comparison."""
+        waits = not pending.connection.is_answered(0)
+        self.note(f"{pending.label}: must wait", waits)
+        return waits
+
+    def until(
+        self, label: str, api: str, is_so: Callable[[Values], bool], who: str = "kit", **values: Any
+    ) -> Values:
+        """Ask again until it is so, or for too long; the last answer is kept."""
+        give_up = time.monotonic() + SETTLE_S
+        while True:
+            before = len(self.answers)
+            answer = self.ask(label, api, who, **values)
+            if is_so(answer) or time.monotonic() > give_up:
+                return answer
+            for tried in list(self.answers)[before:]:
+                del self.answers[tried]
+            time.sleep(0.05)
+
+    def note(self, label: str, what: Any) -> None:
+        """Keep something for the comparison."""
+        count = sum(known.split(" #")[0] == label for known in self.answers)
+        self.answers[f"{label} #{count + 1}" if count else label] = self._normal(what)
+
+    def close(self) -> None:
+        """Close what is still open."""
+        for connection in self._open:
+            connection.close()
+
+    # --- topics ---------------------------------------------------------------------------------------------
+
+    def topic(self, name: str, partitions: int = 3) -> bytes:
+        """A topic of that name, made if it is not there; returns its id."""
+        topic = {"Name": name, "NumPartitions": partitions, "ReplicationFactor": 1}
+        self.look("CreateTopics", 5, Topics=[topic], timeoutMs=9000)
+        give_up = time.monotonic() + SETTLE_S
+        while True:
+            answer = self.look("Metadata", 12, Topics=[{"Name": name}], AllowAutoTopicCreation=False)
+            found = answer["Topics"][0]
+            ready = not found["ErrorCode"] and not any(p["ErrorCode"] for p in found["Partitions"])
+            if ready or time.monotonic() > give_up:
+                break
+            time.sleep(0.05)
+        topic_id: bytes = found["TopicId"]
+        self._topics[topic_id] = name
+        return topic_id
+
+    def look(self, api: str, version: int, **values: Any) -> Values:
+        """Ask and keep nothing."""
+        with self.side.connect() as connection:
+            return connection.ask(api, version, values)
+
+    # --- what is compared -----------------------------------------------------------------------------------
+
+    def _normal(self, value: Any, name: str = "") -> Any:
+        """Words left out; ids that are random by when they were first seen; lists in an order of their own."""
+        if isinstance(value, dict):
+            return {key: self._normal(item, key) for key, item in value.items() if key not in WORDS}
+        if isinstance(value, list):
+            # What is random must not decide the order in which it is first seen.
+            items = sorted(value, key=lambda item: RANDOM_ID.sub("", json.dumps(item, default=repr)))
+            return sorted((self._normal(item, name) for item in items), key=lambda item: json.dumps(item))
+        if isinstance(value, bytes):
+            if len(value) == 16 and name.endswith("Id"):
+                return "no id" if value == ZERO_UUID else f"id of {self._topics.get(value, 'another')}"
+            return value.decode("latin-1")
+        if isinstance(value, str):
+            return RANDOM_ID.sub(lambda found: self._named(found[0], "id"), value)
+        if name == "ProducerId" and value >= 0:
+            return self._named(str(value), "producer")
+        if TIMES.fullmatch(name) and value > 0:
+            return "a time"
+        if name == "BaseOffset" and value >= 0:
+            return "an offset"
+        return "a port" if name == "Port" else value
+
+    def _named(self, value: str, kind: str) -> str:
+        return self._random.setdefault(value, f"<{kind} {len(self._random) + 1}>")
+
+
+def common_versions(*sides: Side) -> Versions:
+    """The versions that all of them serve, by API."""
+    from compat.kit.wire import API
+
+    names = {int(path.name[:3]): path.name[4:-12] for path in API.glob("*_*Request.json")}
+    found: Versions = {}
+    for number, side in enumerate(sides):
+        with side.connect() as connection:
+            keys = connection.ask("ApiVersions", 0, {})["ApiKeys"]
+        served = {names[key["ApiKey"]]: (key["MinVersion"], key["MaxVersion"]) for key in keys}
+        if number:
+            served = {
+                name: (max(low, found[name][0]), min(high, found[name][1]))
+                for name, (low, high) in served.items()
+                if name in found
+            }
+        found = served
+    return found
+
+
+@dataclass
+class Result:
+    """What a comparison has found, and how much was asked."""
+
+    differences: list[Difference]
+    scenes: int
+    answers: int
+
+
+def compare(
+    scenes: Iterable[Scene], theirs: Side, ours: Side, meant: Sequence[Meant], versions: Versions
+) -> Result:
+    """Play all scenes with both brokers, some at once."""
+    plays = [(scene, back) for scene in scenes for back in scene.backs]
+    result = Result([], len(plays), 0)
+
+    def play(scene: Scene, back: int, turn: int) -> tuple[list[Difference], int]:
+        name = scene.name if not turn else f"{scene.name} again {turn}"
+        both = [Play(side, name, back, versions) for side in (theirs, ours)]
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda one: _act(scene, one), both))
+        label = f"{scene.name} -{back}" if len(scene.backs) > 1 else scene.name
+        return list(_compare(label, name, *both)), len(both[0].answers)
+
+    def unmeant(found: list[Difference]) -> bool:
+        return not all(any(one.covers(difference) for one in meant) for difference in found)
+
+    with ThreadPoolExecutor(SCENES_AT_ONCE) as pool:
+        played = list(pool.map(lambda one: play(*one, 0), plays))
+    for turn in range(1, AGAIN + 1):
+        again = [number for number, (found, _) in enumerate(played) if unmeant(found)]
+        with ThreadPoolExecutor(AGAIN_AT_ONCE) as pool:
+            replayed = list(pool.map(lambda number: play(*plays[number], turn), again))  # noqa: B023
+        for number, one in zip(again, replayed, strict=True):
+            played[number] = one
+    for found, answers in played:
+        result.differences += found
+        result.answers += answers
+    return result
+
+
+def _act(scene: Scene, play: Play) -> None:
+    try:
+        scene.act(play)
+    except (KeyError, IndexError, TypeError, ConnectionError, SceneError) as error:
+        play.note("the scene breaks off", f"{type(error).__name__}: {error}")
+    finally:
+        play.close()
+        # Lists of all groups are to stay short.
+        play.look("DeleteGroups", 1, GroupsNames=[play.group])
+
+
+def _compare(label: str, name: str, theirs: Play, ours: Play) -> Iterable[Difference]:
+    for what in dict.fromkeys([*theirs.answers, *ours.answers]):
+        pair = theirs.answers.get(what, "nothing"), ours.answers.get(what, "nothing")
+        for found in differences_between("", *pair):
+            yield Difference(f"{label}: {what}", *found)
