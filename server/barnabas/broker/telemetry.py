@@ -6,6 +6,8 @@ The rule: made when the first client asks, and then as long as the broker; what 
 from __future__ import annotations
 
 import logging
+import socket
+import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXPIRE_INTERVAL_SECONDS = 10.0
+UNKNOWN_SOFTWARE = "unknown"
+"""What Kafka calls the software, and its version, of a client that has not said it (KIP-511)."""
 
 
 class Telemetry:
@@ -89,8 +93,8 @@ class Telemetry:
             log.info(
                 "client metrics: client %r (%s %s) on %s, instance %s, pushes %d values every %d ms",
                 context.client_id,
-                context.connection.client_software_name or "of unknown software",
-                context.connection.client_software_version,
+                instance.attributes["client_software_name"],
+                instance.attributes["client_software_version"],
                 context.connection,
                 uuid_text(instance.id),
                 len(pushed.points),
@@ -110,10 +114,18 @@ def attributes_of(context: RequestContext, instance_id: bytes) -> Attributes:
     host, port = connection.peer_address
     known = {
         "client_instance_id": uuid_text(instance_id),
-        "client_id": context.client_id,
-        "client_software_name": connection.client_software_name or None,
-        "client_software_version": connection.client_software_version or None,
-        "client_source_address": host.removeprefix("::ffff:"),
+        "client_software_name": connection.client_software_name or UNKNOWN_SOFTWARE,
+        "client_software_version": connection.client_software_version or UNKNOWN_SOFTWARE,
+        "client_source_address": address_text(host),
         "client_source_port": str(port),
     }
-    return {key: value for key, value in known.items() if value is not None}
+    return known if context.client_id is None else {**known, "client_id": context.client_id}
+
+
+def address_text(host: str) -> str:
+    """An address as Java writes it, for patterns that were written for Kafka: all groups of an IPv6 address."""
+    host = host.removeprefix("::ffff:")
+    if ":" not in host:
+        return host
+    groups = struct.unpack(">8H", socket.inet_pton(socket.AF_INET6, host.partition("%")[0]))
+    return ":".join(f"{group:x}" for group in groups)

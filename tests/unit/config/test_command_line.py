@@ -58,3 +58,10 @@ def test_listeners_of_controllers_are_not_opened(controllers, opened):
     if controllers:
         settings["controller.listener.names"] = controllers
     assert BrokerConfig(settings).listeners() == opened
+
+
+@pytest.mark.parametrize("arguments", [("--metrics", "nowhere"), ("--set", "metrics.listener=nowhere")])
+def test_a_wrong_address_for_metrics_is_explained(tmp_path, capsys, arguments):
+    assert main(["serve", "--data", str(tmp_path), "--listen", "127.0.0.1:0", *arguments]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "barnabas: metrics.listener=nowhere is not of the form HOST:PORT"

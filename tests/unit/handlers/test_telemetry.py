@@ -4,7 +4,9 @@ import logging
 
 import pytest
 
+from barnabas.broker.telemetry import address_text
 from barnabas.ids import parse_uuid
+from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -120,6 +122,36 @@ async def test_what_is_pushed_is_kept_and_told(tmp_path, caplog):
         ask.broker.now_ms = lambda: NOW_MS + 900_000
         ask.broker.telemetry.expire()
         assert not ask.broker.telemetry.pushed.clients
+
+
+@pytest.mark.parametrize("match", ["client_software_name=unknown", "client_source_address=127\\.0\\.0\\.1"])
+async def test_a_client_is_matched_by_what_kafka_would_know_of_it(tmp_path, match):
+    async with broker_to_ask(tmp_path) as ask:
+        await ask(subscribe(metrics="a.", match=match), 1)
+        assert (await ask(get(), 0)).requested_metrics == ["a."]
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("fe80::a:0b%eth0", "fe80:0:0:0:0:0:a:b"),
+    ],
+)
+def test_addresses_are_those_of_java(host, text):
+    assert address_text(host) == text
+
+
+async def test_telemetry_can_be_switched_off(tmp_path):
+    async with broker_to_ask(tmp_path, {"telemetry.enable": "false"}) as ask:
+        keys = {api.api_key for api in (await ask(ApiVersionsRequest(), 0)).api_keys}
+        assert not keys & {71, 72}
+        assert keys == ask.broker.served.keys()
+        assert 18 in keys
+    async with broker_to_ask(tmp_path) as ask:
+        assert {api.api_key for api in (await ask(ApiVersionsRequest(), 0)).api_keys} > {71, 72}
 
 
 async def test_a_client_is_matched_by_its_id(tmp_path):

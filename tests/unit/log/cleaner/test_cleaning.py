@@ -77,6 +77,24 @@ def test_only_the_last_record_of_each_key_stays(broker, codec, restart):
     assert append(broker.log(), batch(b"next")).base_offset == 400
 
 
+def test_what_has_been_cleaned_is_counted(broker):
+    log = broker.log()
+    for n in range(100):
+        write(log, (b"%d" % (n % 5), b"x" * 50))
+    log.roll()
+    before = log.size_bytes
+    work = cleaner(broker)
+    assert work.totals.count == 0
+    assert work.clean(NOW_MS)
+    totals = work.totals
+    assert totals.count == 1
+    assert totals.bytes_read >= before
+    assert totals.bytes_written == log.size_bytes
+    assert totals.last_recopy_percent == 100 * totals.bytes_written // totals.bytes_read < 20
+    assert not work.clean(NOW_MS)
+    assert totals.count == 1
+
+
 def test_readers_may_begin_at_any_offset_of_a_cleaned_log(broker):
     log = broker.log()
     for n in range(100):
