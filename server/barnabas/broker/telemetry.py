@@ -44,6 +44,7 @@ class Telemetry:
         self.bytes_max = broker.config.get(settings.TELEMETRY_MAX_BYTES)
         self.instances = ClientInstances(Subscriptions(), bytes_max=self.bytes_max, new_id=new_uuid)
         self.pushed = PushedMetrics()
+        self._one_at_a_time = trio.CapacityLimiter(1)  # a push takes many times its size while it is read
         self.taken = 0
         self.unreadable = 0
         """How many pushes could not be read."""
@@ -68,7 +69,9 @@ class Telemetry:
     async def take(self, context: RequestContext, instance: ClientInstance, codec: int, data: bytes) -> None:
         """Take up the metrics of a push. Raises RequestError(TELEMETRY_TOO_LARGE or INVALID_RECORD)."""
         try:
-            pushed = await trio.to_thread.run_sync(_read, codec, data, self.bytes_max)
+            pushed = await trio.to_thread.run_sync(
+                _read, codec, data, self.bytes_max, limiter=self._one_at_a_time
+            )
         except Exception as error:
             refusal = error if isinstance(error, RequestError) else None
             if refusal is None:

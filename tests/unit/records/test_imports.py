@@ -30,3 +30,9 @@ def test_the_package_needs_no_world_around_it():
 
 def test_the_broker_starts_without_reading_package_metadata():
     assert loaded_by("barnabas.broker.app").isdisjoint({"importlib.metadata", "email", "zipfile"})
+
+
+def test_the_broker_starts_without_telemetry_and_metrics():
+    rare = {"barnabas.telemetry", "barnabas.metrics", "barnabas.broker.metrics_endpoint"}
+    libraries = {"google.protobuf", "opentelemetry", "prometheus_client", "h11", "re2"}
+    assert loaded_by("barnabas.broker.app").isdisjoint(rare | libraries)
