@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 import trio
@@ -62,11 +63,11 @@ async def keep_house(broker: Broker) -> None:
         nursery.start_soon(_every, broker, FLUSH_INTERVAL_SECONDS, flush)
         nursery.start_soon(_every, broker, max(checkpoint_seconds, 1.0), checkpoints)
         if config.get(settings.LOG_CLEANER_ENABLE):
-            nursery.start_soon(_clean_forever, broker)
+            nursery.start_soon(clean_forever, broker)
 
 
-async def _clean_forever(broker: Broker) -> None:
-    """Compact one log after the other, and rest when none is dirty."""
+async def clean_forever(broker: Broker) -> None:
+    """Have so many tasks compact logs as there are to be (log.cleaner.threads), which may change at any time."""
     config = broker.config
 
     def seconds() -> float:
@@ -74,15 +75,31 @@ async def _clean_forever(broker: Broker) -> None:
 
     await trio.sleep(seconds())
     from barnabas.log.cleaner.cleaner import LogCleaner  # not on the way of a quick start
+    from barnabas.log.cleaner.rate_limit import RateLimit
 
-    cleaner = LogCleaner(lambda: broker.logs, throttle=lambda _: trio.from_thread.check_cancelled())
-    await _every(broker, seconds, partial(clean_logs, broker, cleaner))
+    limit = RateLimit(
+        config.get(settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND), trio.from_thread.check_cancelled
+    )
+    cleaner = LogCleaner(lambda: broker.logs, throttle=limit)
+
+    async def clean(number: int) -> None:
+        if number < config.get(settings.LOG_CLEANER_THREADS):
+            limit.bytes_per_second = config.get(settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND)
+            await clean_logs(broker, cleaner)
+
+    async with trio.open_nursery() as nursery:
+        for number in count():
+            while number >= config.get(settings.LOG_CLEANER_THREADS):
+                await trio.sleep(seconds())
+            nursery.start_soon(_every, broker, seconds, partial(clean, number))
 
 
 async def clean_logs(broker: Broker, cleaner: LogCleaner) -> None:
-    """Compact one log after the other, until none is dirty. Raises StorageError."""
-    cleaner.dedupe_bytes = broker.config.get(settings.LOG_CLEANER_DEDUPE_BUFFER_SIZE)
-    cleaner.load_factor = broker.config.get(settings.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR)
+    """Compact one log after the other, until none is dirty; others may do the same beside. Raises StorageError."""
+    config = broker.config
+    tasks = max(config.get(settings.LOG_CLEANER_THREADS), 1)
+    cleaner.dedupe_bytes = config.get(settings.LOG_CLEANER_DEDUPE_BUFFER_SIZE) // tasks
+    cleaner.load_factor = config.get(settings.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR)
     while (task := cleaner.next_task(broker.now_ms())) is not None:
         try:
             await trio.to_thread.run_sync(task.run)

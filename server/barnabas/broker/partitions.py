@@ -301,7 +301,8 @@ class Partitions:
             self._set_aside(name, index)
         if partition_log is None:
             if (self._logs.offline or self.lost_dirs) and not is_new:
-                log.error("%s-%d is not in any log dir that works: it stays offline", name, index)
+                if not self.lost_dirs:  # otherwise all of them are told at once
+                    log.error("%s-%d is not in any log dir that works: it stays offline", name, index)
                 return
             partition_log = self._create(name, topic_id, index, now_ms)
             if partition_log is None:

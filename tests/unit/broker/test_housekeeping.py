@@ -1,12 +1,14 @@
 """Periodic work on logs, in the event loop and in threads."""
 
+import threading
 from types import SimpleNamespace
 
 import trio
 
-from barnabas.broker.housekeeping import clean_logs
+from barnabas.broker.housekeeping import clean_forever, clean_logs
 from barnabas.config.loading import BrokerConfig
 from barnabas.log.cleaner.cleaner import LogCleaner
+from barnabas.log.cleaner.rate_limit import RateLimit
 from tests.support.logs import NOW_MS, Broker, append, batch, read_all
 
 
@@ -50,3 +52,41 @@ async def test_the_cleaner_obeys_settings_that_were_changed(tmp_path):
     )
     await clean_logs(broker, cleaner)
     assert (cleaner.dedupe_bytes, cleaner.load_factor) == (1048576, 0.5)
+
+
+def values(log):
+    return [record.value for record in read_all(log)]
+
+
+async def test_as_many_logs_are_compacted_at_once_as_there_are_to_be_threads(
+    tmp_path, monkeypatch, autojump_clock
+):
+    """The number is changed while the cleaner runs; each of the two that then run waits for the other one."""
+    logs, broker = dirty_logs(tmp_path)
+    broker.config.set_dynamic({"log.cleaner.threads": "0"}, {})
+    meeting, met = threading.Barrier(2, timeout=60), []
+
+    def throttle(_limit, _count):
+        if threading.get_ident() not in met:
+            met.append(threading.get_ident())
+            if len(met) <= 2:
+                meeting.wait()
+
+    monkeypatch.setattr(RateLimit, "__call__", throttle)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(clean_forever, broker)
+        await trio.sleep(60)
+        assert values(logs.log("t", 0)) == [b"old", b"new"], "nobody is there to do it"
+        broker.config.set_dynamic({"log.cleaner.threads": "2"}, {})
+        while any(values(logs.log("t", n)) != [b"new"] for n in range(3)):
+            await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert len(met) >= 2
+
+
+async def test_the_memory_for_keys_is_shared_by_the_threads(tmp_path):
+    _, broker = dirty_logs(tmp_path)
+    broker.config.set_dynamic({"log.cleaner.threads": "4"}, {})
+    cleaner = LogCleaner(lambda: broker.logs)
+    await clean_logs(broker, cleaner)
+    assert cleaner.dedupe_bytes == (128 << 20) // 4

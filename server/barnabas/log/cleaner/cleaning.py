@@ -78,7 +78,7 @@ class CleaningTask:
     """A cleaning that was decided on, with all that it needs to know of the log.
 
     `sources` are the segments from the first one to the end of the cleanable range. `throttle` is called with
-    the number of bytes read, and may wait. After `run`, the part of the log before `clean_offset` is clean.
+    the number of bytes read or written, and may wait. After `run`, the part of the log before `clean_offset` is clean.
     """
 
     partition_log: PartitionLog
@@ -200,6 +200,8 @@ class CleaningTask:
         timestamp = header.max_timestamp
         cleaned.append(kept, header.last_offset, timestamp, timestamp, header.last_offset)
         self.stats.bytes_written += header.size
+        if self.throttle is not None:
+            self.throttle(header.size)
 
     def _batches(self, source: Source) -> Iterator[tuple[BatchHeader, memoryview]]:
         try:
