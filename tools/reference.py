@@ -5,9 +5,11 @@ With --check nothing is written; the exit code is 1 when a page is out of date.
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,11 @@ from barnabas import apis
 from barnabas.config import client_metrics, group, tables, topic
 from barnabas.config.setting import Setting
 from barnabas.wire import registry
+from barnabas.wire.generated.errors import ErrorCode
 
-REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = ROOT / "docs" / "reference"
+SERVER = ROOT / "server" / "barnabas"
 BANNER = "<!-- Printed by `make gen` from the tables in the code: edits are lost. -->\n\n"
 
 
@@ -26,7 +31,7 @@ def api_page() -> str:
         "# APIs\n",
         "What ApiVersions advertises is this table: `server/barnabas/apis.py`. *Published* counts every version that",
         "Apache Kafka has ever defined; a dash in *served* means that the API is neither advertised nor answered",
-        "(see [not-implemented](not-implemented.md)).\n",
+        "(see [not-implemented](not-implemented.md)). What each does is told below, the errors in [errors](errors.md).\n",
         "| key | API | published | served | handler |",
         "|--:|---|---|---|---|",
     ]
@@ -37,7 +42,69 @@ def api_page() -> str:
         handler = f"`handlers/{api.module}.py`" if api else ""
         published = f"{info.request_min_version}-{info.request_max_version}"
         lines.append(f"| {key} | {info.name} | {published} | {served} | {handler} |")
+    for key, api in sorted(apis.SERVED.items()):
+        lines += [f"\n## {api.name} ({key})\n", _behaviour(api)]
     return "\n".join(lines) + "\n"
+
+
+def _behaviour(api: apis.Api) -> str:
+    """What a handler says of itself, without the name that it begins with."""
+    doc = ast.get_docstring(ast.parse((SERVER / "handlers" / f"{api.module}.py").read_text())) or ""
+    assert doc.startswith(f"{api.name} v"), f"handlers/{api.module}.py does not begin with what it serves"
+    versions, _, rest = doc.removeprefix(f"{api.name} ").partition(". ")
+    return f"*{versions}*. {rest}"
+
+
+def error_page() -> str:
+    """Every error code, and which parts of the broker answer it."""
+    used = _uses_of_errors()
+    lines = [
+        "# Error codes\n",
+        "All codes of the protocol, in Kafka's numbers. *Again*: whether a client may send the same request again, which",
+        "stock clients then do by themselves. *Answered by*: the parts of the broker that can; a dash where nothing does.",
+        "The text that comes with an error, in the versions of a response that have room for one, says what was wrong with",
+        "this request.\n",
+        "| code | name | again | what it says | answered by |",
+        "|--:|---|---|---|---|",
+    ]
+    docs = _error_docs()
+    for code in sorted(ErrorCode):
+        where = ", ".join(f"`{part}`" for part in sorted(used.get(code.name, ()))) or "-"
+        again = "yes" if code.retriable else "no"
+        lines.append(f"| {int(code)} | {code.name} | {again} | {docs[code.name]} | {where} |")
+    return "\n".join(lines) + "\n"
+
+
+def _uses_of_errors() -> dict[str, set[str]]:
+    """The modules that name each error code, without the package."""
+    used: dict[str, set[str]] = {}
+    for path in SERVER.rglob("*.py"):
+        part = path.relative_to(SERVER).with_suffix("")
+        if part.parts[0] in ("wire", "testing"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id in ("ErrorCode", "Code")
+            ):
+                used.setdefault(node.attr, set()).add(str(part))
+    return used
+
+
+def _error_docs() -> dict[str, str]:
+    """What the text below each code in the enumeration says."""
+    tree = ast.parse((SERVER / "wire" / "generated" / "errors.py").read_text())
+    body = next(node for node in tree.body if isinstance(node, ast.ClassDef)).body
+    return {
+        code.targets[0].id: text.value.value
+        for code, text in pairwise(body)
+        if isinstance(code, ast.Assign)
+        and isinstance(code.targets[0], ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
 
 
 def configuration_page() -> str:
@@ -84,7 +151,11 @@ def _settings(title: str, rows: list[Setting[Any]]) -> list[str]:
     return [*lines, ""]
 
 
-PAGES: dict[str, Callable[[], str]] = {"apis.md": api_page, "configuration.md": configuration_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "apis.md": api_page,
+    "configuration.md": configuration_page,
+    "errors.md": error_page,
+}
 
 
 def main() -> int:
