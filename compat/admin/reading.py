@@ -134,6 +134,29 @@ def _others() -> Iterator[Step]:
             yield Step(f"epochs v{version}: {label}", "OffsetForLeaderEpoch", version, asked)
 
 
+def _moving() -> Iterator[Step]:
+    for version, factor_may_change in [(0, True), (1, True), (1, False)]:
+        for label, name, index, replicas in [
+            ("as it is", "filled", 0, [1]), ("cancelled", "filled", 0, None), ("nobody", "filled", 0, []),
+            ("unknown broker", "filled", 0, [7]), ("more", "filled", 0, [1, 7]), ("twice", "filled", 0, [1, 1]),
+            ("negative", "filled", 0, [-1]), ("unknown partition", "filled", 9, [1]), ("unknown", "nowhere", 0, [1]),
+            ("negative partition", "filled", -1, [1]), ("bad", "a b", 0, None),
+        ]:  # fmt: skip
+            partition = {"PartitionIndex": index, "Replicas": replicas}
+            values: Values = {"TimeoutMs": 10_000, "Topics": [{"Name": name, "Partitions": [partition]}]}
+            if version:
+                values["AllowReplicationFactorChange"] = factor_may_change
+            label = f"move v{version} {factor_may_change}: {label}"
+            yield Step(label, "AlterPartitionReassignments", version, values)
+    for label, topics in [
+        ("all", None), ("none", []), ("known", [{"Name": "filled", "PartitionIndexes": [0, 1]}]),
+        ("unknown", [{"Name": "nowhere", "PartitionIndexes": [0]}]),
+    ]:  # fmt: skip
+        yield Step(
+            f"moves: {label}", "ListPartitionReassignments", 0, {"TimeoutMs": 10_000, "Topics": topics}
+        )
+
+
 def steps() -> list[Step]:
     """All of them; topics are those that `changing` has left."""
-    return [*_metadata(), *_pages(), *_others()]
+    return [*_metadata(), *_pages(), *_others(), *_moving()]

@@ -50,7 +50,9 @@ def _start(
     listen: str = "127.0.0.1:0",
     program: Sequence[str] = PROGRAM,
 ) -> BrokerProcess:
-    command = [*program, "serve", "--listen", listen, "--data", str(data)]
+    command = [*program, "serve", "--listen", listen]
+    if not any(setting.startswith("log.dirs=") for setting in settings):
+        command += ["--data", str(data)]
     for setting in settings:
         command += ["--set", setting]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'server'}{os.pathsep}{ROOT}"}

@@ -75,12 +75,10 @@ async def clean_forever(broker: Broker) -> None:
 
     await trio.sleep(seconds())
     from barnabas.log.cleaner.cleaner import LogCleaner  # not on the way of a quick start
-    from barnabas.log.cleaner.rate_limit import RateLimit
+    from barnabas.log.rate_limit import RateLimit
 
-    limit = RateLimit(
-        config.get(settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND), trio.from_thread.check_cancelled
-    )
-    cleaner = LogCleaner(lambda: broker.logs, throttle=limit)
+    limit = RateLimit(config.get(settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND))
+    cleaner = LogCleaner(lambda: broker.logs, throttle=lambda size: limit.use(size, is_thread_cancelled))
 
     async def clean(number: int) -> None:
         if number < config.get(settings.LOG_CLEANER_THREADS):
@@ -92,6 +90,12 @@ async def clean_forever(broker: Broker) -> None:
             while number >= config.get(settings.LOG_CLEANER_THREADS):
                 await trio.sleep(seconds())
             nursery.start_soon(_every, broker, seconds, partial(clean, number))
+
+
+def is_thread_cancelled() -> bool:
+    """False, for a thread that may go on. Raises trio.Cancelled otherwise."""
+    trio.from_thread.check_cancelled()
+    return False
 
 
 async def clean_logs(broker: Broker, cleaner: LogCleaner) -> None:

@@ -1,18 +1,21 @@
 """Moving replicas between the broker's log dirs (AlterReplicaLogDirs, KIP-113).
 
-The rule: one move at a time, copied in a thread; the last, short step is taken in the event loop, where nobody else
-changes the log meanwhile.
+The rule: one move at a time, copied in a thread and no faster than is allowed; the last, short step is taken in the event
+loop, where nobody else changes the log meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas.config import broker as settings
 from barnabas.errors import RequestError, StorageError
+from barnabas.log.rate_limit import RateLimit
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ class LogMover:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._limit = RateLimit(None)
         self._send, self._receive = trio.open_memory_channel[tuple[str, int]](math.inf)
 
     def start(self, topic: str, partition: int, log_dir: str) -> None:
@@ -86,4 +90,14 @@ class LogMover:
                 raise StorageError(move.partition_log.log_dir, error) from error
             if move.is_near or move.is_cancelled:
                 return
-            await trio.to_thread.run_sync(move.run, copies)
+            self._limit.bytes_per_second = self._broker.config.get(
+                settings.REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND
+            )
+            await trio.to_thread.run_sync(move.run, copies, self._throttle(move))
+
+    def _throttle(self, move: Move) -> Callable[[int], None]:
+        def is_cancelled() -> bool:
+            trio.from_thread.check_cancelled()
+            return move.is_cancelled
+
+        return lambda size: self._limit.use(size, is_cancelled)

@@ -192,3 +192,30 @@ def add_partitions(
         width = len(topic.partitions[0].replicas)
         replicas = assign_replicas(image, total - now, width, start_index=0, first=now)
     return [PartitionsAdded(name, tuple(PartitionInfo(chosen[0], chosen, chosen) for chosen in replicas))]
+
+
+def check_reassignment(
+    image: ClusterImage, name: str, index: int, replicas: Sequence[int] | None, *, keeps_factor: bool
+) -> None:
+    """See that a partition has these replicas, the only ones that it can have here; None cancels a move.
+
+    Raises UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,
+    INVALID_REPLICATION_FACTOR.
+    """
+    topic = image.topics.get(name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
+    if replicas is None:
+        raise RequestError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name}-{index} is not being moved")
+    unknown = [broker for broker in replicas if broker not in image.brokers]
+    if not replicas or unknown or len(set(replicas)) != len(replicas):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{name}-{index} cannot have the replicas {list(replicas)}; there are the brokers {sorted(image.brokers)}",
+        )
+    now = topic.partitions[index].replicas
+    if keeps_factor and len(replicas) != len(now):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{name}-{index} has {len(now)} replicas; {len(replicas)} are asked for, and their number may not change",
+        )

@@ -129,6 +129,9 @@ LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = _whole("log.flush.offset.checkpoint.in
 LOG_CLEANER_ENABLE = _flag("log.cleaner.enable")
 LOG_CLEANER_THREADS = _whole("log.cleaner.threads")
 LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = _number("log.cleaner.io.max.bytes.per.second")
+REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND: Setting[int | None] = setting(
+    "replica.alter.log.dirs.io.max.bytes.per.second"
+)
 LOG_CLEANER_BACKOFF_MS = _whole("log.cleaner.backoff.ms")
 LOG_CLEANER_DEDUPE_BUFFER_SIZE = _whole("log.cleaner.dedupe.buffer.size")
 LOG_CLEANER_IO_BUFFER_LOAD_FACTOR = _number("log.cleaner.io.buffer.load.factor")

@@ -7,7 +7,7 @@ finished by the thread that owns the log; `run` may be called in any.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,6 +25,13 @@ from barnabas.log.trash import Trash
 CHUNK_BYTES = 1 << 20
 LAST_STEP_BYTES = 1 << 20  # what may be left for the last step, during which the log stands still
 INDEX_SUFFIXES = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
+
+
+Throttle = Callable[[int], None]
+
+
+def _unlimited(_: int) -> None:
+    """What is copied while the log stands still is little, and must not wait."""
 
 
 class Copy(NamedTuple):
@@ -63,7 +70,8 @@ class Move:
     @property
     def size_bytes(self) -> int:
         """Bytes of the log that are there."""
-        return sum(size for name, (_, size) in self._copied.items() if name.endswith(names.LOG))
+        copied = list(self._copied.items())  # in one step: a thread may be at it
+        return sum(size for name, (_, size) in copied if name.endswith(names.LOG))
 
     @property
     def is_near(self) -> bool:
@@ -140,10 +148,11 @@ class Move:
 
     # --- in any thread --------------------------------------------------------------------------------------
 
-    def run(self, copies: list[Copy]) -> None:
-        """Copy; what is there when this returns is on the medium. Raises StorageError.
+    def run(self, copies: list[Copy], throttle: Throttle = _unlimited) -> None:
+        """Copy; what is there when this returns is on the medium. Raises StorageError, or what `throttle` raises.
 
-        A file that is gone meanwhile (deleted or compacted) is left to the next plan.
+        A file that is gone meanwhile (deleted or compacted) is left to the next plan. `throttle` is called with the
+        number of bytes that were copied, and may wait.
         """
         end_offset = self._planned_end_offset
         for n, copy in enumerate(copies):
@@ -151,11 +160,11 @@ class Move:
                 return
             if copy.suffix == names.LOG and n:
                 self.copied_end_offset = copy.base_offset
-            if not self._copy(copy):
+            if not self._copy(copy, throttle):
                 end_offset = min(end_offset, copy.base_offset)
         self.copied_end_offset = end_offset
 
-    def _copy(self, copy: Copy) -> bool:
+    def _copy(self, copy: Copy, throttle: Throttle) -> bool:
         """Copy one file; False if it is gone. Raises StorageError for the dir that fails."""
         try:
             source = self.disk.open(copy.source)
@@ -175,6 +184,8 @@ class Move:
                     return False  # truncated meanwhile: the next plan begins anew
                 target.write(data, position)
                 position += len(data)
+                self._copied[name] = (copy.segment, position)
+                throttle(len(data))
             target.sync()
         except OSError as error:
             raise StorageError(self.target_dir, error) from error

@@ -8,7 +8,7 @@ import trio
 from barnabas.broker.housekeeping import clean_forever, clean_logs
 from barnabas.config.loading import BrokerConfig
 from barnabas.log.cleaner.cleaner import LogCleaner
-from barnabas.log.cleaner.rate_limit import RateLimit
+from barnabas.log.rate_limit import RateLimit
 from tests.support.logs import NOW_MS, Broker, append, batch, read_all
 
 
@@ -66,13 +66,13 @@ async def test_as_many_logs_are_compacted_at_once_as_there_are_to_be_threads(
     broker.config.set_dynamic({"log.cleaner.threads": "0"}, {})
     meeting, met = threading.Barrier(2, timeout=60), []
 
-    def throttle(_limit, _count):
+    def throttle(_limit, _count, _is_cancelled):
         if threading.get_ident() not in met:
             met.append(threading.get_ident())
             if len(met) <= 2:
                 meeting.wait()
 
-    monkeypatch.setattr(RateLimit, "__call__", throttle)
+    monkeypatch.setattr(RateLimit, "use", throttle)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(clean_forever, broker)
         await trio.sleep(60)

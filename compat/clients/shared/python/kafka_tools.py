@@ -348,6 +348,7 @@ def administer() -> str:
     ends = offsets(topic)
     _delete_records(topic, ends)
     _groups(topic, group, ends)
+    _reassign(topic)
     tool("topics", "--alter", "--topic", topic, "--partitions", "5")
     assert "PartitionCount: 5" in tool("topics", "--describe", "--topic", topic)
     dirs = json.loads(tool("log-dirs", "--describe", "--topic-list", topic).splitlines()[-1])
@@ -357,7 +358,7 @@ def administer() -> str:
     assert sorted(replica["partition"] for replica in found) == [f"{topic}-{i}" for i in range(5)], dirs
     assert re.search(r"Produce\(0\): 0 to \d+ \[usable: \d+\]", tool("broker-api-versions"))
     assert "Cluster ID: " in tool("cluster", "cluster-id")
-    return "configs, records, groups, offsets set back, partitions, log dirs, API versions"
+    return "configs, records, groups, offsets set back, reassignment, election, partitions, log dirs, API versions"
 
 
 def _change_configs(topic: str) -> None:
@@ -374,6 +375,23 @@ def _change_configs(topic: str) -> None:
     assert "cleanup.policy=compact,delete " in described()
     tool("configs", "--alter", *entity, "--delete-config", "retention.ms,cleanup.policy")
     becomes(lambda: "retention.ms" in described(), False, "a config that was set back")
+
+
+def _reassign(topic: str) -> None:
+    """Replicas that are where they should be: the tools ask, are told so, and change nothing."""
+    plan = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": ["any"]}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({"version": 1, "partitions": [plan]}, file)
+        file.flush()
+        named = ("--reassignment-json-file", file.name)
+        assert f"Successfully started partition reassignment for {topic}-0" in tool(
+            "reassign-partitions", "--execute", *named
+        )
+        verified = tool("reassign-partitions", "--verify", *named)
+        assert f"Reassignment of partition {topic}-0 is completed." in verified, verified
+    assert "No partition reassignments found." in tool("reassign-partitions", "--list")
+    elected = tool("leader-election", "--election-type", "preferred", "--topic", topic, "--partition", "0")
+    assert f"Valid replica already elected for partitions {topic}-0" in elected, elected
 
 
 def _delete_records(topic: str, ends: dict[int, int]) -> None:

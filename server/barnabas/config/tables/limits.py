@@ -49,8 +49,7 @@ ROWS: tuple[Row, ...] = (
      "Bytes in a second that leaders send to throttled replicas."),
     ("follower.replication.throttled.rate", "long", None, "0..", "medium", "cluster", "single",
      "Bytes in a second that throttled replicas fetch."),
-    ("replica.alter.log.dirs.io.max.bytes.per.second", "long", None, "0..", "medium", "cluster",
-     "single",
+    ("replica.alter.log.dirs.io.max.bytes.per.second", "long", None, "0..", "medium", "cluster", "",
      "Bytes in a second that moves between log directories take."),
 )
 # fmt: on

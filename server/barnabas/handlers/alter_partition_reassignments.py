@@ -1,0 +1,57 @@
+"""AlterPartitionReassignments v0-v1. Gives partitions to other brokers, or cancels that (KIP-455).
+
+In a cluster of one there is nobody else to give them to: replicas that are as they should be need no move, others are
+refused, and no move is ever there to be cancelled. kafka-reassign-partitions asks this first, also when a replica is
+only to change its log dir. v1 can forbid that the number of replicas changes (KIP-860).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cluster import controller
+from barnabas.errors import RequestError
+from barnabas.wire.generated.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import RequestContext
+    from barnabas.cluster.image import ClusterImage
+
+Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+Partition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+
+
+async def handle(
+    context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    """Answer each partition on its own."""
+    image, keeps_factor = context.broker.metadata.image, not request.allow_replication_factor_change
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=[
+            Topic(
+                name=topic.name,
+                partitions=[_reassign(image, topic.name, one, keeps_factor) for one in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _reassign(
+    image: ClusterImage,
+    topic: str,
+    wanted: AlterPartitionReassignmentsRequest.ReassignablePartition,
+    keeps_factor: bool,
+) -> Partition:
+    told = Partition(partition_index=wanted.partition_index, error_message=None)
+    try:
+        controller.check_reassignment(
+            image, topic, wanted.partition_index, wanted.replicas, keeps_factor=keeps_factor
+        )
+    except RequestError as error:
+        told.error_code, told.error_message = error.code, error.message or None
+    return told
