@@ -6,6 +6,7 @@ once everybody has time the group comes to agree.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from hypothesis import settings
@@ -18,6 +19,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import MemberState
 from barnabas.groups.settings import GroupSettings
 from tests.support.consumers import Client, Coordinator, converge
@@ -172,6 +174,12 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def group_members(self) -> set[str]:
         group = self.coordinator.shard.groups.get("g")
         return set(group.members) if group is not None else set()
+
+    @invariant()
+    def what_members_want_is_counted(self) -> None:
+        group = self.coordinator.shard.groups.get("g")
+        if isinstance(group, ConsumerGroup):
+            assert group.subscriptions == Counter(one.subscription for one in group.members.values())
 
     @invariant()
     def no_slot_has_two_owners(self) -> None:

@@ -16,7 +16,7 @@ from barnabas.cluster.image import TopicInfo
 from barnabas.errors import RequestError
 from barnabas.groups.commits import check_committer
 from barnabas.groups.consumer import records
-from barnabas.groups.consumer.member import ConsumerMember
+from barnabas.groups.consumer.member import ConsumerMember, Subscription
 from barnabas.groups.consumer.regex import Resolved
 from barnabas.groups.decision import Record
 from barnabas.groups.settings import GroupSettings
@@ -41,6 +41,8 @@ class ConsumerGroup:
     target: dict[str, Slots] = field(default_factory=dict)
     owners: dict[Slot, str] = field(default_factory=dict)
     """Who has a slot, also while it is giving it up."""
+    subscriptions: Counter[Subscription] = field(default_factory=Counter)
+    """By how many members each is used; of many members most want the same."""
     regexes: dict[str, Resolved] = field(default_factory=dict)
     has_partition_metadata: bool = False
     """Whether Kafka before 4.1 has written what the topics were like."""
@@ -100,12 +102,23 @@ class ConsumerGroup:
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The topics that a member is subscribed to, by name and by expression."""
-        resolved = self.regexes.get(member.regex)
-        return member.topics | resolved.topics if resolved else member.topics
+        return topics_in(member.subscription, self.regexes)
 
     def subscribed_topics(self) -> set[str]:
         """The topics of all members."""
-        return set().union(*(self.topics_of(member) for member in self.members.values()))
+        return set().union(*(topics_in(subscription, self.regexes) for subscription in self.subscriptions))
+
+    def subscriptions_after(
+        self, gone: Iterable[str], comes: ConsumerMember | None = None
+    ) -> set[Subscription]:
+        """What the members want when these are gone, by their ids, and this one has come or has changed."""
+        counts = self.subscriptions.copy()
+        for member_id in {*gone, comes.id} if comes is not None else set(gone):
+            if (member := self.members.get(member_id)) is not None:
+                counts[member.subscription] -= 1
+        if comes is not None:
+            counts[comes.subscription] += 1
+        return {subscription for subscription, count in counts.items() if count}
 
     def assignor_name(self, members: Iterable[ConsumerMember]) -> str:
         """The assignor that most of these members ask for; the broker's first one when none of them cares."""
@@ -153,6 +166,7 @@ class ConsumerGroup:
         """There is a new member, or one has changed."""
         self._release(member.id)
         self.members[member.id] = member
+        self.subscriptions[member.subscription] += 1
         for slots in (member.assigned, member.revoking):
             for slot in slots:
                 self.owners[slot] = member.id
@@ -166,10 +180,13 @@ class ConsumerGroup:
         self.rejoins_due_ms.pop(member_id, None)
 
     def _release(self, member_id: str) -> None:
-        """Take away what a member has: its slots and its instance id."""
+        """Take away what a member has: its slots, its instance id, and what it wanted."""
         member = self.members.get(member_id)
         if member is None:
             return
+        self.subscriptions[member.subscription] -= 1
+        if not self.subscriptions[member.subscription]:
+            del self.subscriptions[member.subscription]
         for slots in (member.assigned, member.revoking):
             for slot in slots:
                 if self.owners.get(slot) == member_id:
@@ -196,3 +213,10 @@ class ConsumerGroup:
             out.append(records.partition_metadata_tombstone(self.id))
         out.append(records.epoch_tombstone(self.id))
         return out
+
+
+def topics_in(subscription: Subscription, regexes: Mapping[str, Resolved]) -> frozenset[str]:
+    """The topics that are meant, by name and by expression."""
+    names, regex = subscription
+    resolved = regexes.get(regex)
+    return names | resolved.topics if resolved else names

@@ -13,6 +13,9 @@ from barnabas.groups.topics import Slot
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.records.consumer_group_member_metadata import ConsumerGroupMemberMetadataValue
 
+Subscription = tuple[frozenset[str], str]
+"""Names of topics, and a regular expression or nothing."""
+
 LEAVE_EPOCH = -1
 """Sent by a member that leaves."""
 LEAVE_FOR_A_WHILE_EPOCH = -2
@@ -68,6 +71,11 @@ class ConsumerMember:
     assigned: Mapping[Slot, int] = field(default_factory=dict)
     revoking: Mapping[Slot, int] = field(default_factory=dict)
 
+    @property
+    def subscription(self) -> Subscription:
+        """What it wants to read."""
+        return self.topics, self.regex
+
     def is_reconciled_to(self, epoch: int) -> bool:
         """Whether it has all that the target of this epoch gives it."""
         return self.state is MemberState.STABLE and self.epoch == epoch
@@ -92,9 +100,23 @@ class ConsumerMember:
     def after_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
     ) -> ConsumerMember:
-        """The member with what a heartbeat says; fields that are null or -1 say nothing."""
+        """The member with what a heartbeat says; fields that are null or -1 say nothing, as most heartbeats do."""
         names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
         timeout_ms = request.rebalance_timeout_ms
+        says_nothing = (
+            timeout_ms == -1
+            and names is None
+            and regex is None
+            and request.server_assignor is None
+            and request.rack_id is None
+            and request.instance_id in (None, self.instance_id)
+        )
+        if says_nothing and (self.client_id, self.client_host, self.classic) == (
+            client_id,
+            client_host,
+            None,
+        ):
+            return self
         return replace(
             self,
             instance_id=_or(request.instance_id, self.instance_id),

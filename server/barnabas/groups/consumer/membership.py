@@ -6,19 +6,20 @@ subscription or the topics have changed; the target, if it is behind the epoch; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from barnabas.errors import RequestError
 from barnabas.groups.assignors import ASSIGNORS
 from barnabas.groups.assignors.subscriber import Subscriber
 from barnabas.groups.consumer import records
-from barnabas.groups.consumer.group import ConsumerGroup
+from barnabas.groups.consumer.group import ConsumerGroup, topics_in
 from barnabas.groups.consumer.member import (
     LEAVE_EPOCH,
     LEAVE_FOR_A_WHILE_EPOCH,
     ConsumerMember,
     MemberState,
+    Subscription,
 )
 from barnabas.groups.consumer.reconciliation import reconcile
 from barnabas.groups.consumer.regex import Resolved, matching
@@ -199,22 +200,22 @@ def advance(
     """
     out = turn.out
     changed = before.topics != after.topics or before.regex != after.regex or group.epoch == 0
-    if after != before or after.id not in group.members:
+    if (after is not before and after != before) or after.id not in group.members:
         out.records.append(records.member_record(group.id, after))
-    members = _members_with(group, after)
     epoch = group.epoch
     if changed or group.topics_seen is not turn.image.topics:
-        regexes = _refresh_regexes(group, members, turn)
+        subscriptions = group.subscriptions_after(_replaced(group, after), after)
+        regexes = _refresh_regexes(group, subscriptions, turn)
         seen = replace(group, regexes=regexes)
-        new_hash = _hash(group, frozenset().union(*(seen.topics_of(member) for member in members)), turn)
+        new_hash = _hash(group, _topics_in(subscriptions, regexes), turn)
         if changed or new_hash != group.topics_hash or regexes != group.regexes:
             epoch = max(epoch + 1, FIRST_EPOCH)
             _write_epoch(group, epoch, new_hash, turn)
     else:
         seen = group
     target, target_epoch = group.target_of(after), group.assignment_epoch
-    if epoch > target_epoch and _may_assign(group, members, turn):
-        target, target_epoch = _write_target(seen, members, epoch, turn)[after.id], epoch
+    if epoch > target_epoch and _may_assign(group, after, turn):
+        target, target_epoch = _write_target(seen, _members_with(group, after), epoch, turn)[after.id], epoch
     moved = reconcile(after, target_epoch, target, group.owners, reported)
     if moved is not after:
         out.records.append(records.current_record(group.id, moved))
@@ -223,11 +224,11 @@ def advance(
     return moved
 
 
-def _may_assign(group: ConsumerGroup, members: list[ConsumerMember], turn: Turn) -> bool:
+def _may_assign(group: ConsumerGroup, after: ConsumerMember, turn: Turn) -> bool:
     """Small groups are assigned with each change. Of many members that come together, each would move what the others
     have just been given: they wait for the next heartbeat after the interval, and there are many of those.
     """
-    many = len(members) > ASSIGNED_AT_ONCE_MAX
+    many = len(group.members) + (after.id not in group.members) > ASSIGNED_AT_ONCE_MAX
     return not many or turn.now_ms - group.assigned_ms >= ASSIGNMENT_INTERVAL_MS
 
 
@@ -241,10 +242,20 @@ def _hash(group: ConsumerGroup, names: frozenset[str], turn: Turn) -> int:
 
 def _members_with(group: ConsumerGroup, member: ConsumerMember) -> list[ConsumerMember]:
     """All members, with this one as it is now, and without the one whose instance id it has taken over."""
-    former = group.static_ids.get(member.instance_id) if member.instance_id is not None else None
-    members = {key: value for key, value in group.members.items() if key != former}
+    gone = _replaced(group, member)
+    members = {key: value for key, value in group.members.items() if key not in gone}
     members[member.id] = member
     return list(members.values())
+
+
+def _replaced(group: ConsumerGroup, member: ConsumerMember) -> tuple[str, ...]:
+    """The id of the member whose instance id this one has taken over; its own, if it had that before."""
+    former = group.static_ids.get(member.instance_id) if member.instance_id is not None else None
+    return () if former is None else (former,)
+
+
+def _topics_in(subscriptions: Iterable[Subscription], regexes: Mapping[str, Resolved]) -> frozenset[str]:
+    return frozenset().union(*(topics_in(subscription, regexes) for subscription in subscriptions))
 
 
 def _write_epoch(group: ConsumerGroup, epoch: int, new_hash: int, turn: Turn) -> None:
@@ -254,10 +265,10 @@ def _write_epoch(group: ConsumerGroup, epoch: int, new_hash: int, turn: Turn) ->
 
 
 def _refresh_regexes(
-    group: ConsumerGroup, members: Iterable[ConsumerMember], turn: Turn
+    group: ConsumerGroup, subscriptions: Iterable[Subscription], turn: Turn
 ) -> dict[str, Resolved]:
-    """The expressions that these members use, with the topics that they match now; writes what is different."""
-    used = {member.regex for member in members if member.regex}
+    """The expressions in these, with the topics that they match now; writes what is different."""
+    used = {regex for _, regex in subscriptions if regex}
     regexes: dict[str, Resolved] = {}
     for regex in used:
         known = group.regexes.get(regex)
@@ -323,13 +334,13 @@ def remove(group: ConsumerGroup, gone: Iterable[ConsumerMember], turn: Turn) -> 
     for member_id in sorted(ids):
         turn.out.records += records.member_tombstones(group.id, member_id)
         forget_timers(group, member_id, turn)
-    rest = [member for member in group.members.values() if member.id not in ids]
-    used = {member.regex for member in rest}
+    subscriptions = group.subscriptions_after(ids)
+    used = {regex for _, regex in subscriptions}
     turn.out.records += [
         records.regex_tombstone(group.id, regex) for regex in group.regexes if regex not in used
     ]
-    topics = set().union(*(group.topics_of(member) for member in rest))
-    _write_epoch(group, group.epoch + 1, topics_hash(topics, turn.image), turn)
+    new_hash = _hash(group, _topics_in(subscriptions, group.regexes), turn)
+    _write_epoch(group, group.epoch + 1, new_hash, turn)
 
 
 # --- time ---------------------------------------------------------------------------------------------------
