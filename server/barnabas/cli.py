@@ -115,8 +115,11 @@ def _settings(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, st
     if options.config:
         from barnabas.config.properties import parse_lines
 
-        with open(options.config, encoding="utf-8") as file:
-            text = file.read()
+        try:
+            with open(options.config, encoding="utf-8") as file:
+                text = file.read()
+        except OSError as error:
+            raise SettingError(f"--config {options.config}: {error.strerror}") from error
         try:
             for number, name, value in parse_lines(text):
                 settings[name] = value

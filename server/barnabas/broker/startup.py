@@ -24,7 +24,10 @@ def parse_endpoint(text: str) -> tuple[str, str, int]:
     name, separator, address = text.strip().partition("://")
     where = _host_and_port(address)
     if not separator or not name or where is None:
-        raise StartupError(f"listener {text!r} is not of the form NAME://host:port")
+        raise StartupError(
+            f"listener {text!r} is not of the form NAME://host:port with a port from 0 to 65535 "
+            "(on the command line: --listen HOST:PORT)"
+        )
     return name.upper(), *where
 
 

@@ -33,6 +33,11 @@ def test_a_broken_file_is_named_with_its_line(tmp_path, capsys):
     assert f"{file}: line 2" in line
 
 
+def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
+    (line,) = said(capsys, "--config", f"{tmp_path}/none")
+    assert line == f"barnabas: --config {tmp_path}/none: No such file or directory"
+
+
 def test_an_option_goes_before_the_file(tmp_path, capsys):
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=0\n")
