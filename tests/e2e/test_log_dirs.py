@@ -9,7 +9,6 @@ from confluent_kafka import (
     Consumer,
     ElectionType,
     KafkaError,
-    KafkaException,
     Message,
     Producer,
     TopicPartition,
