@@ -1,9 +1,9 @@
-"""Kafka's own clients push, and what they say is compared with what the broker has counted itself.
+"""Stock clients push, and what they say is compared with what the broker has counted itself.
 
     python -m compat.telemetry.clients
 
-Starts Barnabas with a metrics endpoint, has the Java client produce and consume while it pushes, and reads the endpoint.
-The exit code is 1 when a figure is missing, or is not what it must be.
+Starts Barnabas with a metrics endpoint, has the Java client and then franz-go produce and consume while they push, and
+reads the endpoint. The exit code is 1 when a figure is missing, or is not what it must be.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ import urllib.request
 from pathlib import Path
 
 from compat.kafka import free_port
+from compat.kit.sides import Side
 from compat.matrix.brokers import Barnabas
+from compat.telemetry.scenarios import subscribe
 
 RUN = Path(__file__).with_name("run")
+FRANZ_GO = Path(__file__).parents[1] / "clients" / "franz-go" / "run"
+FRANZ_GO_CASE = "consume-group"
 TIMEOUT_S = 600
 LINE = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)")
 LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -35,13 +39,15 @@ def main() -> int:
             command = [str(RUN), broker.bootstrap, "push"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
             print(done.stdout.strip())
+            go = _franz_go(broker.bootstrap)
+            print(go.stdout.strip())
             with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=TIMEOUT_S) as answer:
                 shown = _samples(answer.read().decode())
         finally:
             broker.stop()
     found = re.search(r"PASS push (\d+) records", done.stdout)
-    if found is None:
-        print(done.stderr)
+    if found is None or f"PASS {FRANZ_GO_CASE}" not in go.stdout:
+        print(done.stderr, go.stderr)
         return 1
     topic = next(
         dict(labels)["topic"]
@@ -61,11 +67,27 @@ def main() -> int:
     }
     for what, (pushed, known) in checks.items():
         print(f"{'ok' if pushed == known else 'WRONG'}: {what}: {pushed} pushed, {known} known")
+    opened = [
+        value
+        for (name, labels), value in shown.items()
+        if name == "org_apache_kafka_producer_connection_creation_total" and ("client_id", "kgo") in labels
+    ]
+    print(
+        f"{'ok' if sum(opened) else 'WRONG'}: clients of franz-go say how many connections they have opened: {opened}"
+    )
     names = {name for name, _ in shown if name.startswith("org_apache_kafka_")}
     print(
         f"{len(names)} metrics of {len({dict(labels).get('client_id') for _, labels in shown} - {None})} clients"
     )
-    return 0 if all(pushed == known for pushed, known in checks.values()) else 1
+    return 0 if sum(opened) and all(pushed == known for pushed, known in checks.values()) else 1
+
+
+def _franz_go(bootstrap: str) -> subprocess.CompletedProcess[str]:
+    """Its own case of the matrix, under a subscription; it knows no `*`."""
+    side = Side("Barnabas", int(bootstrap.rpartition(":")[2]))
+    assert subscribe(side, "go", {"metrics": "org.apache.kafka.", "interval.ms": "200"}) == 0
+    command = [str(FRANZ_GO), bootstrap, FRANZ_GO_CASE]
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
 def _samples(text: str) -> Samples:
