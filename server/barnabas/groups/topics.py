@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterable
 from functools import lru_cache
 from struct import pack, unpack
 
+from xxhash import xxh3_64_digest
+
 from barnabas.cluster.image import ClusterImage, TopicInfo
-from barnabas.groups.xxh3 import xxh3
 
 Slot = tuple[bytes, int]
 """Topic id and partition."""
@@ -43,7 +44,7 @@ def topics_hash(names: Collection[str], image: ClusterImage) -> int:
     It is the number that Kafka's coordinator writes (KIP-1101), so that a group goes on as it is whoever wrote it.
     """
     hashes = [_hash_of(image.topics[name], image) for name in sorted(names) if name in image.topics]
-    return xxh3(pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
+    return signed_xxh3(pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
 
 
 def _hash_of(topic: TopicInfo, image: ClusterImage) -> int:
@@ -63,7 +64,12 @@ def _topic_hash(topic_id: bytes, name: str, racks: tuple[tuple[str, ...], ...]) 
     for index, of_partition in enumerate(racks):
         parts.append(pack("<i", index))
         parts += [pack("<i", len(rack)) + _text(rack) for rack in of_partition]
-    return xxh3(b"".join(parts))
+    return signed_xxh3(b"".join(parts))
+
+
+def signed_xxh3(data: bytes) -> int:
+    """The 64-bit hash XXH3 as Java has it: a signed number."""
+    return int.from_bytes(xxh3_64_digest(data), "big", signed=True)
 
 
 def _text(value: str) -> bytes:

@@ -6,6 +6,7 @@ blocks only, and only the first frame.
 """
 
 from lz4 import frame
+from xxhash import xxh32_intdigest
 
 from barnabas.records.errors import CompressedStreamError, DecompressedTooLargeError
 from barnabas.records.varint import Buffer
@@ -69,23 +70,5 @@ def _with_header_checksum(raw: bytes, *, broken: bool) -> bytes:
         raise CompressedStreamError("LZ4 frame is cut short in its header")
     if raw[4] & _FLAG_DICTIONARY_ID:
         raise CompressedStreamError("LZ4 frame needs a dictionary")
-    checksum = _xxh32_of_few(raw[0 if broken else 4 : end]) >> 8 & 0xFF
+    checksum = xxh32_intdigest(raw[0 if broken else 4 : end]) >> 8 & 0xFF
     return raw[:end] + bytes((checksum,)) + raw[end + 1 :]
-
-
-def _xxh32_of_few(data: bytes) -> int:
-    """Compute XXH32 with seed 0 of less than 16 bytes."""
-    assert len(data) < 16, "longer input needs XXH32's four lanes"
-    mask = 0xFFFFFFFF
-    prime1, prime2, prime3, prime4, prime5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
-    acc = prime5 + len(data)
-    words_end = len(data) & ~3
-    for at in range(0, words_end, 4):
-        acc = acc + int.from_bytes(data[at : at + 4], "little") * prime3 & mask
-        acc = (acc << 17 | acc >> 15) * prime4 & mask
-    for byte in data[words_end:]:
-        acc = acc + byte * prime5 & mask
-        acc = (acc << 11 | acc >> 21) * prime1 & mask
-    acc = (acc ^ acc >> 15) * prime2 & mask
-    acc = (acc ^ acc >> 13) * prime3 & mask
-    return acc ^ acc >> 16
