@@ -66,6 +66,7 @@ class Member:
     coordinator: Streams
     id: str
     process_id: str = "p"
+    instance_id: str | None = None
     endpoint: tuple[str, int] | None = None
     topology: Request.Topology = field(default_factory=topology)
     rebalance_timeout_ms: int = 10_000
@@ -87,6 +88,8 @@ class Member:
             }
             if self.endpoint is not None:
                 fields["user_endpoint"] = Request.Endpoint(host=self.endpoint[0], port=self.endpoint[1])
+        if self.instance_id is not None:
+            fields["instance_id"] = self.instance_id
         for role in ROLES:
             fields[f"{role}_tasks"] = [
                 Request.TaskIds(subtopology_id=name, partitions=numbers)

@@ -41,6 +41,8 @@ class StreamsGroupMachine(RuleBasedStateMachine):
         self.coordinator.advance(1_000)
         self.coordinator.configure("g", streams_num_standby_replicas=str(standby))
         self.members: dict[str, Member] = {}
+        self.away: dict[str, str] = {}
+        """The process of static members that have left for a while, by instance id."""
         self.count = 0
 
     def beat(self, member: Member) -> None:
@@ -51,11 +53,18 @@ class StreamsGroupMachine(RuleBasedStateMachine):
             member.beat()
 
     @precondition(lambda self: len(self.members) < 5)
-    @rule(process=st.sampled_from("pqr"))
-    def join(self, process: str) -> None:
+    @rule(process=st.sampled_from("pqr"), is_static=st.booleans())
+    def join(self, process: str, is_static: bool) -> None:
+        self._join(process, f"i{self.count}" if is_static else None)
+
+    def _join(self, process: str, instance_id: str | None) -> None:
         self.count += 1
         member = Member(
-            self.coordinator, f"m{self.count}", process_id=process, rebalance_timeout_ms=REBALANCE_MS
+            self.coordinator,
+            f"m{self.count}",
+            process_id=process,
+            instance_id=instance_id,
+            rebalance_timeout_ms=REBALANCE_MS,
         )
         self.members[member.id] = member
         self.beat(member)
@@ -81,7 +90,24 @@ class StreamsGroupMachine(RuleBasedStateMachine):
     def go(self, data: st.DataObject, crashes: bool) -> None:
         member = self.members.pop(data.draw(st.sampled_from(sorted(self.members))))
         if not crashes and member.id in self.known():
-            self.coordinator.streams_heartbeat(member.id, -1)
+            self.coordinator.streams_heartbeat(member.id, -1, instance_id=member.instance_id)
+
+    @precondition(lambda self: any(member.instance_id for member in self.members.values()))
+    @rule(data=st.data())
+    def go_for_a_while(self, data: st.DataObject) -> None:
+        static = sorted(member.id for member in self.members.values() if member.instance_id)
+        member = self.members.pop(data.draw(st.sampled_from(static)))
+        assert member.instance_id is not None
+        self.away[member.instance_id] = member.process_id
+        if member.id in self.known():
+            self.coordinator.streams_heartbeat(member.id, -2, instance_id=member.instance_id)
+
+    @precondition(lambda self: self.away and len(self.members) < 5)
+    @rule(data=st.data(), moves=st.booleans())
+    def come_back(self, data: st.DataObject, moves: bool) -> None:
+        instance_id = data.draw(st.sampled_from(sorted(self.away)))
+        process = self.away.pop(instance_id)
+        self._join("s" if moves else process, instance_id)
 
     @rule(standby=st.integers(0, 2))
     def configure(self, standby: int) -> None:

@@ -62,6 +62,15 @@ def test_two_members_share_the_tasks_without_running_one_twice() -> None:
     assert a.active() == ALL
 
 
+def test_offsets_of_tasks_are_taken_without_a_word() -> None:
+    coordinator = Streams()
+    a = Member(coordinator, "a")
+    offsets = [Request.TaskOffset(subtopology_id="1", partition=0, offset=5)]
+    a.beat(task_offsets=offsets, task_end_offsets=offsets)
+    a.beat(task_offsets=offsets, task_end_offsets=[])
+    assert len(a.told) == 8
+
+
 def test_missing_source_topics_are_told_and_looked_for_again() -> None:
     coordinator = Streams(partitions=0)
     a = Member(coordinator, "a")
@@ -260,6 +269,90 @@ def test_a_process_is_asked_for_the_partitions_that_a_topic_has() -> None:
     assert a.endpoints[1]["small"] == [0, 1]
 
 
+def leave(member: Member, epoch: int) -> None:
+    member.coordinator.streams_heartbeat(member.id, epoch, instance_id=member.instance_id)
+
+
+def test_a_static_member_comes_back_to_its_tasks() -> None:
+    coordinator = Streams()
+    a = Member(coordinator, "a", instance_id="i")
+    b = Member(coordinator, "b", process_id="q", instance_id="j")
+    converge(a, b)
+    epoch, had = coordinator.streams().epoch, set(b.tasks)
+    leave(b, -2)
+    assert coordinator.streams().members["b"].epoch == -2
+    coordinator.advance(10_000)
+    a.beat()
+    assert a.told == a.tasks, "nobody takes over what will be missed for a short time only"
+    again = Member(coordinator, "c", process_id="q", instance_id="j")
+    again.beat()
+    assert again.told == had
+    assert again.epoch == coordinator.streams().epoch == epoch
+    assert set(coordinator.streams().members) == {"a", "c"}
+    assert coordinator.reloaded().groups == coordinator.shard.groups
+    assert code_of(b.beat) == ErrorCode.FENCED_INSTANCE_ID
+    leave(again, -1)
+    converge(a)
+    assert a.active() == ALL
+
+
+def test_a_static_member_that_is_another_process_has_the_group_assigned_anew() -> None:
+    coordinator = Streams()
+    coordinator.configure("g", streams_num_standby_replicas="1")
+    a = Member(coordinator, "a", instance_id="i")
+    b = Member(coordinator, "b", process_id="q", instance_id="j")
+    converge(a, b)
+    epoch, had = coordinator.streams().epoch, b.active()
+    leave(b, -2)
+    again = Member(coordinator, "c", process_id="r", instance_id="j")
+    converge(a, again)
+    assert coordinator.streams().epoch > epoch
+    assert again.active() == had
+    assert coordinator.reloaded().groups == coordinator.shard.groups
+
+
+def test_a_static_member_that_does_not_come_back_is_missed() -> None:
+    coordinator = Streams()
+    a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q", instance_id="j")
+    converge(a, b)
+    leave(b, -2)
+    coordinator.advance(30_000)
+    a.beat()
+    coordinator.advance(15_000)
+    assert set(coordinator.streams().members) == {"a"}
+    converge(a)
+    assert a.active() == ALL
+    assert coordinator.streams().static_ids == {}
+
+
+def test_an_instance_id_belongs_to_one_member() -> None:
+    coordinator = Streams(streams_size_max=2)
+    a, b = Member(coordinator, "a", instance_id="i"), Member(coordinator, "b", process_id="q")
+    converge(a, b)
+    other = Member(coordinator, "c", process_id="q", instance_id="i")
+    assert code_of(other.beat) == ErrorCode.UNRELEASED_INSTANCE_ID
+    assert code_of(coordinator.streams_heartbeat, "a", 1, instance_id="j") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(coordinator.streams_heartbeat, "b", 1, instance_id="i") == ErrorCode.FENCED_INSTANCE_ID
+    assert code_of(coordinator.streams_heartbeat, "a", -2) == ErrorCode.INVALID_REQUEST
+    leave(a, -2)
+    other.beat()
+    assert set(coordinator.streams().members) == {"b", "c"}, "a full group has room for who comes back"
+
+
+def test_a_static_member_that_leaves_for_a_while_has_given_up_what_it_must() -> None:
+    coordinator = Streams()
+    a = Member(coordinator, "a", instance_id="i", rebalance_timeout_ms=3_000)
+    b = Member(coordinator, "b", process_id="q")
+    converge(a)
+    b.beat()
+    a.beat()
+    leave(a, -2)
+    coordinator.advance(3_000)
+    assert set(coordinator.streams().members) == {"a", "b"}, "its rebalance timeout ends with its leave"
+    b.beat()
+    assert len(b.told) == 4
+
+
 def test_who_leaves_can_stop_the_others() -> None:
     coordinator = Streams()
     a, b = Member(coordinator, "a"), Member(coordinator, "b")
@@ -322,9 +415,7 @@ JOINING: dict[str, Any] = {
         ({"topology": None}, ErrorCode.INVALID_REQUEST),
         ({"active_tasks": None}, ErrorCode.INVALID_REQUEST),
         ({"active_tasks": [Request.TaskIds(subtopology_id="0", partitions=[1])]}, ErrorCode.INVALID_REQUEST),
-        ({"instance_id": "i"}, ErrorCode.INVALID_REQUEST),
-        ({"task_offsets": []}, ErrorCode.INVALID_REQUEST),
-        ({"task_end_offsets": []}, ErrorCode.INVALID_REQUEST),
+        ({"instance_id": " "}, ErrorCode.INVALID_REQUEST),
         ({"warmup_tasks": [Request.TaskIds(subtopology_id="0", partitions=[1])]}, ErrorCode.INVALID_REQUEST),
         ({"rack_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"topology": topology(source_topic_regex=["a.*"])}, ErrorCode.INVALID_REQUEST),

@@ -60,7 +60,6 @@ def tell_endpoints(
     response.endpoint_information_epoch = group.endpoints_epoch
     if group.endpoints_epoch == request.endpoint_information_epoch:
         return
-    members = {**group.members, member.id: member}
     response.partitions_by_user_endpoint = [
         StreamsGroupHeartbeatResponse.EndpointToPartitions(
             user_endpoint=StreamsGroupHeartbeatResponse.Endpoint(
@@ -69,7 +68,7 @@ def tell_endpoints(
             active_partitions=_read_by(other, (ACTIVE,), configured),
             standby_partitions=_read_by(other, (STANDBY, WARMUP), configured),
         )
-        for other in members.values()
+        for other in group.members_with(member)
         if other.endpoint is not None
     ]
 

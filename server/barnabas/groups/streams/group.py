@@ -19,7 +19,7 @@ from barnabas.groups.decision import Record
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.streams import records
 from barnabas.groups.streams.member import StreamsMember
-from barnabas.groups.streams.tasks import ACTIVE, TakenTasks, Task, TaskId, Tasks
+from barnabas.groups.streams.tasks import ACTIVE, NO_TASKS, TakenTasks, Task, TaskId, Tasks
 from barnabas.groups.streams.topology import Configured
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
@@ -43,6 +43,8 @@ class StreamsGroup:
     """When the target was made; 0 if that is not known."""
     topology: StreamsGroupTopologyValue | None = None
     members: dict[str, StreamsMember] = field(default_factory=dict)
+    static_ids: dict[str, str] = field(default_factory=dict)
+    """The member that has an instance id."""
     target: dict[str, Tasks] = field(default_factory=dict)
     active: dict[TaskId, str] = field(default_factory=dict)
     """Which process runs a task, also while it is giving it up."""
@@ -86,6 +88,30 @@ class StreamsGroup:
         if member is None:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is no member of {self.id!r}")
         return member
+
+    def static_member(self, instance_id: str, member_id: str) -> StreamsMember:
+        """The member that has an instance id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        known = self.static_ids.get(instance_id)
+        if known is None:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"the instance id {instance_id!r} is not known")
+        if known != member_id:
+            raise RequestError(
+                ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {known!r}"
+            )
+        return self.members[known]
+
+    def target_of(self, member: StreamsMember) -> Tasks:
+        """What a member shall run; one that replaces a static member takes over what that one should have run."""
+        if member.id not in self.target and member.instance_id is not None:
+            return self.target.get(self.static_ids.get(member.instance_id, ""), NO_TASKS)
+        return self.target.get(member.id, NO_TASKS)
+
+    def members_with(self, member: StreamsMember) -> list[StreamsMember]:
+        """All members, with this one as it is now, and without the one whose instance id it has taken over."""
+        former = self.static_ids.get(member.instance_id) if member.instance_id is not None else None
+        members = {key: value for key, value in self.members.items() if key != former}
+        members[member.id] = member
+        return list(members.values())
 
     def subscribed_topics(self) -> set[str]:
         """The topics that the application reads, while it has members."""
@@ -150,6 +176,8 @@ class StreamsGroup:
                 self.active[task_id] = member.process_id
             copy = (member.process_id, task_id)
             self.copies[copy] = self.copies.get(copy, 0) + 1
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.id
 
     def drop_member(self, member_id: str) -> None:
         """A member is gone, if it was there."""
@@ -168,6 +196,8 @@ class StreamsGroup:
             self.copies[copy] -= 1
             if not self.copies[copy]:
                 del self.copies[copy]
+        if member.instance_id is not None and self.static_ids.get(member.instance_id) == member_id:
+            del self.static_ids[member.instance_id]
 
     # --- ending ---------------------------------------------------------------------------------------------
 

@@ -66,6 +66,7 @@ class StreamsMember:
         )
         return replace(
             self,
+            instance_id=request.instance_id if request.instance_id is not None else self.instance_id,
             rack_id=request.rack_id if request.rack_id is not None else self.rack_id,
             rebalance_timeout_ms=timeout_ms if timeout_ms != -1 else self.rebalance_timeout_ms,
             topology_epoch=request.topology.epoch if request.topology is not None else self.topology_epoch,
@@ -76,6 +77,15 @@ class StreamsMember:
             else tuple(sorted((tag.key, tag.value) for tag in tags)),
             client_id=client_id,
             client_host=client_host,
+        )
+
+    def wants_the_same(self, other: StreamsMember) -> bool:
+        """Whether an assignor would see no difference, whatever the address and the name of the client."""
+        return (self.topology_epoch, self.rack_id, self.client_tags, self.process_id) == (
+            other.topology_epoch,
+            other.rack_id,
+            other.client_tags,
+            other.process_id,
         )
 
     # --- as a record ----------------------------------------------------------------------------------------

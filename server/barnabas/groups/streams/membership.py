@@ -7,10 +7,10 @@ assignment depends on has changed; the target, if it is behind the epoch; one st
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from barnabas.errors import RequestError
-from barnabas.groups.consumer.member import LEAVE_EPOCH, MemberState
+from barnabas.groups.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, MemberState
 from barnabas.groups.consumer.reconciliation import reconcile
 from barnabas.groups.settings import StreamsSettings
 from barnabas.groups.streams import answers, records
@@ -51,21 +51,16 @@ class Answer:
 
 
 def heartbeat(group: StreamsGroup, beat: Heartbeat, turn: Turn) -> Answer:
-    """Join or stay. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST,
-    STREAMS_INVALID_TOPOLOGY.
+    """Join or stay. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
+    FENCED_INSTANCE_ID, INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
     """
     request = beat.request
     joins = request.member_epoch == 0
     reported = reported_tasks(request)
     if joins:
-        size_max = group.settings.streams_size_max
-        if len(group.members) >= size_max and request.member_id not in group.members:
-            raise RequestError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {size_max} members, which is the most"
-            )
-        before = group.members.get(request.member_id) or StreamsMember(request.member_id)
+        before = _joining(group, request, turn)
     else:
-        before = group.member(request.member_id)
+        before = _staying(group, request)
         _check_epoch(before, request.member_epoch, reported)
     after = before.after_heartbeat(request, beat.client_id, beat.client_host)
     topology = _settle_topology(group, request, turn)
@@ -97,6 +92,48 @@ def heartbeat(group: StreamsGroup, beat: Heartbeat, turn: Turn) -> Answer:
             group.endpoints_epoch += 1
     answers.tell_endpoints(group, after, configured, request, response)
     return Answer(response, configured.missing)
+
+
+def _staying(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
+    if request.instance_id is not None:
+        return group.static_member(request.instance_id, request.member_id)
+    return group.member(request.member_id)
+
+
+def _joining(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, turn: Turn) -> StreamsMember:
+    """The member that joins: one that is known, one that takes over from who had its instance id, or a new one.
+
+    The former must have left for a while: nobody can tell otherwise whether it has stopped.
+    """
+    known = group.members.get(request.member_id)
+    former_id = group.static_ids.get(request.instance_id) if request.instance_id is not None else None
+    if former_id is not None and former_id != request.member_id:
+        former = group.members[former_id]
+        if former.epoch != LEAVE_FOR_A_WHILE_EPOCH:
+            raise RequestError(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"the instance id {request.instance_id!r} belongs to {former.id!r}",
+            )
+        return _take_over(group, former, request.member_id, turn)
+    size_max = group.settings.streams_size_max
+    if known is None and len(group.members) >= size_max:
+        raise RequestError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {size_max} members, which is the most"
+        )
+    return known or StreamsMember(request.member_id)
+
+
+def _take_over(group: StreamsGroup, former: StreamsMember, member_id: str, turn: Turn) -> StreamsMember:
+    """A static member is back with another id: it has what it had."""
+    member = replace(former, id=member_id, epoch=0, previous_epoch=0)
+    out = turn.out
+    out.records += records.member_tombstones(group.id, former.id)
+    out.records.append(records.member_record(group.id, member))
+    out.records.append(records.target_record(group.id, member_id, group.target_of(former)))
+    out.records.append(records.current_record(group.id, member))
+    for timer in ("session", "revocation"):
+        out.timers[timer, group.id, former.id] = None
+    return member
 
 
 def _check_epoch(member: StreamsMember, epoch: int, reported: Tasks | None) -> None:
@@ -159,9 +196,11 @@ def _settle_epoch(
 ) -> int:
     """Let a member be what it now says; the group's epoch, one higher if anything that the tasks depend on is new."""
     out = turn.out
-    changed = after != before or after.id not in group.members
-    if changed:
+    is_static = after.instance_id is not None and after.instance_id in group.static_ids
+    is_new = after.id not in group.members and not is_static
+    if is_new or after != before:
         out.records.append(records.member_record(group.id, after))
+    changed = is_new or (not after.wants_the_same(before) if is_static else after != before)
     new_hash = group.topics_hash
     if group.topics_seen is not turn.image.topics or group.topology is not topology:
         new_hash = topics_hash(required_topics(topology), turn.image)
@@ -185,14 +224,14 @@ def _settle_target(
     """The target's epoch, what it gives this member, and what delays the target of the newest epoch, if anything."""
     if group.waits_for_members:
         return group.assignment_epoch, NO_TASKS, INITIAL_DELAY
-    known = group.target.get(member.id, NO_TASKS)
+    known = group.target_of(member)
     if epoch <= group.assignment_epoch:
         return group.assignment_epoch, known, ""
     interval_ms = settings.assignment_interval_ms
     if group.assigned_ms and interval_ms and turn.now_ms < group.assigned_ms + interval_ms:
         return group.assignment_epoch, known, INTERVAL
-    members = {**group.members, member.id: member}
-    target = _write_target(group, members.values(), configured, settings.standby_replicas, epoch, turn)
+    members = group.members_with(member)
+    target = _write_target(group, members, configured, settings.standby_replicas, epoch, turn)
     return epoch, target[member.id], ""
 
 
@@ -205,9 +244,7 @@ def _write_target(
     turn: Turn,
 ) -> dict[str, Tasks]:
     """Let the assignor decide anew, and write what is different; nothing runs while the topology does not fit."""
-    workers = [
-        Worker(member.id, member.process_id, group.target.get(member.id, NO_TASKS)) for member in members
-    ]
+    workers = [Worker(member.id, member.process_id, group.target_of(member)) for member in members]
     shapes = configured.shapes if configured.is_ready else {}
     target = assign_tasks(workers, shapes, standby_replicas)
     for member_id, tasks in target.items():
@@ -237,12 +274,22 @@ def _move(
 
 
 def leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, turn: Turn) -> Answer:
-    """A member says goodbye. Raises UNKNOWN_MEMBER_ID."""
-    member = group.member(request.member_id)
+    """A member says goodbye, for a while or for good. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    member = _staying(group, request)
     if request.shutdown_application and group.shutdown_by is None:
         group.shutdown_by = member.id
-    remove(group, member, turn)
-    return Answer(StreamsGroupHeartbeatResponse(member_id=member.id, member_epoch=LEAVE_EPOCH))
+    if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
+        _leave_for_a_while(group, member, turn)
+    else:
+        remove(group, member, turn)
+    return Answer(StreamsGroupHeartbeatResponse(member_id=member.id, member_epoch=request.member_epoch))
+
+
+def _leave_for_a_while(group: StreamsGroup, member: StreamsMember, turn: Turn) -> None:
+    """A static member will come back within its session timeout: it keeps what it has; what it must give up, it has."""
+    away = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, state=MemberState.STABLE, revoking={})
+    turn.out.records.append(records.current_record(group.id, away))
+    turn.out.timers["revocation", group.id, member.id] = None
 
 
 def remove(group: StreamsGroup, member: StreamsMember, turn: Turn) -> None:

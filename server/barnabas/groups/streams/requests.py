@@ -26,10 +26,11 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def _not_served(request: StreamsGroupHeartbeatRequest) -> str:
-    """What the protocol has fields for, and Kafka 4.3 serves as little; its clients never ask."""
-    if request.instance_id is not None:
-        return "streams groups have no static members"
-    if request.task_offsets is not None or request.task_end_offsets is not None or request.warmup_tasks:
+    """What the protocol has fields for, and Kafka 4.3 serves as little; its clients never ask.
+
+    Offsets of tasks, which clients of Kafka 4.4 report, are for warm-up tasks: there are none, and they mean nothing.
+    """
+    if request.warmup_tasks:
         return "streams groups have no warm-up tasks"
     parts = request.topology.subtopologies if request.topology is not None else ()
     if any(part.source_topic_regex for part in parts):
@@ -41,6 +42,7 @@ def _wrong(request: StreamsGroupHeartbeatRequest) -> str:
     for what, value in (
         ("member id", request.member_id),
         ("group id", request.group_id),
+        ("instance id", request.instance_id),
         ("rack id", request.rack_id),
     ):
         if value is not None and not value.strip():
@@ -49,7 +51,7 @@ def _wrong(request: StreamsGroupHeartbeatRequest) -> str:
     epoch = request.member_epoch
     if epoch < LEAVE_FOR_A_WHILE_EPOCH:
         return f"there is no member epoch {epoch}"
-    if epoch == LEAVE_FOR_A_WHILE_EPOCH:
+    if epoch == LEAVE_FOR_A_WHILE_EPOCH and request.instance_id is None:
         return "only a member with an instance id leaves for a while"
     if epoch == 0 and request.rebalance_timeout_ms == -1:
         return "who joins must give a rebalance timeout"
