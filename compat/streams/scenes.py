@@ -65,7 +65,8 @@ def standbys(stage: Stage) -> None:
     stage.words(160)
     stage.see("one has died", 2)
     now = {task[1:]: number for task, number in stage.before.items() if task[0] == "ActiveTasks"}
-    stage.note("tasks that went to their copies", sum(now[task] == kept.get(task) for task in lost))
+    astray = [task for task in lost if task in kept and now[task] != kept[task]]
+    stage.note("tasks that went elsewhere than to their copies", len(astray))
     stage.configure(streams_num_standby_replicas="0")
     stage.see("copies are no longer wanted", 2)
     stage.see_counts()
