@@ -1,8 +1,8 @@
 """Renew `requirements/*.txt`: every package pinned with its hashes, layer upon layer.
 
 `run.txt` is what the broker needs, `compile.txt` what compiles parts of it, `test.txt` adds the tests' needs, `check.txt`
-the checkers', `spark.txt` the pipeline's. Each layer includes the one it stands on, so that one environment can hold all
-of them.
+the checkers', `spark.txt` the pipeline's, `iceberg.txt` what that needs for Apache Iceberg. Each layer includes the one it
+stands on, so that one environment can hold all of them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ LAYERS = {
     "test": "run",
     "check": "test",
     "spark": "test",
+    "iceberg": "spark",
 }  # what it holds: what it stands on
 
 
@@ -30,11 +31,15 @@ def _wanted(project: dict[str, object], layer: str) -> list[str]:
     }
     if layer == "run":
         return [*project["project"]["dependencies"], *BUILD_BACKEND]  # type: ignore[index]
+    own = f"{project['project']['name']}["  # type: ignore[index]
 
     def expand(group: str) -> list[str]:
         rows: list[str] = []
         for row in groups[group]:
-            rows += expand(row["include-group"]) if isinstance(row, dict) else [str(row)]
+            if isinstance(row, dict):
+                rows += expand(row["include-group"])
+            elif not str(row).startswith(own):  # another extra of ours is the layer below
+                rows.append(str(row))
         return rows
 
     return expand(layer)

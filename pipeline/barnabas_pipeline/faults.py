@@ -23,6 +23,8 @@ POINTS = {
     "commit.after": "driver: committed, nobody was told",
     "checkpoint.before_link": "driver: committed, the checkpoint is whole under a temporary name",
     "checkpoint.after_link": "driver: committed, the checkpoint is there, older ones are too",
+    "iceberg.before_commit": "driver: the manifest counts, the snapshot's files are there, the catalog names the old one",
+    "iceberg.after_commit": "driver: the snapshot counts too, nobody was told",
     "compact.before_commit": "driver: compacted files are there, the manifest still names the old ones",
     "compact.after_commit": "driver: the manifest names the new files, the old ones are still there",
     "mirror.after_plan": "driver: it is known what the target lacks",

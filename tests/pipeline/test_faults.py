@@ -28,7 +28,9 @@ from barnabas_pipeline.schema import BUILT_IN
 from .conftest import ROOT, SITE, Broker, Stream
 from .test_lake import check, options, rows_of, send_small, small_topic
 
-LOAD_POINTS = [name for name in faults.POINTS if not name.startswith(("checkpoint.", "compact.", "mirror."))]
+LOAD_POINTS = [
+    name for name in faults.POINTS if not name.startswith(("checkpoint.", "compact.", "iceberg.", "mirror."))
+]
 MIRROR_POINTS = [name for name in faults.POINTS if name.startswith("mirror.")]
 MIRROR_DRIVER_POINTS = {"mirror.after_plan", "mirror.after_tasks"}
 DRIVER_POINTS = [name for name in LOAD_POINTS if not name.startswith("task.")]

@@ -6,12 +6,14 @@ The rule: see `commands`.
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import re
 from dataclasses import asdict
 from typing import Any
 
 from barnabas_pipeline import schema
 from barnabas_pipeline.commands import common
-from barnabas_pipeline.errors import EXIT_DONE, EXIT_INCOMPLETE
+from barnabas_pipeline.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
 from barnabas_pipeline.progress import Bar, summarize
 
 
@@ -23,6 +25,34 @@ def add_lake(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_table(parser: argparse.ArgumentParser) -> None:
+    """Options that make an Iceberg table of a table too."""
+    group = parser.add_argument_group("Iceberg")
+    group.add_argument(
+        "--table", choices=("parquet", "iceberg"), default="parquet", help="iceberg: also as that"
+    )
+    group.add_argument("--iceberg-name", metavar="NAMESPACE.TABLE", help="default: barnabas.TOPIC")
+    group.add_argument("--iceberg-catalog", metavar="NAME", help="of pyiceberg; default: SQLite in the lake")
+    group.add_argument(
+        "--iceberg-property", action="append", default=[], metavar="NAME=VALUE", help="of the catalog"
+    )
+
+
+def iceberg_options(args: Any) -> Any:
+    """The Iceberg table that the options name, if any. Raises UsageError."""
+    if args.table != "iceberg":
+        if args.iceberg_name or args.iceberg_catalog or args.iceberg_property:
+            raise UsageError("--iceberg-... are for --table iceberg")
+        return None
+    if importlib.util.find_spec("pyiceberg") is None:
+        raise UsageError("--table iceberg needs the extra `iceberg`: pip install 'barnabas[iceberg]'")
+    from barnabas_pipeline.lake.iceberg import CATALOG, IcebergOptions
+
+    name = args.iceberg_name or f"barnabas.{re.sub('[^A-Za-z0-9_]', '_', args.topic)}"
+    properties = tuple(sorted(common.pairs(args.iceberg_property).items()))
+    return IcebergOptions(name, args.iceberg_catalog or CATALOG, properties)
+
+
 def load_options(args: Any) -> Any:
     """The load that the options describe."""
     from barnabas_pipeline.jobs.load import LoadOptions
@@ -30,6 +60,7 @@ def load_options(args: Any) -> Any:
     options = LoadOptions(
         common.log_options(args), f"{args.lake}/{args.topic}", schema.load(args.schema or args.topic)
     )
+    options.iceberg = iceberg_options(args)
     if hasattr(args, "from_offsets"):
         options.selection = common.selection(args)
     for name in ("on_data_loss", "offsets_per_commit_max", "split_bytes", "target_file_bytes"):
@@ -47,6 +78,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     """Options of load."""
     common.add_log(parser)
     add_lake(parser)
+    add_table(parser)
     common.add_range(parser)
     common.add_spark(parser)
     parser.add_argument(
@@ -98,6 +130,7 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     """Options of audit."""
     common.add_log(parser)
     add_lake(parser)
+    add_table(parser)
     common.add_spark(parser)
     parser.add_argument(
         "--lateness", type=float, default=0, metavar="HOURS", help="how long an hour waits for late data"
@@ -115,16 +148,23 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
 def run_audit(args: Any) -> int:
     """Audit, and seal what is complete."""
     from barnabas_pipeline.jobs import audit as job
+    from barnabas_pipeline.lake.iceberg import Publisher
+    from barnabas_pipeline.lake.table import Table
 
+    options = load_options(args)
     spark = common.spark_session(args, f"audit {args.topic}")
     report = job.audit(
         spark,
-        load_options(args),
+        options,
         now_ms=common.now_ms(args),
         lateness_ms=int(args.lateness * 3_600_000),
         seal=not args.no_seal,
         deep=args.deep,
     )
+    if options.iceberg is not None:
+        follower = Publisher(Table(options.root), options.iceberg)
+        report.problems += follower.differences()  # before more is published
+        follower.publish()
     summarize("audit", asdict(report), as_json=args.json)
     job.raise_if_lossy(report)
     return EXIT_INCOMPLETE if args.strict and report.lag else EXIT_DONE
@@ -137,6 +177,7 @@ def add_compact(parser: argparse.ArgumentParser) -> None:
     """Options of compact."""
     parser.add_argument("--topic", required=True)
     parser.add_argument("--lake", required=True, metavar="DIR")
+    add_table(parser)
     parser.add_argument("--target-file-bytes", type=int, metavar="N")
     parser.add_argument(
         "--files-min", type=int, default=2, metavar="N", help="fewer small files of an hour stay"
@@ -152,13 +193,17 @@ def run_compact(args: Any) -> int:
     from barnabas_pipeline.jobs import compact as job
     from barnabas_pipeline.lake.files import TARGET_FILE_BYTES
 
-    root = f"{args.lake}/{args.topic}"
+    root, iceberg = f"{args.lake}/{args.topic}", iceberg_options(args)
     spark = common.spark_session(args, f"compact {args.topic}")
     summary = job.compact(
-        spark, root, target_bytes=args.target_file_bytes or TARGET_FILE_BYTES, files_min=args.files_min
+        spark,
+        root,
+        target_bytes=args.target_file_bytes or TARGET_FILE_BYTES,
+        files_min=args.files_min,
+        iceberg=iceberg,
     )
     if args.vacuum_hours is not None:
-        summary.removed_orphans = job.vacuum(root, age_seconds=args.vacuum_hours * 3600)
+        summary.removed_orphans = job.vacuum(root, age_seconds=args.vacuum_hours * 3600, iceberg=iceberg)
     summarize("compact", asdict(summary), as_json=args.json)
     return EXIT_DONE
 
@@ -170,6 +215,7 @@ def add_redrive(parser: argparse.ArgumentParser) -> None:
     """Options of redrive."""
     parser.add_argument("--topic", required=True)
     add_lake(parser)
+    add_table(parser)
     parser.add_argument("--reason", action="append", metavar="CODE", help="only these; default: all")
     parser.add_argument("--since", type=common.parse_time, metavar="TIME", help="only records from then on")
     parser.add_argument("--past-max-days", type=float, metavar="N")
@@ -185,6 +231,7 @@ def run_redrive(args: Any) -> int:
     options = LoadOptions(
         LogOptions(args.topic), f"{args.lake}/{args.topic}", schema.load(args.schema or args.topic)
     )
+    options.iceberg = iceberg_options(args)
     if args.past_max_days is not None:
         options.past_max_ms = int(args.past_max_days * 24 * 3_600_000)
     summary = redrive(options, reasons=set(args.reason) if args.reason else None, since_ms=args.since)
@@ -196,6 +243,7 @@ def add_backfill(parser: argparse.ArgumentParser) -> None:
     """Options of backfill."""
     common.add_log(parser)
     add_lake(parser)
+    add_table(parser)
     parser.add_argument("--from", dest="from_ms", type=common.parse_time, required=True, metavar="TIME")
     parser.add_argument("--to", dest="to_ms", type=common.parse_time, required=True, metavar="TIME")
     parser.add_argument("--reason", default="", help="kept in the manifest")

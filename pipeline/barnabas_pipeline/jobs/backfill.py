@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
 from barnabas_pipeline.jobs.load import LoadOptions, find_loss, new_manifest, unwrap
 from barnabas_pipeline.lake.files import HOUR_MS, HourWriter, hour_name, hour_number
+from barnabas_pipeline.lake.iceberg import publisher
 from barnabas_pipeline.lake.manifest import DataFile, TableState
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.task import to_table
@@ -80,6 +81,7 @@ def backfill(spark: Any, options: LoadOptions, *, from_ms: int, to_ms: int, reas
     manifest.add = [file for files in results for file in files]
     manifest.remove = sorted({file.path for part in parts for file in part.files})
     table.commit(manifest)
+    publisher(table, options.iceberg)()
     rows = sum(file.rows for file in manifest.add)
     return BackfillSummary(len(chosen), rows, len(manifest.remove), len(manifest.add))
 

@@ -6,6 +6,7 @@ The rule: a new file counts only if, read back from the disk, it equals the old 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from barnabas_pipeline import faults
-from barnabas_pipeline.errors import IncompleteError
+from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.jobs.load import new_manifest, unwrap
-from barnabas_pipeline.lake.files import TARGET_FILE_BYTES, OpenFile, lake_schema, note_bounds
+from barnabas_pipeline.lake.files import TARGET_FILE_BYTES, OpenFile, lake_schema, note_bounds, numbered
+from barnabas_pipeline.lake.iceberg import IcebergOptions, Publisher, is_published, publisher
 from barnabas_pipeline.lake.manifest import DataFile, TableState
 from barnabas_pipeline.lake.table import DATA, ConflictError, Table
 from barnabas_pipeline.log.model import TopicIdentity
@@ -51,10 +53,17 @@ class _Group:
 
 
 def compact(
-    spark: Any, root: str, *, target_bytes: int = TARGET_FILE_BYTES, files_min: int = FILES_MIN
+    spark: Any,
+    root: str,
+    *,
+    target_bytes: int = TARGET_FILE_BYTES,
+    files_min: int = FILES_MIN,
+    iceberg: IcebergOptions | None = None,
 ) -> CompactSummary:
     """Compact a table in one commit. Raises IncompleteError if rows would not stay what they are."""
     table = Table(root)
+    publish = publisher(table, iceberg)
+    publish()
     for attempt in range(CONFLICTS_MAX):
         state = table.state()
         groups = list(_plan(table, state, target_bytes, files_min))
@@ -79,13 +88,29 @@ def compact(
                 raise
             continue
         faults.point("compact.after_commit")
+        publish()
         return summary
     raise AssertionError("not reached")
 
 
-def vacuum(root: str, *, age_seconds: float) -> int:
-    """Remove files that do not count and were not touched for so long; returns how many."""
-    orphans = Table(root).orphans(age_seconds)
+def vacuum(root: str, *, age_seconds: float, iceberg: IcebergOptions | None = None) -> int:
+    """Remove files that do not count and were not touched for so long; returns how many.
+
+    Of an Iceberg table, snapshots so old are expired first; what those name that are left stays. Raises UsageError if
+    there is one and nobody said so.
+    """
+    table = Table(root)
+    if iceberg is not None:
+        follower = Publisher(table, iceberg)
+        follower.publish()
+        keep, unused = follower.expire(int((time.time() - age_seconds) * 1000))
+        orphans = table.orphans(age_seconds, keep) + unused
+    elif is_published(root):
+        raise UsageError(
+            f"{root} is an Iceberg table too, which may name files that the lake does not: --table iceberg"
+        )
+    else:
+        orphans = table.orphans(age_seconds)
     for path in orphans:
         path.unlink(missing_ok=True)
     return len(orphans)
@@ -120,7 +145,7 @@ def merge(group: _Group) -> DataFile:
     schema = lake_schema(group.schema)
     parts = [widen(pq.ParquetFile(root / file.path).read(), schema) for file in group.files]
     rows = pa.concat_tables(parts).sort_by(SORT_KEY)
-    file = OpenFile(root, f"{DATA}/event_hour={group.hour}", schema)
+    file = OpenFile(root, f"{DATA}/event_hour={group.hour}", numbered(schema))
     file.write(rows)
     partitions = {one.partition for one in group.files}
     entry = DataFile(

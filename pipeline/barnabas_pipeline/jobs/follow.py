@@ -17,6 +17,7 @@ from typing import Any
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, load_round
+from barnabas_pipeline.lake.iceberg import publisher
 from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.log.model import open_log
 
@@ -59,18 +60,21 @@ class Follower:
         self._offsets_max = min(offsets_max or options.offsets_per_commit_max, options.offsets_per_commit_max)
         self._after = after
         self._table = Table(options.root)  # one for all rounds: it reads each manifest once
+        self._publish = publisher(self._table, options.iceberg)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
     def run(self) -> LoadSummary:
         """Load until it is over. Raises what a load raises."""
+        self._publish()  # what an earlier run has committed, but not published
         ends = self._ends() if self._interval_seconds is None else None
         while not self._stopping.is_set():
             began = time.monotonic()
             has_loaded = self._round(ends)
             if has_loaded:
                 self._after()
+                self._publish()
             elif self._interval_seconds is None:
                 break
             wait = (self._interval_seconds or 0) - (time.monotonic() - began)

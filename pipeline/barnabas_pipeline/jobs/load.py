@@ -17,6 +17,7 @@ from barnabas_pipeline import faults
 from barnabas_pipeline.decode import Decoder
 from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
 from barnabas_pipeline.lake.files import TARGET_FILE_BYTES
+from barnabas_pipeline.lake.iceberg import IcebergOptions, publisher
 from barnabas_pipeline.lake.manifest import Manifest, PartitionCommit, TableState
 from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.lake.task import LoadTask, TaskResult
@@ -45,6 +46,7 @@ class LoadOptions:
     split_bytes: int | None = None  # None: as many tasks as cores, if it is worth it
     target_file_bytes: int = TARGET_FILE_BYTES
     past_max_ms: int | None = None
+    iceberg: IcebergOptions | None = None  # also as this Iceberg table
     job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -87,11 +89,13 @@ Progress = Callable[[int, int], None]
 def load(spark: Any, options: LoadOptions, progress: Progress = lambda _done, _all: None) -> LoadSummary:
     """Load what is there now. Raises DataLossError, UsageError, IncompleteError."""
     table = Table(options.root)
+    publish = publisher(table, options.iceberg)
     summary = LoadSummary()
     log = open_log(options.log)
     try:
         identity, bounds = log.identity(), log.bounds()
         adopt(table, identity, bounds, options)
+        publish()  # what an earlier run has committed, but not published
         ends = {one.partition: one.end for one in resolve(log, _only_end(options.selection), bounds)}
         if not table.exists():
             starts = {one.partition: one.start for one in resolve(log, options.selection, bounds)}
@@ -111,6 +115,7 @@ def load(spark: Any, options: LoadOptions, progress: Progress = lambda _done, _a
                 conflicts += 1
                 if conflicts == CONFLICTS_MAX:
                     raise
+            publish()
             progress(total - sum(map(len, _pending(table.state(), starts, ends, bounds))), total)
     finally:
         log.close()

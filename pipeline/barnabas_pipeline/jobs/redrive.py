@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from barnabas_pipeline.decode import Decoder
 from barnabas_pipeline.jobs.load import LoadOptions, new_manifest
 from barnabas_pipeline.lake.files import HourWriter, write_dead
+from barnabas_pipeline.lake.iceberg import publisher
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.task import to_table
 from barnabas_pipeline.log.columns import Columns
@@ -71,6 +72,7 @@ def redrive(
     summary.still_dead = summary.tried - summary.resolved
     if manifest.add:
         table.commit(manifest)
+    publisher(table, options.iceberg)()
     for file in table.state().dead.values():
         for reason, count in file.reasons.items():
             summary.reasons[reason] = summary.reasons.get(reason, 0) + count

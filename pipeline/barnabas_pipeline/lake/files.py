@@ -62,6 +62,27 @@ def lake_schema(schema: EventSchema) -> Any:
     return pa.schema([*schema.arrow, *COORDINATES])
 
 
+def numbered(schema: Any) -> Any:
+    """The columns of a table with the field ids that they have in Parquet files, the same for ever.
+
+    First the coordinates with what is nested in them, then the fields of the event, to which others may be added.
+    """
+    ids = {field.name: n for n, field in enumerate(COORDINATES, 1)}
+    n = len(ids)
+    element, key, value = (str(n + m).encode() for m in (1, 2, 3))
+    fields = [field.name for field in schema if field.name not in ids]
+    ids |= {name: n + 4 + m for m, name in enumerate(fields)}
+    entry = HEADERS_TYPE.value_type
+    struct = pa.struct([_with_id(entry.field(0), key), _with_id(entry.field(1), value)])
+    headers = pa.list_(_with_id(HEADERS_TYPE.value_field.with_type(struct), element))
+    typed = (field.with_type(headers) if field.name == "_headers" else field for field in schema)
+    return pa.schema([_with_id(field, str(ids[field.name]).encode()) for field in typed])
+
+
+def _with_id(field: Any, number: bytes) -> Any:
+    return field.with_metadata({b"PARQUET:field_id": number})
+
+
 def hour_name(hour: int) -> str:
     """Hours since 1970 as `2023-11-14T22`."""
     return datetime.fromtimestamp(hour * 3600, UTC).strftime("%Y-%m-%dT%H")
@@ -121,7 +142,7 @@ class HourWriter:
         self.done: list[DataFile] = []
         self._root = root
         self._event_time = schema.event_time
-        self._schema = lake_schema(schema)
+        self._schema = numbered(lake_schema(schema))
         self._topic_id = topic_id
         self._partition = partition
         self._target_bytes = target_bytes

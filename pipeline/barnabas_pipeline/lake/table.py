@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from barnabas_pipeline import faults
@@ -104,10 +104,10 @@ class Table:
             self._checkpoints.put(self.state())
         faults.point("commit.after")
 
-    def orphans(self, age_seconds: float = ORPHAN_AGE_SECONDS) -> list[Path]:
+    def orphans(self, age_seconds: float = ORPHAN_AGE_SECONDS, keep: Collection[str] = ()) -> list[Path]:
         """Files that no manifest ever named, or only older ones did, and that nobody has touched for so long."""
         state = self.state()
-        known = set(state.files) | set(state.dead)
+        known = {*state.files, *state.dead, *keep}
         before = time.time() - age_seconds
         found = []
         for directory in (DATA, DEAD, LOG):
@@ -121,6 +121,20 @@ class Table:
 
     def _log_path(self, version: int) -> Path:
         return self.root / LOG / f"{version:020d}.json"
+
+
+def put_if_absent(path: Path, data: bytes) -> bool:
+    """Give a whole file its name; False: somebody else has."""
+    temporary = path.parent / f".{path.name}.{os.getpid()}-{time.time_ns()}"
+    write_synced(temporary, data)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink()
+    sync_directory(path.parent)
+    return True
 
 
 def write_synced(path: Path, data: bytes) -> None:
