@@ -20,7 +20,7 @@ run: $(VENV)/.compiled  ## start the broker (ARGS="--listen HOST:PORT --data DIR
 test: $(VENV)/.ready-test  ## run the tests (ARGS="-k name ...")
 	$(BIN)/python -m pytest $(ARGS)
 
-test-pipeline: $(VENV)/.ready-spark  ## run the pipeline's tests, which start Spark (Java 17 or newer)
+test-pipeline: $(VENV)/.ready-iceberg  ## run the pipeline's tests, which start Spark (Java 17 or newer)
 	$(BIN)/python -m pytest tests/pipeline $(ARGS)
 
 pipeline-demo: $(VENV)/.ready-spark  ## broker, simulated stream and all jobs; ends with an HTML report (ARGS="--out DIR")
@@ -99,4 +99,8 @@ $(VENV)/.ready-check: $(VENV)/.ready-test requirements/check.txt
 
 $(VENV)/.ready-spark: $(VENV)/.ready-test requirements/spark.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/spark.txt
+	@touch $@
+
+$(VENV)/.ready-iceberg: $(VENV)/.ready-spark requirements/iceberg.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/iceberg.txt
 	@touch $@

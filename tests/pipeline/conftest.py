@@ -134,6 +134,23 @@ def connector_jars() -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def iceberg_classpath() -> str:
+    """Apache Iceberg for Java, fetched once by Maven into .tools, and Spark's jars of Hadoop; never skipped either."""
+    import pyspark
+
+    cache = ROOT / ".tools" / "iceberg-1.12.0"
+    if not (cache / ".whole").exists():
+        command = ["mvn", "-q", "-B", "-C", "dependency:copy-dependencies", f"-DoutputDirectory={cache}"]
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent / "iceberg", capture_output=True, text=True, timeout=300
+        )
+        if done.returncode:
+            pytest.fail(f"cannot get Apache Iceberg from Maven Central:\n{done.stdout[-2000:]}")
+        (cache / ".whole").touch()
+    return f"{cache}/*:{Path(pyspark.__file__).parent}/jars/*"
+
+
+@pytest.fixture(scope="session")
 def spark(connector_jars: list[str]) -> Iterator[Any]:
     from barnabas_pipeline.spark import session
 

@@ -85,6 +85,63 @@ def test_a_load_that_dies_anywhere_is_exact_after_the_next(
     assert orphans, "the dead left files, which nobody sees"
 
 
+ICEBERG_POINTS = ["commit.after", *(name for name in faults.POINTS if name.startswith("iceberg."))]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "points"), [("once", ICEBERG_POINTS), ("available", ["iceberg.before_commit"])]
+)
+def test_a_load_into_iceberg_that_dies_anywhere_is_exact_after_the_next(
+    tmp_path: Path, new_broker: Callable[..., Broker], trigger: str, points: list[str]
+) -> None:
+    from pyiceberg.catalog import load_catalog
+
+    broker = new_broker()
+    small_topic(broker, PORTION)
+    lake = tmp_path / "lake"
+    arguments = load_arguments(broker, lake, "--trigger", trigger, "--table", "iceberg")
+    sent = PORTION
+    for name in points:
+        done = run_cli(*arguments, fault=name)
+        assert done.returncode == -signal.SIGKILL, f"{name}:\n{done.stderr[-2000:]}"
+        send_small(broker, "logins", sent, PORTION)
+        sent += PORTION
+    done = run_cli(*arguments)
+    assert done.returncode == 0, done.stderr[-2000:]
+    properties = {"type": "sql", "uri": f"sqlite:///{lake}/iceberg.db", "warehouse": f"file://{lake}"}
+    table = load_catalog("barnabas", **properties).load_table("barnabas.logins")
+    assert sorted(table.scan().to_arrow()["_offset"].to_pylist()) == list(range(sent))
+    covered = [json.loads(one.summary["barnabas.offsets"] or "") for one in table.snapshots()]
+    ranges = [next(iter(one.values()))["0"] for one in covered]
+    assert [start for start, _ in ranges] == [0, *(end for _, end in ranges[:-1])], (
+        "snapshots follow each other"
+    )
+    if trigger == "available":
+        return
+    spark = ["--json", "--master", "local[2, 4]", "--conf", "spark.driver.memory=512m"]
+    common = ["--topic", "logins", "--lake", str(lake), "--table", "iceberg", *spark]
+    done = run_cli("compact", *common, "--vacuum-hours", "0", fault="compact.after_commit")
+    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+    assert len(list(table.refresh().scan().plan_files())) > 1, "not published yet"
+    audited = run_cli("audit", *common, "--bootstrap", broker.bootstrap, "--now", str(SITE.start_ms))
+    assert audited.returncode == 0, audited.stderr[-2000:]
+    assert len(list(table.refresh().scan().plan_files())) == 1, "the audit has published the compaction"
+    done = run_cli("compact", *common, "--vacuum-hours", "0")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1])["removed_orphans"] > 0
+    assert sorted(table.refresh().scan().to_arrow()["_offset"].to_pylist()) == list(range(sent))
+    table.delete("_offset = 7")
+    audited = run_cli("audit", *common, "--bootstrap", broker.bootstrap, "--now", str(SITE.start_ms))
+    assert (audited.returncode, "Iceberg table barnabas.logins lacks" in audited.stderr) == (3, True)
+
+
+def test_options_of_iceberg_that_do_not_fit_are_usage_errors(tmp_path: Path) -> None:
+    common = ["compact", "--topic", "logins", "--lake", str(tmp_path)]
+    assert "for --table iceberg" in run_cli(*common, "--iceberg-name", "a.b").stderr
+    done = run_cli(*common, "--table", "iceberg", "--iceberg-property", "x")
+    assert (done.returncode, "not NAME=VALUE" in done.stderr) == (4, True)
+
+
 def test_exit_codes_tell_usage_from_data_loss(tmp_path: Path, new_broker: Callable[..., Broker]) -> None:
     broker = new_broker()
     assert run_cli("load", "--topic", "t").returncode == 4

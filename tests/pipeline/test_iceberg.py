@@ -249,6 +249,33 @@ def test_a_compaction_changes_files_and_no_rows_and_a_vacuum_respects_old_snapsh
     assert scan(root) == list(range(65))
 
 
+def test_apache_icebergs_own_library_for_java_reads_it(root: Path, iceberg_classpath: str) -> None:
+    load(root, 25)
+    publish(root)
+    load(root, 10, GROWN)
+    publish(root)
+    compact(root)
+    publish(root)
+    load(root, 5, GROWN)
+    publish(root)
+    low = BEGAN_MS + HOUR_MS
+    command = [
+        "java",
+        "-Xmx256m",
+        "-cp",
+        iceberg_classpath,
+        str(Path(__file__).parent / "iceberg" / "Read.java"),
+    ]
+    done = subprocess.run(
+        [*command, str(root.parent), "barnabas.logins", str(low)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [line[1] for line in lines if line[0] == "manifest"] == ["1", "2", "3", "4"]
+    found = sorted((int(line[2]), line[1], line[3], line[4]) for line in lines if line[0] == "row")
+    assert found == [(n, "0", f"m{n}", "null" if n < 25 else f"d{n}") for n in range(10, 40)]
+
+
 # --- others, and crashes ----------------------------------------------------------------------------------------------
 
 
