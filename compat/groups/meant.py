@@ -7,6 +7,10 @@ from compat.kit.compare import Meant
 SUPERSEDED = (
     "who asks again while a request of its own waits gets an answer to both; Kafka never answers the first"
 )
+AT_ONCE = "Kafka finds out beside the heartbeat which topics match a pattern, Barnabas within it"
+BEGUN = "the state of a shared topic is begun before the answer; Kafka has the member come again"
+ODD_ONE = "which of members that are alike gets the partition that is left over, or shares which"
+STUMBLES = "Kafka stumbles over this; Barnabas says what is wrong"
 
 MEANT: tuple[Meant, ...] = (
     Meant(
@@ -32,4 +36,43 @@ MEANT: tuple[Meant, ...] = (
         "whoever leads when the leader has left: in Kafka it is by chance",
         always=False,
     ),
+    # --- offsets
+    Meant(
+        ".*: OffsetDelete .*: delete",
+        ".*/ErrorCode",
+        "a group of which nothing is left is gone; Kafka keeps it in memory",
+    ),
+    Meant(".*: OffsetFetch no member with epoch.*: asked", ".*/ErrorCode", STUMBLES),
+    # --- members with epochs
+    Meant(".*: ConsumerGroupHeartbeat .* (a )?pattern.*", ".*", AT_ONCE),
+    Meant(
+        "consumer static: ConsumerGroupHeartbeat anna joins again by her instance.*",
+        ".*",
+        "a static member that was fenced may come back at once with the id it had",
+    ),
+    Meant(
+        "consumer moving: ConsumerGroupHeartbeat anna joins again by her instance.*",
+        ".*Assignment.*",
+        "a member that becomes static keeps what it had",
+    ),
+    Meant("(consumer|stable|share).*", ".*(Assignment/TopicPartitions|/Assignment).*", ODD_ONE, always=False),
+    Meant("(share.*|.*: ShareGroupHeartbeat .*)", ".*(Assignment/TopicPartitions|/Assignment|Epoch)", BEGUN),
+    Meant(
+        ".*: StreamsGroupHeartbeat .* (bad copartition|a part twice|a tag twice).*: asked",
+        "/ErrorCode",
+        STUMBLES,
+    ),
+    Meant(
+        ".*: StreamsGroupHeartbeat carl joins with an endpoint.*",
+        ".*/(EndpointInformationEpoch|PartitionsByUserEndpoint.*)",
+        "the first endpoint of a group is news already",
+    ),
+    Meant(
+        ".*: StreamsGroupHeartbeat carl joins, (changelog|repartition).*: at last.*",
+        ".*/Partitions",
+        "Kafka tells how many partitions an internal topic has when a member has come again",
+        always=False,
+    ),
+    # --- transactions
+    Meant("filters: add to no transaction", ".*", "Kafka never answers a request about no transaction"),
 )

@@ -10,7 +10,7 @@ import pytest
 from barnabas.errors import RequestError
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.member import MemberState
-from barnabas.groups.consumer.membership import ASSIGNED_AT_ONCE_MAX, ASSIGNMENT_INTERVAL_MS, FIRST_EPOCH
+from barnabas.groups.consumer.membership import ASSIGNED_AT_ONCE_MAX, ASSIGNMENT_INTERVAL_MS, EPOCH_OF_NEW
 from barnabas.groups.decision import Decision
 from barnabas.groups.settings import GroupSettings
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -63,6 +63,13 @@ def test_a_first_member_gets_everything_at_once() -> None:
     assert coordinator.state() == "Stable"
 
 
+def test_a_group_that_is_subscribed_to_nothing_stays_in_the_epoch_of_a_new_one() -> None:
+    coordinator = with_topic()
+    nothing = {**JOINING, "subscribed_topic_names": []}
+    assert coordinator.heartbeat("a", 0, **nothing).member_epoch == EPOCH_OF_NEW
+    assert coordinator.heartbeat("b", 0, **JOINING).member_epoch == EPOCH_OF_NEW + 1
+
+
 def test_a_slot_is_given_on_only_when_its_owner_has_given_it_up() -> None:
     coordinator = with_topic()
     (a,) = joined(coordinator, "a")
@@ -91,7 +98,7 @@ def test_many_who_come_together_are_assigned_together() -> None:
     first = [Client(coordinator, f"m{number}") for number in range(ASSIGNED_AT_ONCE_MAX)]
     for client in first:
         client.join()
-    group, at_once = coordinator.group(), FIRST_EPOCH + ASSIGNED_AT_ONCE_MAX - 1
+    group, at_once = coordinator.group(), EPOCH_OF_NEW + ASSIGNED_AT_ONCE_MAX
     assert group.assignment_epoch == group.epoch == at_once
     late = [Client(coordinator, f"late{number}") for number in range(3)]
     for client in late:

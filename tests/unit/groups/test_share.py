@@ -85,16 +85,16 @@ def code_of(action: Any, *arguments: Any, **fields: Any) -> int:
 def test_partitions_are_assigned_once_they_have_a_state() -> None:
     coordinator = Coordinator()
     answer = coordinator.beat("a", 0, "t")
-    assert answer.response.member_epoch == 1
+    assert answer.response.member_epoch == 2
     assert answer.response.assignment is not None
     assert answer.response.assignment.topic_partitions == []
     assert answer.beginning is not None
-    assert (answer.beginning.state_epoch, answer.beginning.offsets) == (1, {(T, 0): -1, (T, 1): -1})
-    second = coordinator.beat("a", 1).response
-    assert second.member_epoch == 2
+    assert (answer.beginning.state_epoch, answer.beginning.offsets) == (2, {(T, 0): -1, (T, 1): -1})
+    second = coordinator.beat("a", 2).response
+    assert second.member_epoch == 3
     assert coordinator.has("a") == [(T, 0), (T, 1)]
-    third = coordinator.beat("a", 2)
-    assert (third.response.member_epoch, third.response.assignment, third.beginning) == (2, None, None)
+    third = coordinator.beat("a", 3)
+    assert (third.response.member_epoch, third.response.assignment, third.beginning) == (3, None, None)
     assert coordinator.reloaded().groups == coordinator.shard.groups
 
 
@@ -133,9 +133,9 @@ def test_another_subscription_takes_effect_at_once() -> None:
 def test_a_state_that_is_being_made_is_asked_for_again_after_a_while() -> None:
     coordinator = Coordinator()
     assert coordinator.beat("a", 0, "u", begins=False).beginning is not None
-    assert coordinator.beat("a", 1, begins=False).beginning is None
+    assert coordinator.beat("a", 2, begins=False).beginning is None
     coordinator.now_ms += 30_000
-    again = coordinator.beat("a", 1)
+    again = coordinator.beat("a", 2)
     assert again.beginning is not None
     assert again.beginning.offsets == {(U, 0): -1}
 

@@ -13,6 +13,7 @@ from barnabas.wire.generated.describe_groups import DescribeGroupsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
 from barnabas.wire.generated.join_group import JoinGroupRequest
+from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.list_groups import ListGroupsRequest
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest
 from barnabas.wire.generated.offset_delete import OffsetDeleteRequest
@@ -170,6 +171,11 @@ async def test_a_classic_member_of_a_consumer_group_has_a_bare_id(ask):
     assert len(required.member_id) == 22
     [group] = (await ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 1)).groups
     assert group.members[0].subscribed_topic_regex == ""
+    operator = LeaveGroupRequest(
+        group_id="g", members=[LeaveGroupRequest.MemberIdentity(member_id=name) for name in ("me", "nobody")]
+    )
+    codes = [member.error_code for member in (await ask(operator, 5)).members]
+    assert codes == [0, ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 # --- transactions -----------------------------------------------------------------------------------------------

@@ -140,10 +140,12 @@ def _expect_rejoin(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> 
 
 
 def leaver(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """The member that a LeaveGroup request names, by its id or, if static, by its instance id. Raises as `sync`."""
+    """The member that a LeaveGroup request names, by its id or, if static, by its instance id: of either protocol, as
+    it may be an operator who asks. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
     if instance_id is not None and not member_id:
         member_id = group.static_ids.get(instance_id, "")
-    return _member(group, member_id, instance_id)[0]
+    return group.static_member(instance_id, member_id) if instance_id is not None else group.member(member_id)
 
 
 def _member(

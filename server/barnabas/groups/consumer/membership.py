@@ -35,8 +35,8 @@ from barnabas.wire.generated.errors import ErrorCode
 OWN_MEMBER_ID_SINCE = 1
 """The version from which on a member makes its id itself (KIP-1082)."""
 
-FIRST_EPOCH = 2
-"""A new group begins with it, as Kafka's do, so that an epoch behind is not the 0 of one who joins."""
+EPOCH_OF_NEW = 1
+"""A group begins with it, as Kafka's do, before its first member is subscribed to anything."""
 
 ASSIGNED_AT_ONCE_MAX = 100
 """Groups of more members are assigned at most once in `ASSIGNMENT_INTERVAL_MS`, as all of Kafka's groups are."""
@@ -199,17 +199,18 @@ def advance(
     Raises INVALID_REGULAR_EXPRESSION.
     """
     out = turn.out
-    changed = before.topics != after.topics or before.regex != after.regex or group.epoch == 0
+    changed = before.topics != after.topics or before.regex != after.regex
     if (after is not before and after != before) or after.id not in group.members:
         out.records.append(records.member_record(group.id, after))
-    epoch = group.epoch
-    if changed or group.topics_seen is not turn.image.topics:
+    epoch = max(group.epoch, EPOCH_OF_NEW)
+    if changed or group.epoch == 0 or group.topics_seen is not turn.image.topics:
         subscriptions = group.subscriptions_after(_replaced(group, after), after)
         regexes = _refresh_regexes(group, subscriptions, turn)
         seen = replace(group, regexes=regexes)
         new_hash = _hash(group, _topics_in(subscriptions, regexes), turn)
         if changed or new_hash != group.topics_hash or regexes != group.regexes:
-            epoch = max(epoch + 1, FIRST_EPOCH)
+            epoch += 1
+        if epoch != group.epoch:
             _write_epoch(group, epoch, new_hash, turn)
     else:
         seen = group

@@ -29,6 +29,8 @@ from barnabas.wire.generated.share_group_heartbeat import (
 MEMBER_ID_LENGTH_MAX = 36
 INITIALIZE_RETRY_MS = 30_000
 """How long the share coordinator is given to begin a state before it is asked again (Kafka's constant)."""
+EPOCH_OF_NEW = 1
+"""A group begins with it, as Kafka's do, before its first member is subscribed to anything."""
 UNKNOWN_OFFSET = -1
 
 
@@ -128,15 +130,16 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 def _epoch(group: ShareGroup, members: Iterable[ShareMember], changed: bool, turn: Turn) -> tuple[int, bool]:
     """The group's epoch from now on, and whether it is a new one."""
-    changed = changed or group.epoch == 0 or _is_outdated(group, turn.image)
-    if not changed and group.topics_seen is turn.image.topics:
+    changed = changed or _is_outdated(group, turn.image)
+    if not changed and group.epoch and group.topics_seen is turn.image.topics:
         return group.epoch, False
     new_hash = topics_hash(_topics_of(members), turn.image)
     group.topics_seen = turn.image.topics
-    if not changed and new_hash == group.topics_hash:
+    if not changed and group.epoch and new_hash == group.topics_hash:
         return group.epoch, False
-    turn.out.records.append(records.epoch_record(group.id, group.epoch + 1, new_hash))
-    return group.epoch + 1, True
+    epoch = max(group.epoch, EPOCH_OF_NEW) + 1
+    turn.out.records.append(records.epoch_record(group.id, epoch, new_hash))
+    return epoch, True
 
 
 def _is_outdated(group: ShareGroup, image: ClusterImage) -> bool:

@@ -59,6 +59,9 @@ def _wrong(request: StreamsGroupHeartbeatRequest) -> str:
         return "who joins must report that it has no tasks"
     if (epoch == 0) != (request.topology is not None):
         return "a topology comes with joining, and only then"
+    tags = [tag.key for tag in request.client_tags or ()]
+    if len(set(tags)) < len(tags):
+        return "a client tag comes twice"
     if any(entries is None for entries in tasks) and not all(entries is None for entries in tasks):
         return "the tasks of all roles are reported together, or none"
     return ""
@@ -66,6 +69,9 @@ def _wrong(request: StreamsGroupHeartbeatRequest) -> str:
 
 def _check_topology(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
     why = ""
+    ids = [part.subtopology_id for part in topology.subtopologies]
+    if len(set(ids)) < len(ids):
+        why = "a subtopology comes twice"
     for part in topology.subtopologies:
         infos = (*part.state_changelog_topics, *part.repartition_source_topics)
         for name in (*part.source_topics, *part.repartition_sink_topics, *(info.name for info in infos)):
