@@ -328,6 +328,8 @@ def scenes() -> Iterator[Scene]:
                         f"{name}: {api} {label}", partial(cell, state, api, values), BACKS if own else (0,)
                     )
         for label, api, request in classic.requests():
+            if not name.startswith("consumer") and label not in STRANGE_CLASSIC:
+                continue
             yield Scene(f"{name}: {api} {label}", partial(classic_cell, state, api, request), (0, 9))
     for name in STRANGERS:
         for api, asked in ASKED.items():
@@ -337,6 +339,7 @@ def scenes() -> Iterator[Scene]:
                     yield Scene(f"{name}: {api} {label}", scene, BACKS)
 
 
+STRANGE_CLASSIC = ("new", "new static", "unknown", "anna", "no group")
 STRANGE_REQUESTS = (
     "carl joins", "carl joins, other topic", "nobody joins", "anna joins again", "anna", "anna, an epoch ahead", "unknown",
     "unknown leaves", "anna leaves", "anna leaves for a while", "carl joins by anna's instance",

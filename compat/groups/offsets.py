@@ -225,7 +225,7 @@ def delete_cell(state: Callable[[Play], Stage], places: list[tuple[str, int]], p
 def scenes() -> Iterator[Scene]:
     """Every state with every commit, fetch and deletion."""
     for name, state in STATES.items():
-        backs = BACKS if name in MANY_BACKS else (0, 9)
+        backs = BACKS if name in MANY_BACKS else (0,)
         for label, commit in COMMITS.items():
             yield Scene(f"{name}: OffsetCommit {label}", partial(commit_cell, state, commit), backs)
         for label, fetch in FETCHES.items():
