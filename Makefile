@@ -56,8 +56,9 @@ compare: $(VENV)/.ready-test  ## settings, admin requests, groups, transactions,
 	$(BIN)/python -m compat.groups.compare $(ARGS)
 	$(BIN)/python -m compat.telemetry.compare $(ARGS)
 
-handover: $(VENV)/.ready-test  ## log dirs handed from us to Apache Kafka and back, and from Kafka to us (needs a JDK)
+handover: $(VENV)/.ready-test  ## log dirs, groups and transactions handed from us to Apache Kafka and back, and from Kafka to us (needs a JDK)
 	$(BIN)/python -m compat.log.handover $(ARGS)
+	$(BIN)/python -m compat.groups.handover $(ARGS)
 
 soak: $(VENV)/.ready-test  ## transactional clients and the broker killed at random, nothing lost (ARGS="--rounds 100 --seed 7")
 	$(BIN)/python -m compat.soak $(ARGS)

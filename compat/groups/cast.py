@@ -19,6 +19,8 @@ from compat.kit.play import Play
 from compat.kit.records import record_batch
 
 LONG_MS = 600_000
+NOT_LEADER_OR_FOLLOWER = 6
+"""What Kafka says while it starts."""
 OTHER = "groups-of-others"
 STREAM = "groups-of-streams"
 
@@ -278,7 +280,11 @@ def transaction_goes_on(play: Play, stage: transactions.Stage, *, commit: bool) 
     """The producer writes its next record and ends; then it begins anew."""
     transactions.look(play, stage, "found")
     topic_id = play.topic(stage.topic)
-    play.ask("write", "Produce", **transactions.producing(play, stage, topic_id))
+    play.until(
+        "write", "Produce",
+        lambda answer: answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"] != NOT_LEADER_OR_FOLLOWER,
+        **transactions.producing(play, stage, topic_id),
+    )  # fmt: skip
     play.ask("end", "EndTxn", **transactions.producer(stage), Committed=commit)
     transactions.look(play, stage, "then")
     play.until(

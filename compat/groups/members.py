@@ -270,6 +270,8 @@ def describe(play: Play, label: str, stage: Stage) -> None:
     """What every API says of the group."""
     play.ask(f"{label} described as classic", "DescribeGroups", Groups=[stage.group])
     for api in DESCRIBES.values():
+        if api not in play.versions:
+            continue
         play.ask(f"{label}: {api}", api, GroupIds=[stage.group, f"no-{stage.group}"])
     listed = [one for one in play.look("ListGroups", 5)["Groups"] if one["GroupId"] == stage.group]
     play.note(f"{label} listed", listed)

@@ -222,14 +222,18 @@ def common_versions(*sides: Side) -> Versions:
         with side.connect() as connection:
             keys = connection.ask("ApiVersions", 0, {})["ApiKeys"]
         served = {names[key["ApiKey"]]: (key["MinVersion"], key["MaxVersion"]) for key in keys}
-        if number:
-            served = {
-                name: (max(low, found[name][0]), min(high, found[name][1]))
-                for name, (low, high) in served.items()
-                if name in found
-            }
-        found = served
+        found = both_serve(found, served) if number else served
     return found
+
+
+def both_serve(one: Versions, other: Versions) -> Versions:
+    """The versions that are in both, by API."""
+    shared = {
+        name: (max(low, other[name][0]), min(high, other[name][1]))
+        for name, (low, high) in one.items()
+        if name in other
+    }
+    return {name: (low, high) for name, (low, high) in shared.items() if low <= high}
 
 
 @dataclass
