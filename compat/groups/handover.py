@@ -62,13 +62,13 @@ CASES = (
     Case("barnabas-stopped", "3.9", "barnabas", True, cast.CLASSIC),
 )
 STARTS = "Kafka counts every start of a leader, and a broker that does not elect leaders does not"
+NOTHING_LEFT = (
+    "a group whose only offsets were in a transaction that was aborted is gone; Kafka keeps it in memory"
+)
 MEANT: tuple[Meant, ...] = (
     Meant(".*: txn .*: .* producers of .", ".*/CoordinatorEpoch", STARTS),
-    Meant(
-        ".*: tool .*",
-        ".*( as before|group-txn-aborted-.*)|",
-        "a group whose only offsets were in a transaction that was aborted is gone; Kafka keeps it in memory",
-    ),
+    Meant(".*: tool (groups|offsets|members|state)", "/line .*group-txn-aborted-.*", NOTHING_LEFT),
+    Meant(".*: tool (groups|offsets|members|state) as before", "", NOTHING_LEFT),
     Meant(
         ".*: streams: .*StreamsGroupDescribe",
         ".*StateChangelogTopics/0/Partitions",
