@@ -74,5 +74,10 @@ MEANT: tuple[Meant, ...] = (
         always=False,
     ),
     # --- transactions
+    Meant(
+        "(aborted|fenced ongoing|timed out): TxnOffsetCommit unknown member.*",
+        ".*/ErrorCode",
+        "a group whose only offsets were in a transaction that was aborted is gone; Kafka keeps it in memory",
+    ),
     Meant("filters: add to no transaction", ".*", "Kafka never answers a request about no transaction"),
 )

@@ -54,6 +54,9 @@ async def admit(
         if _is_older(context, part)
     }
     unknown = [part for part in unknown if part.place not in refused]
+    if not transactional_id:
+        nobody = RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        return refused | {part.place: nobody for part in unknown}
     transactions = context.broker.transactions
     missing = RequestError(
         ErrorCode.TRANSACTION_ABORTABLE if abortable_known else ErrorCode.INVALID_TXN_STATE,

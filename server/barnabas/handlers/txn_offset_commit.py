@@ -65,8 +65,6 @@ async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Tx
 
 async def _commit(context: RequestContext, request: TxnOffsetCommitRequest, tries: list[Try]) -> None:
     groups = context.broker.groups
-    if not request.transactional_id:
-        raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     if not request.group_id:
         raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     producer = Producer(request.producer_id, request.producer_epoch)

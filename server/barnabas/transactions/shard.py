@@ -85,7 +85,7 @@ class TransactionShard:
                 ErrorCode.CONCURRENT_TRANSACTIONS, "the last transaction is not at its end yet"
             )
         if transaction.state is State.ONGOING:
-            self._fence(transaction, EPOCH_BUMPED_SINCE, now_ms, out)
+            self._fence(transaction, now_ms, out)
             raise RequestError(ErrorCode.CONCURRENT_TRANSACTIONS, "the open transaction is aborted first")
         if transaction.is_exhausted and (expected is None or expected.epoch == transaction.epoch):
             if new_producer_id is None:
@@ -99,8 +99,8 @@ class TransactionShard:
         self._become(new, out)
         return new.producer
 
-    def _fence(self, transaction: Transaction, client_version: int, now_ms: int, out: Decision) -> None:
-        self._end(transaction.fenced(now_ms, client_version), out)
+    def _fence(self, transaction: Transaction, now_ms: int, out: Decision) -> None:
+        self._end(transaction.fenced(now_ms), out)
 
     # --- partitions -----------------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class TransactionShard:
         assert isinstance(timer, tuple)
         transaction = self.transactions.get(timer[1])
         if transaction is not None and transaction.state is State.ONGOING:
-            self._fence(transaction, transaction.client_version, now_ms, out)
+            self._fence(transaction, now_ms, out)
 
     def expire_ids(self, now_ms: int, out: Decision) -> None:
         """Forget the transactional ids that nobody has used for long."""

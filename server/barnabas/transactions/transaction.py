@@ -136,16 +136,15 @@ class Transaction:
             partitions=self.partitions if self.state is State.ONGOING else frozenset(),
         )  # fmt: skip
 
-    def fenced(self, now_ms: int, client_version: int) -> Transaction:
-        """Aborted by the coordinator: a higher epoch keeps its producer out.
+    def fenced(self, now_ms: int) -> Transaction:
+        """Aborted by the coordinator, whose version is 2 whatever the producer's is: a higher epoch keeps the producer out.
 
-        In version 2 of transactions, a producer that comes back with the old epoch may go on with the higher one.
+        One that asks for a new epoch with the old one may go on with the higher one.
         """
-        bumps = client_version >= EPOCH_BUMPED_SINCE
         return replace(
             self, state=State.PREPARE_ABORT, epoch=min(self.epoch + 1, EPOCH_MAX),
-            last_epoch=self.epoch if bumps else NO_EPOCH, next_producer_id=NO_PRODUCER_ID, update_ms=now_ms,
-            client_version=client_version,
+            last_epoch=self.epoch, next_producer_id=NO_PRODUCER_ID, update_ms=now_ms,
+            client_version=EPOCH_BUMPED_SINCE,
         )  # fmt: skip
 
     def completed(self, now_ms: int) -> Transaction:
