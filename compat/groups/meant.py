@@ -44,6 +44,13 @@ MEANT: tuple[Meant, ...] = (
     ),
     Meant(".*: OffsetFetch no member with epoch.*: asked", ".*/ErrorCode", STUMBLES),
     # --- members with epochs
+    Meant("consumer.*: JoinGroup new, bad subscription.*: asked", "/ErrorCode", STUMBLES),
+    Meant(
+        "consumer.*: .*(described as classic|at last listed)",
+        ".*/MemberAssignment",
+        "when a group becomes classic again its members are described with what they have, not with what they shall have",
+        always=False,
+    ),
     Meant(".*: ConsumerGroupHeartbeat .* (a )?pattern.*", ".*", AT_ONCE),
     Meant(
         "consumer static: ConsumerGroupHeartbeat anna joins again by her instance.*",

@@ -22,7 +22,7 @@ from barnabas.groups.embedded import (
 )
 from barnabas.groups.member import Joining, Member, State
 from barnabas.groups.records import group_record
-from barnabas.groups.topics import NO_SLOTS, Slots
+from barnabas.groups.topics import NO_SLOTS, Slots, topics_hash
 from barnabas.groups.turn import Turn
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupResponse
@@ -57,7 +57,9 @@ def upgrade(group: ClassicGroup, turn: Turn) -> ConsumerGroup:
     out = turn.out
     out.records += group.tombstones()
     out.records += [records.member_record(group.id, member) for member in upgraded.members.values()]
-    out.records.append(records.epoch_record(group.id, upgraded.epoch, 0))
+    topics = frozenset().union(*(member.topics for member in upgraded.members.values()))
+    upgraded.topics_hash = topics_hash(topics, turn.image)
+    out.records.append(records.epoch_record(group.id, upgraded.epoch, upgraded.topics_hash))
     out.records += [records.target_record(group.id, *target) for target in upgraded.target.items()]
     out.records.append(records.target_epoch_record(group.id, upgraded.epoch, turn.now_ms))
     out.records += [records.current_record(group.id, member) for member in upgraded.members.values()]

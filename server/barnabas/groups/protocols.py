@@ -25,6 +25,7 @@ from barnabas.groups.turn import Turn
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
+from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 
@@ -150,9 +151,12 @@ def join_group(shard: GroupShard, joining: Joining, turn: Turn) -> None:
     if isinstance(known, ConsumerGroup) and not known.is_unused:
         try:
             _join_consumer_group(shard, known, joining, turn)
-        except RequestError:
+        except RequestError as error:
             turn.out.clear()
-            raise
+            refused = JoinGroupResponse(
+                error_code=error.code
+            )  # as Kafka's consumer groups, it names no member
+            turn.out.replies.append((joining.waiter, refused))
         return
     if isinstance(known, ConsumerGroup) and not request.member_id:
         turn.out.records += known.tombstones()
@@ -215,7 +219,9 @@ def leave_group(
             codes.append(error.code)
         else:
             codes.append(ErrorCode.NONE)
-    if isinstance(known, ConsumerGroup):
+    if isinstance(known, ConsumerGroup) and len(gone) == 1:
+        _remove(shard, known, gone[0], turn)
+    elif isinstance(known, ConsumerGroup):
         membership.remove(known, gone, turn)
     elif isinstance(known, ClassicGroup) and ErrorCode.NONE in codes:
         known.members_left(turn.now_ms, turn.out)

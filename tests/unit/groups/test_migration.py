@@ -12,6 +12,7 @@ from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.member import State
 from barnabas.groups.settings import GroupSettings, MigrationPolicy
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from tests.support.classic_consumers import ClassicClient
 from tests.support.consumers import Client, Coordinator
 
@@ -285,6 +286,7 @@ def test_classic_members_are_checked_by_generation_and_protocol() -> None:
     go_on(a, c)
     other = ClassicClient(coordinator, "x", protocol="sticky")
     other.step()
+    other.step()  # takes the answer
     assert other.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     impostor = ClassicClient(coordinator, "y", member_id="c", generation=c.epoch, joined=True)
     assert failure_of(impostor) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -295,7 +297,29 @@ def test_a_full_group_takes_no_classic_member_either() -> None:
     c, a = Client(coordinator, "c"), ClassicClient(coordinator, "a")
     c.join()
     a.step()
+    a.step()  # takes the answer
     assert a.error == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_the_last_of_the_new_protocol_may_be_removed_by_an_operator() -> None:
+    coordinator = with_topic(4)
+    mixed(coordinator)
+    (consumer_id,) = [m.id for m in coordinator.group().members.values() if m.classic is None]
+    gone = [LeaveGroupRequest.MemberIdentity(member_id=consumer_id)]
+    now_ms = coordinator.now_ms
+    assert coordinator.perform(lambda shard, out: shard.leave("g", gone, now_ms, out)) == [0]
+    assert isinstance(coordinator.shard.groups["g"], ClassicGroup)
+
+
+def test_a_member_that_changes_its_protocol_and_nothing_else_is_no_new_epoch() -> None:
+    coordinator = with_topic(6)
+    a, _ = classic_pair(coordinator)
+    generation = coordinator.shard.groups["g"].generation
+    answer = coordinator.heartbeat(
+        a.member_id, 0, rebalance_timeout_ms=5000, subscribed_topic_names=list(a.topics), topic_partitions=[]
+    )
+    assert answer.member_epoch == generation
+    assert coordinator.group().epoch == generation
 
 
 def test_what_members_still_have_is_not_given_away_when_a_group_turns_back_and_forth() -> None:
