@@ -5,7 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench.micro import compaction, echo, imports, log, lookups, opening, records, recovery, requests, wire
+from bench.micro import (
+    cold,
+    compaction,
+    echo,
+    imports,
+    log,
+    lookups,
+    opening,
+    records,
+    recovery,
+    requests,
+    wire,
+)
 from bench.micro.timing import HEADER
 from bench.tools import ROOT
 
@@ -16,6 +28,7 @@ GROUPS = {
     "log": log,
     "recovery": recovery,
     "lookups": lookups,
+    "cold": cold,
     "compaction": compaction,
     "opening": opening,
     "requests": requests,

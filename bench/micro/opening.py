@@ -40,25 +40,25 @@ def run() -> Iterator[Timing]:
     with TemporaryDirectory(dir=ROOT / ".data") as directory:
         path = Path(directory) / "data"
         size = write(path, RECORDS, 1024, BATCHES)
-        _multiply(path, RECOVERED_LOGS)
+        multiply(path, RECOVERED_LOGS)
         total = size * RECOVERED_LOGS
         yield _wall(f"kill -9, {RECOVERED_LOGS:,} logs of {total / 1e9:.1f} GB", path, total, is_clean=False)
     with TemporaryDirectory(dir=ROOT / ".data") as directory:
         path = Path(directory) / "data"
         size = write(path, RECORDS, 1024, BATCHES)
-        _multiply(path, LOGS)
+        multiply(path, LOGS)
         yield _wall(f"clean stop, {LOGS:,} logs of {size * LOGS / 1e9:.1f} GB", path, 0, is_clean=True)
         yield _ready(path)
     for count in RESIDENT_LOGS:
         with TemporaryDirectory(dir=ROOT / ".data") as directory:
             path = Path(directory) / "data"
             write(path, RECORDS, 1024, 1)
-            _multiply(path, count, copy=shutil.copy)
+            multiply(path, count, copy=shutil.copy)
             for files_max in (FILES_MAX, FEW_FILES_MAX):
                 yield Timing(_resident(path, count, files_max), 0, 0)
 
 
-def _multiply(path: Path, count: int, copy: Callable[[Path, Path], object] = os.link) -> None:
+def multiply(path: Path, count: int, copy: Callable[[Path, Path], object] = os.link) -> None:
     """Have `count` logs like the one that is there, with checkpoints that say so."""
     first = path / "topic-0"
     for n in range(1, count):

@@ -18,6 +18,8 @@ CASES = [
     ("150 B batches", 1, 80, 40_000),
 ]  # records, bytes of each, batches
 READ_BYTES = 1 << 20
+CRASHED = ("recovery-point-offset-checkpoint", ".kafka_cleanshutdown")
+"""The files without which all of a log dir must be checked."""
 
 
 def run() -> Iterator[Timing]:
@@ -38,8 +40,8 @@ def _case(name: str, directory: Path, records: int, record_bytes: int, batches: 
     yield measure(f"crc32c alone, {name}", lambda: checksum(partition), size)
 
     def recover() -> None:
-        (directory / "data" / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
-        (directory / "data" / ".kafka_cleanshutdown").unlink(missing_ok=True)
+        for name in CRASHED:
+            (directory / "data" / name).unlink(missing_ok=True)
         open_and_leave(directory / "data")
 
     yield measure(f"recovery, {name}", recover, size)
@@ -70,12 +72,14 @@ def write(directory: Path, records: int, record_bytes: int, batches: int) -> int
     return size
 
 
-def open_and_leave(directory: Path) -> None:
-    """Open a log dir, and leave it as a crash would."""
+def open_and_leave(directory: Path, threads: int = 1) -> None:
+    """Open a log dir with so many threads, and leave it as a crash would."""
     from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
 
-    manager = LogManager([str(directory)], config_for=lambda topic: LogConfig(segment_bytes=16 << 20))
+    manager = LogManager(
+        [str(directory)], config_for=lambda topic: LogConfig(segment_bytes=16 << 20), recovery_threads=threads
+    )
     manager.open(time.time_ns() // 1_000_000)
     for log in manager:
         log.abandon()
