@@ -13,6 +13,7 @@ from bench.micro import (
     log,
     lookups,
     opening,
+    partitions,
     records,
     recovery,
     requests,
@@ -31,6 +32,7 @@ GROUPS = {
     "cold": cold,
     "compaction": compaction,
     "opening": opening,
+    "partitions": partitions,
     "requests": requests,
     "echo": echo,
 }

@@ -497,12 +497,12 @@ class LogManager:
 
     def close(self) -> None:
         """Close all logs cleanly and mark their dirs so; a dir that fails meanwhile is left unmarked."""
+        from barnabas.log.closing import close_many
+
         self.moves.cancel_all()
         for path in self.online:
             try:
-                for partition_log in self:
-                    if partition_log.log_dir == path:
-                        partition_log.close()
+                close_many([partition_log for partition_log in self if partition_log.log_dir == path])
             except StorageError as error:
                 self._give_up(path, error)
         try:

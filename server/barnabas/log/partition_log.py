@@ -458,15 +458,28 @@ class PartitionLog(ReadableLog):
             task.run()
             task.finish(now_ms)
 
-    @guarded
     def close(self) -> None:
         """Flush, write what belongs to a clean end, and let all files go. Raises StorageError."""
+        task = self.begin_close()
+        if task is not None:
+            task.run()
+        self.finish_close(task)
+
+    @guarded
+    def begin_close(self) -> FlushTask | None:
+        """Write what belongs to a clean end; returns what must be synced, if anything. Raises StorageError."""
         self.active.seal()
         self.take_snapshot()
-        if self.needs_sync or self.log_end_offset > self.recovery_point:
-            task = plan_flush(self, self._generation)
-            task.paths.extend(self.active.index_paths())
-            task.run()
+        if not self.needs_sync and self.log_end_offset <= self.recovery_point:
+            return None
+        task = plan_flush(self, self._generation)
+        task.paths.extend(self.active.index_paths())
+        return task
+
+    @guarded
+    def finish_close(self, task: FlushTask | None) -> None:
+        """Take note of what was synced, and let all files go. Raises StorageError."""
+        if task is not None:
             task.finish(self.last_flush_ms)
         for segment in self.segments:
             segment.close()
