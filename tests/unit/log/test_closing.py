@@ -11,7 +11,7 @@ import pytest
 from barnabas.log.closing import SYNCS_AT_ONCE
 from barnabas.log.format import names
 from barnabas.testing.memory_disk import MemoryDisk
-from tests.support.logs import Broker, batch
+from tests.support.logs import NOW_MS, Broker, batch
 
 LOGS = 2 * SYNCS_AT_ONCE + 3
 PATH = Path("/data")
@@ -24,7 +24,7 @@ def make(disk: MemoryDisk) -> Broker:
     for n in range(LOGS):
         log = broker.manager.create("t", n, bytes(16))
         for value in range(n % 3):  # some are empty
-            log.append_as_leader(batch(b"%d" % value), leader_epoch=n, now_ms=0)
+            log.append_as_leader(batch(b"%d" % value), leader_epoch=n, now_ms=NOW_MS)
     return broker
 
 
@@ -44,7 +44,7 @@ def test_what_was_closed_outlives_a_power_cut(seed, caplog):
 def test_a_dir_in_which_one_log_cannot_be_synced_is_not_marked(broken):
     disk = MemoryDisk()
     broker = make(disk)
-    broker.manager.get("t", broken).append_as_leader(batch(), leader_epoch=broken, now_ms=0)
+    broker.manager.get("t", broken).append_as_leader(batch(), leader_epoch=broken, now_ms=NOW_MS)
     disk.fault = lambda op, path: (
         OSError(errno.EIO, "broken") if op == "sync" and f"/t-{broken}/" in path else None
     )
