@@ -130,7 +130,7 @@ def test_a_load_into_iceberg_that_dies_anywhere_is_exact_after_the_next(
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout.splitlines()[-1])["removed_orphans"] > 0
     assert sorted(table.refresh().scan().to_arrow()["_offset"].to_pylist()) == list(range(sent))
-    table.delete("_offset = 7")
+    table.delete("_offset >= 0")
     audited = run_cli("audit", *common, "--bootstrap", broker.bootstrap, "--now", str(SITE.start_ms))
     assert (audited.returncode, "Iceberg table barnabas.logins lacks" in audited.stderr) == (3, True)
 
