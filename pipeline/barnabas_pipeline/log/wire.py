@@ -45,6 +45,8 @@ BACKOFF_SECONDS = 0.1
 MAX_WAIT_MS = 500
 FETCH_VERSION_MAX, FETCH_VERSION_BY_NAME_MAX = 17, 12
 FETCH_BYTES_LIMIT = 256 << 20
+FETCH_BYTES_MIN = 64 << 10
+RECORD_BYTES_GUESS = 1 << 10  # generous: what lies behind a short range is not fetched only to be thrown away
 
 T = TypeVar("T")
 
@@ -102,7 +104,9 @@ class WireLog:
         bytes_max = self.options.fetch_bytes_max
         stalled = 0
         while next_offset < wanted.end:
-            part = self._retry(lambda at=next_offset, size=bytes_max: self._fetch(wanted, at, size))  # type: ignore[misc]
+            guess = max(FETCH_BYTES_MIN, (wanted.end - next_offset) * RECORD_BYTES_GUESS)
+            size = bytes_max if stalled else min(bytes_max, guess)
+            part = self._retry(lambda at=next_offset, size=size: self._fetch(wanted, at, size))  # type: ignore[misc]
             data = part.records if part.records is not None else b""
             hidden = _AbortedInFetch(part.aborted_transactions or [])
             before = next_offset
