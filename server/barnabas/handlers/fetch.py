@@ -14,7 +14,7 @@ import trio
 
 from barnabas.broker.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
 from barnabas.broker.partitions import Partition
-from barnabas.errors import RequestError, StorageError
+from barnabas.errors import RequestError, StorageError, lacks_files
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 
@@ -103,6 +103,11 @@ def _read(
             count = _read_partition(context, request, want, data, max(remaining, 0), first=size == 0)
         except (RequestError, StorageError) as failure:
             error = broker.storage_failed(failure) if isinstance(failure, StorageError) else failure
+            if size and isinstance(failure, StorageError) and lacks_files(failure.cause):
+                # What was read keeps its files open until it is sent: enough for one answer.
+                remaining = 0
+                served.append((want, data))
+                continue
             data.error_code = error.code
             data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
             data.records = b""

@@ -16,6 +16,7 @@ from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
 from barnabas.wire.generated.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.wire.generated.elect_leaders import ElectLeadersRequest
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.metadata import MetadataRequest
 from tests.support.brokers import running
 
@@ -186,6 +187,33 @@ async def test_a_dir_is_not_taken_offline_because_too_many_files_are_open(disk, 
         for n in range(8):
             code, values = await client.fetch("t", 0, offset=n)
             assert (code, values[0]) == (0, b"%d" % n * 50)
+
+
+async def test_an_answer_for_which_no_more_files_can_be_opened_is_cut_short(disk):
+    async with running(["/a"], disk) as client:
+        await client.create("t", 3)
+        for n in range(3):
+            assert (await client.produce("t", n, b"x")).error_code == 0
+
+        async def fetch():
+            for log in client.broker.logs:
+                log.active.release()
+            wanted = [
+                FetchRequest.FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1000)
+                for n in range(3)
+            ]
+            topic = FetchRequest.FetchTopic(topic="t", partitions=wanted)
+            request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=10_000, topics=[topic])
+            answer = (await client.ask(request, 11)).responses[0].partitions
+            return [(each.error_code, len(each.records) > 0, each.high_watermark) for each in answer]
+
+        disk.fault = lambda op, path: OSError(errno.EMFILE, "too many") if "t-0/" not in path else None
+        assert await fetch() == [(0, True, 1), (0, False, 1), (0, False, 1)]
+        disk.fault = lambda op, path: OSError(errno.EMFILE, "too many")
+        failed = (ErrorCode.KAFKA_STORAGE_ERROR, False, -1)
+        assert await fetch() == [failed, failed, failed]
+        disk.fault = None
+        assert await fetch() == [(0, True, 1), (0, True, 1), (0, True, 1)]
 
 
 async def test_a_disk_that_fills_up_while_the_house_is_kept_stays_online(disk):
