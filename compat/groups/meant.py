@@ -26,7 +26,7 @@ MEANT: tuple[Meant, ...] = (
     Meant("preparing: JoinGroup bert.*: bert joins.*", ".*", SUPERSEDED),
     Meant("completing: SyncGroup bert.*: bert syncs.*", ".*", SUPERSEDED),
     Meant(
-        "completing: LeaveGroup bert.*: bert syncs.*",
+        "completing: LeaveGroup .*: bert syncs.*",
         ".*",
         "who leaves while it waits gets an answer; Kafka gives none",
     ),
