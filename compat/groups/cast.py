@@ -17,6 +17,7 @@ from compat.groups.epochs import CONSUMER, SHARE, STREAMS, EpochStage, enter, qu
 from compat.groups.members import describe
 from compat.kit.play import Play
 from compat.kit.records import record_batch
+from compat.kit.wire import Connection, Values
 
 LONG_MS = 600_000
 NOT_LEADER_OR_FOLLOWER = 6
@@ -208,7 +209,7 @@ SHARED = "groups-of-sharers"
 
 
 def sharing(play: Play) -> EpochStage:
-    """Two members of a share group; records are accepted, released, rejected and held."""
+    """A member of a share group; records are accepted, released, rejected and held."""
     topic_id = play.topic(SHARED, 1)
     stage = EpochStage(play.group, api=SHARE)
     enter(play, stage, "anna", SubscribedTopicNames=[SHARED])
@@ -216,37 +217,73 @@ def sharing(play: Play) -> EpochStage:
         "anna is assigned", SHARE, lambda answer: bool((answer["Assignment"] or {}).get("TopicPartitions")), "anna",
         **epochs.beat(stage, "anna", SubscribedTopicNames=[SHARED]),
     )  # fmt: skip
-    fetched(play, stage, topic_id, "first", 0)
-    data = {
-        "Name": SHARED,
-        "PartitionData": [
-            {"Index": 0, "Records": record_batch([b"%d" % n for n in range(8)], time.time_ns() // 1_000_000)}
-        ],
-    }
-    play.ask("write", "Produce", version=8, Acks=-1, TimeoutMs=9_000, TopicData=[data])
-    fetched(play, stage, topic_id, "second", 1)
     batches = [
-        {"FirstOffset": 0, "LastOffset": 1, "AcknowledgeTypes": [1]},
-        {"FirstOffset": 2, "LastOffset": 2, "AcknowledgeTypes": [2]},
-        {"FirstOffset": 3, "LastOffset": 3, "AcknowledgeTypes": [3]},
-        {"FirstOffset": 5, "LastOffset": 5, "AcknowledgeTypes": [1]},
+        {"FirstOffset": first, "LastOffset": last, "AcknowledgeTypes": [kind]}
+        for first, last, kind in ((0, 1, ACCEPT), (2, 2, RELEASE), (3, 3, REJECT), (5, 5, ACCEPT))
     ]
-    topics = [{"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0, "AcknowledgementBatches": batches}]}]
-    play.ask(
-        "acknowledge", "ShareAcknowledge", "anna",
-        GroupId=stage.group, MemberId=stage.id("anna"), ShareSessionEpoch=2, Topics=topics,
-    )  # fmt: skip
+    with play.side.connect("anna") as connection:
+        session = Session(play, stage, topic_id, connection)
+        session.fetch()  # from here on there is a start
+        records = record_batch([b"%d" % n for n in range(8)], time.time_ns() // 1_000_000)
+        data = {"Name": SHARED, "PartitionData": [{"Index": 0, "Records": records}]}
+        play.ask("write", "Produce", version=8, Acks=-1, TimeoutMs=9_000, TopicData=[data])
+        acquired = session.fetch_some()
+        assert acquired == [(0, 7, 1)], acquired
+        session.acknowledge(batches)
     return epochs.share_epochs(play, stage, "anna")
 
 
-def fetched(play: Play, stage: EpochStage, topic_id: bytes, label: str, epoch: int) -> None:
-    """A ShareFetch of a member."""
-    topics = [{"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0, "PartitionMaxBytes": 1 << 20}]}]
-    play.ask(
-        f"fetch {label}", "ShareFetch", "anna",
-        GroupId=stage.group, MemberId=stage.id("anna"), ShareSessionEpoch=epoch, MaxWaitMs=1_000, MinBytes=1,
-        MaxBytes=1 << 20, MaxRecords=100, BatchSize=100, Topics=topics if not epoch else [],
-    )  # fmt: skip
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+
+
+@dataclass
+class Session:
+    """A share session, which is one connection's."""
+
+    play: Play
+    stage: EpochStage
+    topic_id: bytes
+    connection: Connection
+    epoch: int = 0
+
+    def _ask(self, api: str, **values: Any) -> Values:
+        who = {
+            "GroupId": self.stage.group, "MemberId": self.stage.id("anna"), "ShareSessionEpoch": self.epoch,
+        }  # fmt: skip
+        answer = self.connection.ask(api, self.play.version(api), who | values)
+        assert answer["ErrorCode"] == 0, answer
+        self.epoch += 1
+        return answer
+
+    def fetch(self) -> list[tuple[int, int, int]]:
+        """The ranges of offsets that are acquired, with how often they have been delivered."""
+        topics = [
+            {"TopicId": self.topic_id, "Partitions": [{"PartitionIndex": 0, "PartitionMaxBytes": 1 << 20}]}
+        ]
+        answer = self._ask(
+            "ShareFetch",
+            MaxWaitMs=1_000, MinBytes=1, MaxBytes=1 << 20, MaxRecords=100, BatchSize=100,
+            Topics=topics if not self.epoch else [],
+        )  # fmt: skip
+        return [
+            (run["FirstOffset"], run["LastOffset"], run["DeliveryCount"])
+            for topic in answer["Responses"]
+            for partition in topic["Partitions"]
+            for run in partition["AcquiredRecords"]
+        ]
+
+    def fetch_some(self) -> list[tuple[int, int, int]]:
+        """The same, until there are some."""
+        for _ in range(20):
+            if found := self.fetch():
+                return found
+        return []
+
+    def acknowledge(self, batches: list[Values]) -> None:
+        """Say what has become of records."""
+        partition = {"PartitionIndex": 0, "AcknowledgementBatches": batches}
+        answer = self._ask("ShareAcknowledge", Topics=[{"TopicId": self.topic_id, "Partitions": [partition]}])
+        assert answer["Responses"][0]["Partitions"][0]["ErrorCode"] == 0, answer
 
 
 def sharing_goes_on(play: Play, stage: EpochStage) -> None:
@@ -255,9 +292,9 @@ def sharing_goes_on(play: Play, stage: EpochStage) -> None:
     play.ask("offsets", "DescribeShareGroupOffsets", Groups=groups)
     describe(play, "found", stage)
     play.ask("anna beats", SHARE, "anna", **quiet(stage, "anna"))
-    topic_id = play.topic(SHARED, 1)
-    fetched(play, stage, topic_id, "again", 0)
-    fetched(play, stage, topic_id, "once more", 1)
+    with play.side.connect("anna") as connection:
+        acquired = Session(play, stage, play.topic(SHARED, 1), connection).fetch_some()
+        play.note("acquired", [list(run) for run in acquired])
     play.ask("offsets then", "DescribeShareGroupOffsets", Groups=groups)
     play.ask("anna leaves", SHARE, "anna", **quiet(stage, "anna") | {"MemberEpoch": -1})
     describe(play, "at last", stage)

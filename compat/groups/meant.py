@@ -36,6 +36,11 @@ MEANT: tuple[Meant, ...] = (
         "whoever leads when the leader has left: in Kafka it is by chance",
         always=False,
     ),
+    Meant(
+        "consumer empty: JoinGroup .*",
+        ".*",
+        "an empty group of the new protocol gives way to one who joins; in Kafka also to one who is refused",
+    ),
     # --- offsets
     Meant(
         ".*: OffsetDelete .*: delete",
@@ -62,7 +67,12 @@ MEANT: tuple[Meant, ...] = (
         ".*Assignment.*",
         "a member that becomes static keeps what it had",
     ),
-    Meant("(consumer|stable|share).*", ".*(Assignment/TopicPartitions|/Assignment).*", ODD_ONE, always=False),
+    Meant(
+        "(consumer|stable|share|preparing|pending).*",
+        ".*(Assignment/TopicPartitions|/Assignment).*",
+        ODD_ONE,
+        always=False,
+    ),
     Meant("(share.*|.*: ShareGroupHeartbeat .*)", ".*(Assignment/TopicPartitions|/Assignment|Epoch)", BEGUN),
     Meant(
         ".*: StreamsGroupHeartbeat .* (bad copartition|a part twice|a tag twice).*: asked",

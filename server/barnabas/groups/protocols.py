@@ -16,7 +16,7 @@ from barnabas.groups.consumer import classic_members, membership
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
 from barnabas.groups.consumer.membership import Heartbeat
-from barnabas.groups.member import Joining
+from barnabas.groups.member import Joining, State
 from barnabas.groups.share import membership as share_membership
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.streams import membership as streams_membership
@@ -31,6 +31,8 @@ from barnabas.wire.generated.sync_group import SyncGroupRequest
 
 if TYPE_CHECKING:
     from barnabas.groups.shard import GroupShard
+
+EPOCH_GROUPS = (ConsumerGroup, StreamsGroup, ShareGroup)
 
 # --- the consumer protocol ----------------------------------------------------------------------------------
 
@@ -63,12 +65,19 @@ def _to_heartbeat_in(shard: GroupShard, group_id: str, joins: bool, turn: Turn) 
     if known is None and joins:
         return ConsumerGroup(group_id, shard.settings)
     if isinstance(known, ClassicGroup) and joins:
-        if known.is_unused:
-            turn.out.records += known.tombstones()
+        if known.state is State.EMPTY:
+            _give_up(known, turn)
             return ConsumerGroup(group_id, shard.settings)
         if migration.can_upgrade(known):
             return migration.upgrade(known, turn)
     return shard.consumer_group(group_id)
+
+
+def _give_up(group: ClassicGroup, turn: Turn) -> None:
+    """A group without members becomes another kind; who has been given an id and has not come back, has none there."""
+    turn.out.records += group.tombstones()
+    for member_id in group.pending:
+        turn.out.timers["session", group.id, member_id] = None
 
 
 def member_overdue(shard: GroupShard, group: ConsumerGroup, timer: str, member_id: str, turn: Turn) -> None:
@@ -98,9 +107,10 @@ def streams_heartbeat(
             return streams_membership.leave(shard.streams_group(request.group_id), request, turn)
         known = shard.groups.get(request.group_id)
         if request.member_epoch == 0 and not isinstance(known, StreamsGroup):
-            if known is not None and not (isinstance(known, ClassicGroup) and known.is_unused):
+            if isinstance(known, ClassicGroup) and known.state is State.EMPTY:
+                _give_up(known, turn)
+            elif known is not None:
                 shard.streams_group(request.group_id)  # raises
-            turn.out.records += known.tombstones() if known is not None else []
             group = shard.new_streams_group(request.group_id)
         else:
             group = shard.streams_group(request.group_id)
@@ -146,19 +156,16 @@ def join_group(shard: GroupShard, joining: Joining, turn: Turn) -> None:
             f"{settings.session_timeout_ms_min} to {settings.session_timeout_ms_max}",
         )
     known = shard.groups.get(request.group_id)
-    if isinstance(known, StreamsGroup | ShareGroup):
-        raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"this is a {known.kind} group")
-    if isinstance(known, ConsumerGroup) and not known.is_unused:
+    is_unused = isinstance(known, ConsumerGroup | StreamsGroup) and known.is_unused
+    if isinstance(known, EPOCH_GROUPS) and not is_unused:
         try:
-            _join_consumer_group(shard, known, joining, turn)
+            _join_epoch_group(shard, known, joining, turn)
         except RequestError as error:
             turn.out.clear()
-            refused = JoinGroupResponse(
-                error_code=error.code
-            )  # as Kafka's consumer groups, it names no member
-            turn.out.replies.append((joining.waiter, refused))
+            # As Kafka's groups of this kind, it names no member.
+            turn.out.replies.append((joining.waiter, JoinGroupResponse(error_code=error.code)))
         return
-    if isinstance(known, ConsumerGroup) and not request.member_id:
+    if isinstance(known, ConsumerGroup | StreamsGroup) and not request.member_id:
         turn.out.records += known.tombstones()
         known = None
     if known is None and (not request.member_id or shard.exists(request.group_id)):
@@ -168,7 +175,11 @@ def join_group(shard: GroupShard, joining: Joining, turn: Turn) -> None:
     shard.groups[request.group_id] = group
 
 
-def _join_consumer_group(shard: GroupShard, group: ConsumerGroup, joining: Joining, turn: Turn) -> None:
+def _join_epoch_group(
+    shard: GroupShard, group: ConsumerGroup | StreamsGroup | ShareGroup, joining: Joining, turn: Turn
+) -> None:
+    if not isinstance(group, ConsumerGroup):
+        raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"this is a {group.kind} group")
     member = classic_members.join(group, joining, turn)
     if member is None:
         return
@@ -219,7 +230,7 @@ def leave_group(
             codes.append(error.code)
         else:
             codes.append(ErrorCode.NONE)
-    if isinstance(known, ConsumerGroup) and len(gone) == 1:
+    if isinstance(known, ConsumerGroup) and len({member.id for member in gone}) == 1:
         _remove(shard, known, gone[0], turn)
     elif isinstance(known, ConsumerGroup):
         membership.remove(known, gone, turn)

@@ -178,6 +178,20 @@ async def test_a_classic_member_of_a_consumer_group_has_a_bare_id(ask):
     assert codes == [0, ErrorCode.UNKNOWN_MEMBER_ID]
 
 
+async def test_who_has_only_been_given_an_id_does_not_keep_a_group_classic(ask):
+    given = (await ask(joining(), 9)).member_id
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="me",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    assert (await ask(beat, 1)).error_code == 0
+    refused = await ask(joining(member_id=given), 9)
+    assert (refused.error_code, refused.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+
+
 # --- transactions -----------------------------------------------------------------------------------------------
 
 
