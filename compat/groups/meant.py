@@ -92,7 +92,7 @@ MEANT: tuple[Meant, ...] = (
     ),
     # --- transactions
     Meant(
-        "(aborted|fenced ongoing|timed out): TxnOffsetCommit unknown member.*",
+        "(aborted|fenced ongoing|timed out): TxnOffsetCommit (unknown member|generation without member).*",
         ".*/ErrorCode",
         "a group whose only offsets were in a transaction that was aborted is gone; Kafka keeps it in memory",
     ),
