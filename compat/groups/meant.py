@@ -37,7 +37,7 @@ MEANT: tuple[Meant, ...] = (
         always=False,
     ),
     Meant(
-        "consumer empty: JoinGroup .*",
+        "(consumer|streams) empty: JoinGroup .*",
         ".*",
         "an empty group of the new protocol gives way to one who joins; in Kafka also to one who is refused",
     ),
