@@ -6,13 +6,14 @@ the next one begins. No topics asked for means all. Nothing is created by asking
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cluster import controller
 from barnabas.cluster.image import TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
-from barnabas.handlers.metadata import TOPIC_OPERATIONS, tell_if_offline
+from barnabas.handlers.metadata import TOPIC_OPERATIONS, describe_partition
 from barnabas.wire.generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -81,26 +82,14 @@ def _unknown(name: str) -> Topic:
 
 
 def _page(broker: Broker, info: TopicInfo, first: int, last: int) -> Topic:
+    make = partial(Partition, eligible_leader_replicas=[], last_known_elr=[])
     return Topic(
         name=info.name,
         topic_id=info.id,
         is_internal=info.internal,
         topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
-            tell_if_offline(
-                broker,
-                info.name,
-                partition,
-                Partition(
-                    partition_index=index,
-                    leader_id=partition.leader,
-                    leader_epoch=partition.leader_epoch,
-                    replica_nodes=list(partition.replicas),
-                    isr_nodes=list(partition.isr),
-                    eligible_leader_replicas=[],
-                    last_known_elr=[],
-                ),
-            )
+            describe_partition(broker, info.name, index, partition, make)
             for index, partition in enumerate(info.partitions[first:last], first)
         ],
     )

@@ -7,7 +7,7 @@ id. A topic made here is told at once, with its leader: nothing has to be waited
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.cluster import controller
@@ -123,18 +123,7 @@ def _describe(broker: Broker, info: TopicInfo, request: MetadataRequest) -> Topi
         is_internal=info.internal,
         topic_authorized_operations=_operations(request),
         partitions=[
-            tell_if_offline(
-                broker,
-                info.name,
-                partition,
-                Partition(
-                    partition_index=index,
-                    leader_id=partition.leader,
-                    leader_epoch=partition.leader_epoch,
-                    replica_nodes=list(partition.replicas),
-                    isr_nodes=list(partition.isr),
-                ),
-            )
+            describe_partition(broker, info.name, index, partition, Partition)
             for index, partition in enumerate(info.partitions)
         ],
     )
@@ -143,7 +132,6 @@ def _describe(broker: Broker, info: TopicInfo, request: MetadataRequest) -> Topi
 class _Told(Protocol):
     """A partition as Metadata and DescribeTopicPartitions describe it."""
 
-    partition_index: int
     error_code: int
     leader_id: int
     offline_replicas: list[int]
@@ -152,9 +140,18 @@ class _Told(Protocol):
 T = TypeVar("T", bound=_Told)
 
 
-def tell_if_offline(broker: Broker, topic: str, info: PartitionInfo, told: T) -> T:
+def describe_partition(
+    broker: Broker, topic: str, index: int, info: PartitionInfo, make: Callable[..., T]
+) -> T:
     """What is told of a partition, which has no leader while its log is not there."""
-    if broker.partitions.is_offline(topic, told.partition_index, info):
+    told = make(
+        partition_index=index,
+        leader_id=info.leader,
+        leader_epoch=info.leader_epoch,
+        replica_nodes=list(info.replicas),
+        isr_nodes=list(info.isr),
+    )
+    if broker.partitions.is_offline(topic, index, info):
         told.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         told.leader_id = NO_LEADER
         told.offline_replicas = [broker.broker_id]
