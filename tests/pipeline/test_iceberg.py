@@ -380,6 +380,22 @@ def test_an_iceberg_table_of_another_lake_is_refused(root: Path) -> None:
         Publisher(Table(root), IcebergOptions("barnabas.logins", "barnabas", broken)).publish()
 
 
+def test_a_catalog_of_pyicebergs_configuration_is_used(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.utils.config import Config
+
+    load(root, 10)
+    other = root.parent / "other.db"
+    for name, value in {"TYPE": "sql", "URI": f"sqlite:///{other}", "WAREHOUSE": f"file://{root}"}.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__MINE__{name}", value)
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # as a new process reads it
+    with pytest.raises(UsageError, match="hierarchical namespaces"):
+        Publisher(Table(root), IcebergOptions("many.names.logins", "mine")).publish()
+    assert sorted(path.name for path in root.parent.iterdir()) == ["logins", "other.db"]
+    assert Publisher(Table(root), IcebergOptions("names.logins", "mine")).publish()
+    assert load_catalog("mine").load_table("names.logins").scan().to_arrow().num_rows == 10
+
+
 def test_a_lake_that_went_back_is_not_taken_for_the_same(root: Path) -> None:
     load(root, 10)
     load(root, 10)

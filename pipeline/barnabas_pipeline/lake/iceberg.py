@@ -172,16 +172,26 @@ class Publisher:
         state = self.table.state()
         if not state.version:
             return False
-        self._mark()
+        self._check_marker()
         catalog, name = self._catalog(), self.options.name
         try:
             iceberg = catalog.load_table(name)
         except NoSuchTableError:
-            with suppress(TableAlreadyExistsError, CommitFailedException):  # another publisher has created it
-                self._create(catalog, EventSchema.from_dict(state.schema))
+            try:
+                with suppress(
+                    TableAlreadyExistsError, CommitFailedException
+                ):  # another publisher has created it
+                    self._create(catalog, EventSchema.from_dict(state.schema))
+            except ValueError as error:  # this catalog has no namespaces in namespaces, or the like
+                raise UsageError(f"Iceberg table {name}: {error}") from None
             iceberg = catalog.load_table(name)
         if iceberg.properties.get(LAKE) != str(self.table.root):
             raise UsageError(f"Iceberg table {name} is not of {self.table.root}: choose another name")
+        marker = self.table.root / ICEBERG / MARKER
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        if not marker.exists():
+            put_if_absent(marker, (json.dumps(self._said()) + "\n").encode())
+        self._check_marker()
         self._iceberg = iceberg
         return True
 
@@ -218,15 +228,14 @@ class Publisher:
         except (ValueError, NotInstalledError) as error:
             raise UsageError(f"Iceberg catalog {self.options.catalog}: {error}") from None
 
-    def _mark(self) -> None:
-        """Note which Iceberg table it is, for `vacuum`; a second one would be kept alive by nobody."""
+    def _said(self) -> dict[str, str]:
+        return {"catalog": self.options.catalog, "name": self.options.name}
+
+    def _check_marker(self) -> None:
+        """One Iceberg table of a table is enough: a second one's files would be kept by no `vacuum`. Raises UsageError."""
         path = self.table.root / ICEBERG / MARKER
-        said = {"catalog": self.options.catalog, "name": self.options.name}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists() and put_if_absent(path, (json.dumps(said) + "\n").encode()):
-            return
-        known = json.loads(path.read_text())
-        if known != said:
+        known = json.loads(path.read_text()) if path.exists() else self._said()
+        if known != self._said():
             raise UsageError(
                 f"{self.table.root} is Iceberg table {known['name']} of catalog {known['catalog']} already"
             )
