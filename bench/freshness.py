@@ -2,11 +2,14 @@
 
 A producer process sends login events at a rate while a load follows the topic; the first seconds warm up and do not count.
 The latency of a row is the time at which its commit was seen, less its timestamp. Needs the extra `spark`.
+
+`--catch-up 10000` measures what a round of so many offsets costs instead, in CPU time: other work disturbs that less.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -17,6 +20,7 @@ from typing import Any
 TOPIC, PARTITIONS = "logins", 4
 WARM_UP_SECONDS = 8
 SETTLE_SECONDS = 5
+WARM_UP_ROUNDS = 8
 
 
 def send(bootstrap: str, rate: int, seconds: int) -> None:
@@ -79,12 +83,40 @@ def measure(bootstrap: str, work: Path, rate: int, seconds: int, trigger: str) -
     return found
 
 
+def catch_up(bootstrap: str, work: Path, portion: int, rounds: int, broker_pid: int) -> tuple[float, float]:
+    """Load a topic that is there already, in portions; returns (CPU ms, wall ms) of a round, without the broker."""
+    from barnabas_pipeline import schema
+    from barnabas_pipeline.jobs.follow import AVAILABLE, Follower
+    from barnabas_pipeline.jobs.load import LoadOptions
+    from barnabas_pipeline.log.model import LogOptions
+    from barnabas_pipeline.spark import session
+    from bench.pipeline import TOPIC as VIEWS
+    from bench.pipeline import _fill
+    from bench.procfs import cpu_s
+
+    _fill(bootstrap, (rounds + WARM_UP_ROUNDS) * portion)
+    spark = session.create("catch-up", master="local[2]", conf={"spark.driver.memory": "2g"})
+    options = LoadOptions(LogOptions(VIEWS, bootstrap=bootstrap), str(work / "lake"), schema.BUILT_IN[VIEWS])
+    marks: list[tuple[float, float]] = []
+
+    def committed() -> None:
+        marks.append((cpu_s(os.getpid()) - cpu_s(broker_pid), time.perf_counter()))
+
+    Follower(spark, options, trigger=AVAILABLE, offsets_max=portion, after=committed).run()
+    spark.stop()
+    first, last = marks[WARM_UP_ROUNDS - 1], marks[WARM_UP_ROUNDS + rounds - 1]
+    cpu, wall = ((after - before) / rounds * 1000 for before, after in zip(first, last, strict=True))
+    return cpu, wall
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.freshness", description=__doc__)
     parser.add_argument("--rate", type=int, default=100_000)
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--trigger", default="0 seconds", help="from round to round of the load")
     parser.add_argument("--send-to", metavar="BOOTSTRAP", help="only send: what the other process does")
+    parser.add_argument("--catch-up", type=int, metavar="OFFSETS", help="of a round: what rounds cost")
+    parser.add_argument("--rounds", type=int, default=20, help="of --catch-up")
     args = parser.parse_args()
     if args.send_to:
         send(args.send_to, args.rate, args.seconds)
@@ -96,6 +128,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         broker, bootstrap = start_broker(Path(directory) / "data")
         try:
+            if args.catch_up:
+                work = Path(directory)
+                cpu, wall = catch_up(bootstrap, work, args.catch_up, args.rounds, broker.pid)
+                print(f"a round of {args.catch_up:,} offsets: {cpu:.0f} ms of CPU, {wall:.0f} ms")
+                return
             found = measure(bootstrap, Path(directory), args.rate, args.seconds, args.trigger)
         finally:
             broker.terminate()
