@@ -80,6 +80,11 @@ MEANT: tuple[Meant, ...] = (
         STUMBLES,
     ),
     Meant(
+        ".*: StreamsGroupHeartbeat (carl joins by an instance|anna, an instance|anna, task offsets).*",
+        ".*",
+        "static members and warm-up tasks are served; Kafka 4.3 refuses what belongs to them",
+    ),
+    Meant(
         ".*: StreamsGroupHeartbeat carl joins with an endpoint.*",
         ".*/(EndpointInformationEpoch|PartitionsByUserEndpoint.*)",
         "the first endpoint of a group is news already",
