@@ -68,7 +68,12 @@ NOTHING_LEFT = (
 MEANT: tuple[Meant, ...] = (
     Meant(".*: txn .*: .* producers of .", ".*/CoordinatorEpoch", STARTS),
     Meant(".*: tool (groups|offsets|members|state)", "/line .*group-txn-aborted-.*", NOTHING_LEFT),
-    Meant(".*: tool (groups|offsets|members|state) as before", "", NOTHING_LEFT),
+    Meant(
+        ".*: tool (groups|offsets|members|state) as before",
+        "",
+        NOTHING_LEFT,
+        always=False,  # only if the tools were asked before the transaction was aborted
+    ),
     Meant(
         "(kafka-3.9|barnabas).*: classic .*: at last described as classic",
         ".*/MemberAssignment",
