@@ -13,7 +13,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 
-from bench.wire import Reader, WireError, request
+from bench.wire import Reader, WireError, request, uvarint
 
 JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 14, 68
 SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 30_000, 60_000
@@ -118,16 +118,7 @@ class ClassicMember:
 
 
 def _compact(text: bytes) -> bytes:
-    return _uvarint(len(text) + 1) + text
-
-
-def _uvarint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return uvarint(len(text) + 1) + text
 
 
 class ConsumerMember:
@@ -152,9 +143,9 @@ class ConsumerMember:
     def _heartbeat(self, *, with_all: bool) -> bytes:
         if with_all:
             topics = b"\x02" + _compact(self.topic)
-            owned = _uvarint(len(self.owned) + 1) + b"".join(
+            owned = uvarint(len(self.owned) + 1) + b"".join(
                 topic_id
-                + _uvarint(len(partitions) + 1)
+                + uvarint(len(partitions) + 1)
                 + struct.pack(f">{len(partitions)}i", *partitions)
                 + b"\0"
                 for topic_id, partitions in self.owned

@@ -55,14 +55,18 @@ def _crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def _varint(number: int) -> bytes:
-    raw = number << 1 ^ number >> 63
+def uvarint(number: int) -> bytes:
+    """A number in as few bytes as it needs, 7 bits in each."""
     out = bytearray()
-    while raw > 0x7F:
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    out.append(raw)
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
     return bytes(out)
+
+
+def _varint(number: int) -> bytes:
+    return uvarint(number << 1 ^ number >> 63)
 
 
 def record_batch(values: list[bytes], timestamp_ms: int) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 
+from compat.kit.wire import uvarint
+
 TRANSACTIONAL = 0x10
 
 
@@ -29,13 +31,7 @@ def record_batch(
 
 
 def _varint(number: int) -> bytes:
-    number = number << 1 ^ number >> 63
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return uvarint(number << 1 ^ number >> 63)
 
 
 def _crc32c(data: bytes) -> int:

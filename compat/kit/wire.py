@@ -149,17 +149,17 @@ class _Writer(_Walker):
         if not self.flexible:
             return out
         tags = [field for field in self.present(shape.fields, tagged=True) if field.name in values]
-        out += _uvarint(len(tags))
+        out += uvarint(len(tags))
         for field in sorted(tags, key=lambda field: field.tag or 0):
             data = self.field(field, values[field.name])
-            out += _uvarint(field.tag or 0) + _uvarint(len(data)) + data
+            out += uvarint(field.tag or 0) + uvarint(len(data)) + data
         return out
 
     def field(self, field: Field, value: Any) -> bytes:
         if not field.type.array:
             return self.value(field, field.type, value)
         length = -1 if value is None else len(value)
-        head = _uvarint(length + 1) if self.compact(field) else struct.pack(">i", length)
+        head = uvarint(length + 1) if self.compact(field) else struct.pack(">i", length)
         element = FieldType(field.type.name, array=False)
         return head + b"".join(self.value(field, element, item) for item in value or ())
 
@@ -174,7 +174,7 @@ class _Writer(_Walker):
         data = value.encode() if isinstance(value, str) else value
         length = -1 if data is None else len(data)
         if self.compact(field):
-            head = _uvarint(length + 1)
+            head = uvarint(length + 1)
         else:
             head = struct.pack(">h" if kind.name == "string" else ">i", length)
         return head + (data or b"")
@@ -239,7 +239,8 @@ class _Reader(_Walker):
             shift += 7
 
 
-def _uvarint(number: int) -> bytes:
+def uvarint(number: int) -> bytes:
+    """A number in as few bytes as it needs, 7 bits in each."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

@@ -14,17 +14,10 @@ from pathlib import Path
 from compat.kafka import KafkaError
 from compat.kit.java import built
 from compat.kit.sides import Side, StartError, both
+from compat.soak.wordcounts import SETTINGS
 from compat.streams.instances import InstanceError
 from compat.streams.scenes import SCENES
 from compat.streams.stage import Stage
-
-SETTINGS = {
-    "group.streams.min.session.timeout.ms": "6000",
-    "group.streams.session.timeout.ms": "6000",
-    "group.streams.min.heartbeat.interval.ms": "500",
-    "group.streams.heartbeat.interval.ms": "500",
-    "group.streams.initial.rebalance.delay.ms": "1000",
-}
 
 
 def main() -> int:

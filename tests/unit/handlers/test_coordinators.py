@@ -88,6 +88,11 @@ async def write(ask, producer, sequence=0, *, transactional_id="txn", version=12
     return (await ask(request, version)).responses[0].partition_responses[0]
 
 
+FIRST_BEAT = ConsumerGroupHeartbeatRequest(
+    group_id="g", member_id="me", rebalance_timeout_ms=1000, subscribed_topic_names=["t"], topic_partitions=[]
+)
+
+
 # --- groups -----------------------------------------------------------------------------------------------------
 
 
@@ -156,14 +161,7 @@ async def test_offsets_of_partitions_that_are_not_there_cannot_be_deleted(ask):
 
 
 async def test_a_classic_member_of_a_consumer_group_has_a_bare_id(ask):
-    beat = ConsumerGroupHeartbeatRequest(
-        group_id="g",
-        member_id="me",
-        rebalance_timeout_ms=1000,
-        subscribed_topic_names=["t"],
-        topic_partitions=[],
-    )
-    assert (await ask(beat, 1)).member_epoch == 2
+    assert (await ask(FIRST_BEAT, 1)).member_epoch == 2
     metadata = struct.pack(">hih1si", 0, 1, 1, b"t", -1)
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=metadata)
     required = await ask(joining(protocols=[protocol]), 9)
@@ -180,14 +178,7 @@ async def test_a_classic_member_of_a_consumer_group_has_a_bare_id(ask):
 
 async def test_who_has_only_been_given_an_id_does_not_keep_a_group_classic(ask):
     given = (await ask(joining(), 9)).member_id
-    beat = ConsumerGroupHeartbeatRequest(
-        group_id="g",
-        member_id="me",
-        rebalance_timeout_ms=1000,
-        subscribed_topic_names=["t"],
-        topic_partitions=[],
-    )
-    assert (await ask(beat, 1)).error_code == 0
+    assert (await ask(FIRST_BEAT, 1)).error_code == 0
     refused = await ask(joining(member_id=given), 9)
     assert (refused.error_code, refused.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 

@@ -19,6 +19,7 @@ from barnabas.groups.consumer import records
 from barnabas.groups.consumer.member import ConsumerMember, Subscription
 from barnabas.groups.consumer.regex import Resolved
 from barnabas.groups.decision import Record
+from barnabas.groups.roster import member_of, static_member_of
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.topics import NO_SLOTS, Slot, Slots
 from barnabas.wire.generated.errors import ErrorCode
@@ -78,21 +79,11 @@ class ConsumerGroup:
 
     def member(self, member_id: str) -> ConsumerMember:
         """A member. Raises UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is no member of {self.id!r}")
-        return member
+        return member_of(self.id, self.members, member_id)
 
     def static_member(self, instance_id: str, member_id: str) -> ConsumerMember:
         """The member that has an instance id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-        known = self.static_ids.get(instance_id)
-        if known is None:
-            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"the instance id {instance_id!r} is not known")
-        if known != member_id:
-            raise RequestError(
-                ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {known!r}"
-            )
-        return self.members[known]
+        return static_member_of(self.members, self.static_ids, instance_id, member_id)
 
     def target_of(self, member: ConsumerMember) -> Slots:
         """What a member shall have; one that replaces a static member takes over what that one should have had."""

@@ -23,6 +23,7 @@ from barnabas.groups.consumer.member import (
 )
 from barnabas.groups.consumer.reconciliation import reconcile
 from barnabas.groups.consumer.regex import Resolved, matching
+from barnabas.groups.roster import members_with
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.topics import NO_SLOTS, Slots, by_topic, partition_counts, topic_ids, topics_hash
 from barnabas.groups.turn import Turn
@@ -216,7 +217,8 @@ def advance(
         seen = group
     target, target_epoch = group.target_of(after), group.assignment_epoch
     if epoch > target_epoch and _may_assign(group, after, turn):
-        target, target_epoch = _write_target(seen, _members_with(group, after), epoch, turn)[after.id], epoch
+        members = members_with(group.members, group.static_ids, after)
+        target, target_epoch = _write_target(seen, members, epoch, turn)[after.id], epoch
     moved = reconcile(after, target_epoch, target, group.owners, reported)
     if moved is not after:
         out.records.append(records.current_record(group.id, moved))
@@ -239,14 +241,6 @@ def _hash(group: ConsumerGroup, names: frozenset[str], turn: Turn) -> int:
     if known is None or known[0] is not turn.image.topics or known[1] != names:
         known = group.hashed = (turn.image.topics, names, topics_hash(names, turn.image))
     return known[2]
-
-
-def _members_with(group: ConsumerGroup, member: ConsumerMember) -> list[ConsumerMember]:
-    """All members, with this one as it is now, and without the one whose instance id it has taken over."""
-    gone = _replaced(group, member)
-    members = {key: value for key, value in group.members.items() if key not in gone}
-    members[member.id] = member
-    return list(members.values())
 
 
 def _replaced(group: ConsumerGroup, member: ConsumerMember) -> tuple[str, ...]:

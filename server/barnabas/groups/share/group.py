@@ -15,6 +15,7 @@ from typing import ClassVar, NoReturn
 from barnabas.cluster.image import TopicInfo
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Record
+from barnabas.groups.roster import member_of
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.share import records
 from barnabas.groups.share.known import NOTHING_KNOWN, KnownTopics
@@ -54,10 +55,7 @@ class ShareGroup:
 
     def member(self, member_id: str) -> ShareMember:
         """A member. Raises UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is no member of {self.id!r}")
-        return member
+        return member_of(self.id, self.members, member_id)
 
     def check_empty(self) -> None:
         """Raise NON_EMPTY_GROUP if somebody is in the group."""

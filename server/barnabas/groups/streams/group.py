@@ -16,6 +16,7 @@ from barnabas.cluster.image import TopicInfo
 from barnabas.errors import RequestError
 from barnabas.groups.commits import check_committer
 from barnabas.groups.decision import Record
+from barnabas.groups.roster import member_of, members_with, static_member_of
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.streams import records
 from barnabas.groups.streams.member import StreamsMember
@@ -84,21 +85,11 @@ class StreamsGroup:
 
     def member(self, member_id: str) -> StreamsMember:
         """A member. Raises UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is no member of {self.id!r}")
-        return member
+        return member_of(self.id, self.members, member_id)
 
     def static_member(self, instance_id: str, member_id: str) -> StreamsMember:
         """The member that has an instance id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-        known = self.static_ids.get(instance_id)
-        if known is None:
-            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"the instance id {instance_id!r} is not known")
-        if known != member_id:
-            raise RequestError(
-                ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {known!r}"
-            )
-        return self.members[known]
+        return static_member_of(self.members, self.static_ids, instance_id, member_id)
 
     def target_of(self, member: StreamsMember) -> Tasks:
         """What a member shall run; one that replaces a static member takes over what that one should have run."""
@@ -108,10 +99,7 @@ class StreamsGroup:
 
     def members_with(self, member: StreamsMember) -> list[StreamsMember]:
         """All members, with this one as it is now, and without the one whose instance id it has taken over."""
-        former = self.static_ids.get(member.instance_id) if member.instance_id is not None else None
-        members = {key: value for key, value in self.members.items() if key != former}
-        members[member.id] = member
-        return list(members.values())
+        return members_with(self.members, self.static_ids, member)
 
     def subscribed_topics(self) -> set[str]:
         """The topics that the application reads, while it has members."""
