@@ -45,6 +45,7 @@ from barnabas.coordination.transactions import TransactionCoordinator
 from barnabas.errors import RequestError, StorageError, lacks_files
 from barnabas.groups.settings import GroupSettings, MigrationPolicy
 from barnabas.log.disk import OsDisk
+from barnabas.loop_budget import LoopBudget
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -83,6 +84,7 @@ class Broker:
         self.served = apis.served_by(config)
         self.frame_bytes_max = config.get(settings.SOCKET_REQUEST_MAX_BYTES)
         self.fetch_bytes_max = config.get(settings.FETCH_MAX_BYTES)
+        self.budget = LoopBudget()
         self.buffers = BufferPool()
         self.fetch_sessions = FetchSessions(
             config.get(settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS), partial(secrets.randbelow, 2**31)
@@ -188,6 +190,10 @@ class Broker:
             self.metrics = MetricsEndpoint(self, host, port)
 
     async def _serve(self, task_status: trio.TaskStatus[Broker]) -> None:
+        with self.budget:
+            await self._serve_measured(task_status)
+
+    async def _serve_measured(self, task_status: trio.TaskStatus[Broker]) -> None:
         async with trio.open_nursery() as background:
             self._background = background
             background.start_soon(housekeeping.keep_house, self)
