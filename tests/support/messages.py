@@ -54,10 +54,12 @@ def codec_of(message: Message) -> MessageCodec[Any]:
 
 def random_message(message: Message, version: int, random: Random, *, unknown_tags: bool = False) -> Any:
     """A message of the generated class with every field of `version` set to something."""
-    return _Builder(message, version, random, unknown_tags).struct(codec_of(message).message, message.fields)
+    return Builder(message, version, random, unknown_tags).struct(codec_of(message).message, message.fields)
 
 
-class _Builder:
+class Builder:
+    """Makes the values of a message's fields; a subclass may choose others."""
+
     def __init__(self, message: Message, version: int, random: Random, unknown_tags: bool) -> None:
         self.message = message
         self.version = version

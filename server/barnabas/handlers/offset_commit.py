@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from barnabas.broker.context import RequestContext
 
 TOPIC_IDS_SINCE = 10
+BROKER_RETENTION = -1
+"""The retention time of a request that leaves it to the broker."""
+TIMESTAMP_MAX = 2**63 - 1
 
 PartitionAnswer = OffsetCommitResponse.OffsetCommitResponsePartition
 Commit = tuple[Place, OffsetCommitValue]
@@ -108,9 +111,20 @@ def checked_commit(
         leader_epoch=leader_epoch,
         metadata=metadata,
         commit_timestamp=commit_timestamp_ms if commit_timestamp_ms >= 0 else context.now_ms,
-        expire_timestamp=context.now_ms + retention_ms if retention_ms >= 0 else -1,
+        expire_timestamp=_expiry_ms(context.now_ms, retention_ms),
     )
     return Try(((topic, partition), value), is_too_long)
+
+
+def _expiry_ms(now_ms: int, retention_ms: int) -> int:
+    """When an offset expires, in ms of the epoch; -1 leaves that to the broker's retention.
+
+    A time that a record cannot hold is the last one that it can, where the sum of Kafka overflows to one long ago;
+    a negative retention is over already, as in Kafka.
+    """
+    if retention_ms == BROKER_RETENTION:
+        return -1
+    return min(max(now_ms + retention_ms, 0), TIMESTAMP_MAX)
 
 
 def refuse_long(tries: Sequence[Try], answers: Sequence[Answer]) -> None:

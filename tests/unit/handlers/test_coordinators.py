@@ -299,3 +299,18 @@ async def test_offsets_in_a_transaction_are_checked_after_the_transaction(ask):
     assert await commit(producer, group_id="absent", **nobody) == ErrorCode.ILLEGAL_GENERATION
     listed = (await ask(ListGroupsRequest(), 5)).groups
     assert [(group.group_id, group.group_state) for group in listed] == [("in-txn", "Empty")]
+
+
+@pytest.mark.parametrize("retention_ms", [2**63 - 1, -(2**63), -2, 0])
+async def test_offsets_are_committed_whatever_their_retention(ask, retention_ms):
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])
+    request = OffsetCommitRequest(
+        group_id="g", generation_id_or_member_epoch=-1, retention_time_ms=retention_ms, topics=[topic]
+    )
+    answer = await ask(request, 3)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    (shard,) = await ask.broker.groups.machines()
+    assert shard.offsets["g"]["t", 0].offset == 7
+    await ask.broker.groups.expire_offsets()
+    assert ("g" in shard.offsets) == (retention_ms > 0)

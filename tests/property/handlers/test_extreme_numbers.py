@@ -1,0 +1,141 @@
+"""The least and the largest number in each field of each request: the answer is about it, and never a failure of ours.
+
+Requests name what there is (a topic, a group, a producer), so that their numbers get as far as they can.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import fields, is_dataclass
+from random import Random, SystemRandom
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas import apis
+from barnabas.broker import dispatch
+from barnabas.wire.generated.create_topics import CreateTopicsRequest
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
+from barnabas.wire.generated.offset_commit import OffsetCommitRequest
+from barnabas.wire.headers import decode_response, encode_request
+from tests.support.broker import CONNECTION, broker_to_ask
+from tests.support.effort import examples
+from tests.support.logs import batch
+from tests.support.messages import EDGES, Builder, all_messages, codec_of
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+WRITE_TXN_MARKERS = 27
+EXTREMES = {name: (edges[0], edges[-1]) for name, edges in EDGES.items()}
+HARMLESS = (0, 1, -1)
+TEXTS = ("t", "g", "consumer", "range", "m", "1", "")
+NAMES = {"group": "g", "name": "t", "topic": "t", "transactional": "t"}
+"""Which text is likely where, by a part of the field's name."""
+PATIENCE_SECONDS = 5
+"""Virtual ones: some requests wait for what does not come, as they should."""
+
+
+class ExtremeBuilder(Builder):
+    """Messages whose numbers are small, except for some that are as large or as small as they can be."""
+
+    def __init__(self, message, version, random, topic_id):
+        super().__init__(message, version, random, unknown_tags=False)
+        self.topic_id = topic_id
+        self.share_of_extremes = random.choice((0.05, 0.2, 0.6))
+
+    def struct(self, cls, fields):
+        made = super().struct(cls, fields)
+        for field in fields:
+            likely = next((text for part, text in NAMES.items() if part in field.attribute), None)
+            is_text = field.type.name == "string" and not field.type.array and self.version in field.versions
+            if is_text and self.random.random() < 0.8:
+                setattr(made, field.attribute, likely or "")
+        return made
+
+    def one(self, kind):
+        random, name = self.random, kind.name
+        if name in EXTREMES:
+            if random.random() < self.share_of_extremes:
+                return random.choice(EXTREMES[name])
+            return random.choice([number for number in HARMLESS if number >= EDGES[name][0]])
+        if name == "uuid":
+            return random.choice((self.topic_id, bytes(16)))
+        if name == "string":
+            return random.choice(TEXTS)
+        if name == "records":
+            return bytes(batch())
+        return super().one(kind)
+
+
+class Received:
+    """The other end of a connection."""
+
+    def __init__(self):
+        self.frames = []
+
+    async def send(self, chunks):
+        self.frames.append(b"".join(bytes(chunk) for chunk in chunks))
+
+
+def error_codes(message):
+    """All error codes in a message."""
+    for field in fields(message):
+        value = getattr(message, field.name)
+        if field.name.endswith("error_code"):
+            yield value
+        for one in value if isinstance(value, list) else [value]:
+            if is_dataclass(one):
+                yield from error_codes(one)
+
+
+async def populate(ask):
+    topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=2, replication_factor=1)
+    await ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+    await ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4)
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    committed = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])
+    await ask(OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[committed]), 8)
+
+
+@pytest.mark.parametrize("key", list(apis.SERVED))
+async def test_no_number_makes_a_request_fail_here(key, tmp_path, caplog, autojump_clock):
+    api = apis.SERVED[key]
+    message = all_messages()[f"{api.name}Request"]
+    seed = SystemRandom().getrandbits(32)
+    print(f"seed {seed}")
+    random = Random(seed)
+    async with broker_to_ask(tmp_path, SETTINGS) as ask, trio.open_nursery() as nursery:
+        broker = ask.broker
+        broker.served = apis.SERVED
+        nursery.start_soon(broker.groups.run)
+        nursery.start_soon(broker.transactions.run)
+        await trio.testing.wait_all_tasks_blocked()
+        await populate(ask)
+        for version in range(api.min_version, api.max_version + 1):
+            for _ in range(examples(40)):
+                topic = broker.metadata.image.topics.get("t")
+                builder = ExtremeBuilder(message, version, random, topic.id if topic else bytes(16))
+                request = builder.struct(codec_of(message).message, message.fields)
+                sent = b"".join(bytes(chunk) for chunk in encode_request(key, version, 1, "c", request))[4:]
+                peer = Received()
+                with trio.move_on_after(PATIENCE_SECONDS):
+                    await dispatch.answer(broker, CONNECTION, peer, memoryview(bytearray(sent)))
+                what = f"{api.name} v{version}: {request}"
+                assert not [r for r in caplog.records if r.exc_info or r.levelno >= logging.ERROR], what
+                for frame in peer.frames:
+                    answer = decode_response(frame[4:], key, version)[1]
+                    if key == WRITE_TXN_MARKERS:  # Kafka answers so where it can make no such marker
+                        continue
+                    assert ErrorCode.UNKNOWN_SERVER_ERROR not in error_codes(answer), f"{what}: {answer}"
+        await broker.groups.expire_offsets()
+        nursery.cancel_scope.cancel()
+    async with broker_to_ask(tmp_path, SETTINGS) as ask:  # what was written can be read again
+        await ask.broker.groups.machines()
+        await ask.broker.transactions.machines()
+    assert not [record for record in caplog.records if record.exc_info], f"{api.name}: after the requests"
