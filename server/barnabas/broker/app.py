@@ -31,6 +31,7 @@ from barnabas.broker.internal_topics import (
 )
 from barnabas.broker.listener import Connections, Listener
 from barnabas.broker.markers import write_marker
+from barnabas.broker.memory import Memory
 from barnabas.broker.moving import LogMover
 from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.partitions import Partitions
@@ -86,6 +87,7 @@ class Broker:
         self.fetch_bytes_max = config.get(settings.FETCH_MAX_BYTES)
         self.budget = LoopBudget()
         self.buffers = BufferPool()
+        self.memory = Memory()
         self.fetch_sessions = FetchSessions(
             config.get(settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS), partial(secrets.randbelow, 2**31)
         )

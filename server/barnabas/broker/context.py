@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from barnabas.broker.memory import Reservation
+
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
 
@@ -50,6 +52,28 @@ class RequestContext:
     now_ms: int
     close_after_response: bool = field(default=False)
     """Set by a handler whose answer must be the connection's last."""
+    reservation: Reservation | None = field(default=None)
+
+    async def reserve(self, size: int) -> None:
+        """Reserve memory of `size` bytes until the response has been sent; waits while there is not enough.
+
+        To be called before the memory is taken. Only the first reservation of a request waits: reserve what is needed
+        at least in one piece, and ask `try_reserve` for more.
+        """
+        if self.reservation is None:
+            self.reservation = Reservation(self.broker.memory)
+        await self.reservation.add(size)
+
+    def try_reserve(self, size: int) -> bool:
+        """Reserve `size` more bytes if they are free now; otherwise the answer must do without them."""
+        if self.reservation is None:
+            self.reservation = Reservation(self.broker.memory)
+        return self.reservation.try_add(size)
+
+    def unreserve(self, size: int) -> None:
+        """Give back `size` bytes of what was reserved, for memory that is no longer held."""
+        if self.reservation is not None:
+            self.reservation.reduce(size)
 
     def endpoint_of(self, broker_id: int) -> tuple[str, int, str | None]:
         """Host, port and rack of a broker as this client can reach it: (host, port, rack)."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.broker.context import ConnectionInfo
     from barnabas.broker.transport import PlainTransport
+    from barnabas.wire.headers import RequestHeader
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +45,27 @@ async def answer(
         )
         return True
 
-    metrics = broker.metrics
-    started = time.perf_counter() if metrics is not None else 0.0
     context = RequestContext(
         broker, connection, key, version, header.correlation_id, header.client_id, broker.now_ms()
     )
+    try:
+        return await _answer_with(broker, api, context, header, transport, frame)
+    finally:
+        if context.reservation is not None:
+            context.reservation.reduce(context.reservation.size)
+
+
+async def _answer_with(
+    broker: Broker,
+    api: apis.Api,
+    context: RequestContext,
+    header: RequestHeader,
+    transport: PlainTransport,
+    frame: memoryview,
+) -> bool:
+    key, version, connection = header.api_key, header.api_version, context.connection
+    metrics = broker.metrics
+    started = time.perf_counter() if metrics is not None else 0.0
     try:
         request, _ = api.decoders[version](frame, header.body_position)
     except PeerError as error:
