@@ -18,6 +18,7 @@ from barnabas.cluster.image import (
     ClusterImage,
     ConfigChanged,
     LogDirsRegistered,
+    PartitionChanged,
     PartitionInfo,
     ProducerIdsAllocated,
     TopicCreated,
@@ -32,6 +33,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KEPT_WHOLE = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+def lead_all(broker: Broker, image: ClusterImage) -> list[Change]:
+    """Make this broker, the only one, the leader of the partitions that have a broker with another number as theirs.
+
+    That is so after the log dirs were handed over from that broker; without it their topics could not be reached.
+    """
+    me = broker.broker_id
+    changes: list[Change] = [
+        PartitionChanged(topic.name, index, info.only_led_by(me))
+        for topic in image.topics.values()
+        for index, info in enumerate(topic.partitions)
+        if info.leader not in image.brokers
+    ]
+    if changes:
+        log.warning("broker %d now leads %d partitions that another broker led", me, len(changes))
+    return changes
 
 
 def adopt_logs(broker: Broker, image: ClusterImage) -> list[Change]:

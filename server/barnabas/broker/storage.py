@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.adoption import adopt_logs
+from barnabas.broker.adoption import adopt_logs, lead_all
 from barnabas.broker.lost_dirs import lost_dirs, register_log_dirs
 from barnabas.broker.open_files import allow_open_files, open_segments_max
 from barnabas.broker.partitions import Partitions
@@ -58,9 +58,13 @@ async def open_storage(broker: Broker) -> None:
         open_segments_max=open_segments_max(allow_open_files()),
         producer_expiration_ms=config.get(settings.PRODUCER_ID_EXPIRATION_MS),
         recovery_threads=config.get(settings.NUM_RECOVERY_THREADS_PER_DATA_DIR),
+        node_id=broker.broker_id if config.is_node_id_set else None,
     )
     store.open("", _this_broker(broker))
     await trio.to_thread.run_sync(broker.logs.open, broker.now_ms())
+    if broker.logs.node_id is not None and not config.is_node_id_set:
+        config.use_node_id(broker.logs.node_id)
+        broker.broker_id = broker.logs.node_id
     cluster_id = broker.logs.cluster_id or uuid_text(new_uuid())
     broker.logs.write_meta(cluster_id, broker.broker_id)
     store.open(cluster_id, _this_broker(broker))
@@ -72,6 +76,7 @@ async def open_storage(broker: Broker) -> None:
     )
     broker.producer_ids = ProducerIds(store)
     before = store.image
+    store.change_nowait(lambda image: lead_all(broker, image))
     store.change_nowait(lambda image: adopt_logs(broker, image))
     broker.partitions.lost_dirs = lost_dirs(broker, store.image)
     broker.partitions.apply(ClusterImage(cluster_id), store.image, broker.now_ms(), is_start=True)

@@ -43,6 +43,10 @@ class PartitionInfo:
             partition_epoch=self.partition_epoch + 1,
         )
 
+    def only_led_by(self, broker_id: int) -> PartitionInfo:
+        """The same with this broker as its only replica, in a new epoch."""
+        return replace(self.led_anew(broker_id), replicas=(broker_id,))
+
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:

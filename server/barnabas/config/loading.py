@@ -34,7 +34,7 @@ class BrokerConfig:
     set for this broker (KIP-226). `sources` tells for each set name which of them counts.
     """
 
-    __slots__ = ("_static", "_texts", "_values", "sources", "unknown")
+    __slots__ = ("_static", "_texts", "_values", "is_node_id_set", "sources", "unknown")
 
     def __init__(
         self, settings: Mapping[str, str] | None = None, origins: Mapping[str, str] | None = None
@@ -69,13 +69,22 @@ class BrokerConfig:
         if self._static.get(old, -1) < 0:
             texts.pop(old, None)
             self._static.pop(old, None)
-        if old not in self._static and new not in self._static:
+        self.is_node_id_set = old in self._static or new in self._static
+        if not self.is_node_id_set:
             self._static[new], texts[new] = NODE_ID_DEFAULT, str(NODE_ID_DEFAULT)
         for name, other in ((old, new), (new, old)):
             if name in self._static and other not in self._static:
                 self._static[other], texts[other] = self._static[name], texts[name]
         if self._static.get(old) != self._static.get(new):
             raise SettingError(f"{old}={texts[old]} and {new}={texts[new]} must be the same number")
+
+    def use_node_id(self, node_id: int) -> None:
+        """Take the broker's number from its log dirs; for a broker whose settings do not give it one."""
+        for name in (broker.NODE_ID.name, broker.BROKER_ID.name):
+            self._static[name] = self._values[name] = node_id
+            texts = dict(self._texts[-1][1])
+            texts[name] = str(node_id)
+            self._texts[-1] = (STATIC_BROKER_CONFIG, texts)
 
     def set_dynamic(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> None:
         """Take up what was set while brokers run: for all of them, and for this one."""

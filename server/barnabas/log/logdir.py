@@ -40,6 +40,18 @@ def read_meta(disk: Disk, path: str) -> MetaProperties | None:
         raise CorruptFileError(f"{names.META_PROPERTIES} is damaged: {error}") from error
 
 
+def check_node_id(path: str, meta: MetaProperties, expected: int | None) -> None:
+    """See that a dir is new or belongs to the broker with this number; None expects none. Raises StorageError."""
+    if expected is None or meta.node_id is None or meta.node_id == expected:
+        return
+    cause = OSError(
+        f"it belongs to the broker with node.id={meta.node_id} ({names.META_PROPERTIES}), and node.id={expected} is "
+        f"set: start with node.id={meta.node_id} or without node.id, or give this broker log dirs of its own. To hand "
+        f"the dir over to broker {expected}, change node.id in {names.META_PROPERTIES} of each of its log dirs"
+    )
+    raise StorageError(path, cause)
+
+
 def check_meta(metas: Mapping[str, MetaProperties]) -> None:
     """See that all dirs belong to one broker of one cluster. Raises StorageError."""
     first: tuple[str, MetaProperties] | None = None

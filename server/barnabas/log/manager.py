@@ -47,8 +47,13 @@ class LogManager:
         open_segments_max: int = OPEN_SEGMENTS_MAX,
         producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         recovery_threads: int = 1,
+        node_id: int | None = None,
     ) -> None:
-        """`dirs` are absolute paths, made if need be; `config_for` returns the settings of a topic."""
+        """`dirs` are absolute paths, made if need be; `config_for` returns the settings of a topic.
+
+        With `node_id`, dirs that belong to a broker with another number are not opened.
+        """
+        self._expected_node_id = node_id
         self.recovery_threads = recovery_threads
         self.dirs = list(dict.fromkeys(path.rstrip("/") for path in dirs))
         self.disk: Disk = disk or OsDisk()
@@ -132,6 +137,7 @@ class LogManager:
     def _open_dir(self, path: str, now_ms: int) -> None:
         meta = logdir.read_meta(self.disk, path)
         if meta is not None:
+            logdir.check_node_id(path, meta, self._expected_node_id)
             self.meta[path] = meta
         entries = self.disk.list(path)
         is_clean = any(entry.name == names.CLEAN_SHUTDOWN for entry in entries)
