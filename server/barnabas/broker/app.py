@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas import apis
+from barnabas import apis, compiled, output
 from barnabas.broker import housekeeping, storage
 from barnabas.broker.buffers import BufferPool
 from barnabas.broker.fetch_sessions import FetchSessions
@@ -36,7 +36,14 @@ from barnabas.broker.moving import LogMover
 from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.startup import StartupError, open_listeners, parse_metrics_address
+from barnabas.broker.startup import (
+    StartupError,
+    advertised_listeners,
+    bootstrap_of,
+    open_listeners,
+    open_to_others,
+    parse_metrics_address,
+)
 from barnabas.cluster import controller
 from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.cluster.image import BROKER, TOPIC
@@ -147,11 +154,8 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` of the first listener, as a client on this machine can dial it."""
-        host, port = self.listeners[0].addresses[0]
-        if host in ("0.0.0.0", "::"):
-            host = "localhost"
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        """`host:port` of the first listener, as a client on this machine can connect to it."""
+        return bootstrap_of(self.listeners[0])
 
     def endpoint_of(self, broker_id: int, connection: ConnectionInfo) -> tuple[str, int, str | None]:
         """Host, port and rack under which the other end of `connection` can reach a broker."""
@@ -166,6 +170,7 @@ class Broker:
 
         Raises StartupError or StorageError, with everything closed again, when the broker cannot start.
         """
+        advertised_listeners(self.config)
         try:
             self.listeners = open_listeners(
                 self.config.listeners(), self.config.listener_security_protocols()
@@ -338,13 +343,34 @@ def run(config: BrokerConfig) -> int:
 async def _run_until_signalled(config: BrokerConfig) -> None:
     broker = Broker(config)
     async with trio.open_nursery() as nursery:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        with trio.open_signal_receiver(*_end_signals()) as signals:
             nursery.start_soon(_stop_when_signalled, signals, broker)
             await nursery.start(_run_then_cancel, broker, nursery.cancel_scope)
             _settle_garbage_collector()
-            metrics = f" metrics={broker.metrics.url}" if broker.metrics is not None else ""
-            print(f"barnabas is ready: bootstrap.servers={broker.bootstrap}{metrics}", flush=True)
+            _say_ready(broker)
             await trio.sleep_forever()
+
+
+def _say_ready(broker: Broker) -> None:
+    """Print the ready line, with the data last since a path may hold spaces. Raises StartupError."""
+    wide = open_to_others(broker.listeners)
+    if wide:
+        log.warning(
+            "other machines can connect to %s, and there is no authentication: whoever can connect can read, write and "
+            "delete everything (--listen localhost:PORT serves this machine only)", ", ".join(wide),
+        )  # fmt: skip
+    metrics = f" metrics={broker.metrics.url}" if broker.metrics is not None else ""
+    code = "compiled" if compiled.IN_USE else "interpreted"
+    data = ",".join(broker.config.log_dirs)
+    try:
+        print(
+            f"barnabas is ready: bootstrap.servers={broker.bootstrap}{metrics} code={code} data={data}",
+            flush=True,
+        )
+    except OSError as error:
+        raise StartupError(
+            output.explain(error) or f"cannot say that the broker is ready: {error}"
+        ) from error
 
 
 async def _run_then_cancel(
@@ -352,6 +378,16 @@ async def _run_then_cancel(
 ) -> None:
     await broker.run(task_status=task_status)
     scope.cancel()
+
+
+def _end_signals() -> list[signal.Signals]:
+    """The signals that stop the broker cleanly; one that `nohup` or the like has ignored stays ignored."""
+    others = (signal.SIGHUP, signal.SIGQUIT)
+    return [
+        signal.SIGTERM,
+        signal.SIGINT,
+        *(one for one in others if signal.getsignal(one) is not signal.SIG_IGN),
+    ]
 
 
 async def _stop_when_signalled(signals: object, broker: Broker) -> None:

@@ -8,10 +8,18 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from barnabas.broker.listener import BACKLOG, Listener
+from barnabas.config import broker as settings
+
+if TYPE_CHECKING:
+    from barnabas.config.loading import BrokerConfig
 
 SERVED_PROTOCOLS = ("PLAINTEXT",)
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+EVERYWHERE = ("0.0.0.0", "::")
+ADVERTISED = "advertised.listeners"
 METRICS = "metrics.listener"
 
 
@@ -19,14 +27,17 @@ class StartupError(Exception):
     """The broker cannot start; the text is for the person who started it."""
 
 
-def parse_endpoint(text: str) -> tuple[str, str, int]:
-    """`NAME://host:port` as (name, host, port); the host may be empty or an IPv6 address in brackets."""
+def parse_endpoint(text: str, setting: str = "listener", option: str = "--listen") -> tuple[str, str, int]:
+    """`NAME://host:port` as (name, host, port); the host may be empty or an IPv6 address in brackets.
+
+    Raises StartupError, which speaks of `setting` and `option`.
+    """
     name, separator, address = text.strip().partition("://")
     where = _host_and_port(address)
     if not separator or not name or where is None:
         raise StartupError(
-            f"listener {text!r} is not of the form NAME://host:port with a port from 0 to 65535 "
-            "(on the command line: --listen HOST:PORT)"
+            f"{setting} {text!r} is not of the form NAME://host:port with a port from 0 to 65535 "
+            f"(on the command line: {option} HOST:PORT)"
         )
     return name.upper(), *where
 
@@ -46,18 +57,45 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def advertised_listeners(config: BrokerConfig) -> dict[str, tuple[str, int]]:
+    """The (host, port) of `advertised.listeners` by listener name; port 0 stands for the port that is bound.
+
+    Kafka's rules: each name is that of a listener, none is named twice, and 0.0.0.0 is no address that a client can
+    connect to. An empty host is this machine's name. Raises StartupError.
+    """
+    names = [parse_endpoint(text)[0] for text in config.listeners()]
+    controllers = config.controller_listener_names()
+    found: dict[str, tuple[str, int]] = {}
+    for text in config.get(settings.ADVERTISED_LISTENERS) or ():
+        name, host, port = parse_endpoint(text, ADVERTISED, "--advertise")
+        if name in controllers:
+            continue
+        if name not in names:
+            raise StartupError(
+                f"{ADVERTISED} names {name}, and there is no such listener; the listeners are {', '.join(names)}"
+            )
+        if name in found:
+            raise StartupError(f"{ADVERTISED} names {name} twice")
+        if host in EVERYWHERE:
+            raise StartupError(
+                f"{ADVERTISED}={text}: clients cannot connect to {host}; name an address or host of this machine that "
+                "they can reach"
+            )
+        found[name] = (host or socket.getfqdn(), port)
+    return found
+
+
 def open_listeners(endpoints: Sequence[str], protocols: Mapping[str, str]) -> list[Listener]:
     """Bind every endpoint. Raises StartupError naming the address and the cause."""
+    if not endpoints:
+        raise StartupError("there is no listener for clients: set listeners, or use --listen HOST:PORT")
     listeners: list[Listener] = []
     try:
         for endpoint in endpoints:
             name, host, port = parse_endpoint(endpoint)
             protocol = protocols.get(name, name)
             if protocol not in SERVED_PROTOCOLS:
-                raise StartupError(
-                    f"listener {endpoint!r} uses {protocol}; only {', '.join(SERVED_PROTOCOLS)} is served "
-                    "(docs/reference/not-implemented.md)"
-                )
+                raise StartupError(_not_served(endpoint, name, protocol))
             if any(known.name == name for known in listeners):
                 raise StartupError(f"two listeners are called {name}; each needs a name of its own")
             listeners.append(Listener(name, protocol, bind(endpoint, host, port)))
@@ -68,9 +106,50 @@ def open_listeners(endpoints: Sequence[str], protocols: Mapping[str, str]) -> li
     return listeners
 
 
+def _not_served(endpoint: str, name: str, protocol: str) -> str:
+    if protocol in PROTOCOLS:
+        return (
+            f"listener {endpoint!r} uses {protocol}, and only {', '.join(SERVED_PROTOCOLS)} is served: there is no "
+            "encryption and no authentication yet"
+        )
+    return (
+        f"listener {endpoint!r}: {name} is not in listener.security.protocol.map; add {name}:PLAINTEXT to it"
+        if protocol == name
+        else f"listener {endpoint!r}: {protocol} is not a security protocol; PLAINTEXT is the one that is served"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to an address."""
+    return host.startswith("127.") or host == "::1"
+
+
+def url_address(host: str, port: int) -> str:
+    """`host:port`, with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def bootstrap_of(listener: Listener) -> str:
+    """`host:port` of a listener as a client on this machine can connect to it."""
+    hosts = [host for host, _ in listener.addresses]
+    all_local = len(hosts) > 1 and all(is_loopback(host) for host in hosts)
+    host = "localhost" if all_local or hosts[0] in EVERYWHERE else hosts[0]
+    return url_address(host, listener.port)
+
+
+def open_to_others(listeners: Sequence[Listener]) -> list[str]:
+    """The bound addresses, as host:port, to which other machines may connect."""
+    return [
+        url_address(host, port)
+        for listener in listeners
+        for host, port in listener.addresses
+        if not is_loopback(host)
+    ]
+
+
 def bind(endpoint: str, host: str, port: int) -> list[socket.socket]:
     """Sockets that listen on all addresses of a host. Raises StartupError, which speaks of `endpoint`."""
-    if host in ("", "0.0.0.0", "::"):
+    if not host or host in EVERYWHERE:
         return [_bind_everywhere(endpoint, host, port)]
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

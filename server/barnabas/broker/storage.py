@@ -16,7 +16,7 @@ from barnabas.broker.lost_dirs import lost_dirs, register_log_dirs
 from barnabas.broker.open_files import allow_open_files, open_segments_max
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.startup import parse_endpoint
+from barnabas.broker.startup import advertised_listeners
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.image import BROKER, TOPIC, BrokerInfo, ClusterImage
 from barnabas.config import broker as settings
@@ -95,8 +95,9 @@ async def close_storage(broker: Broker) -> None:
 
 
 def _this_broker(broker: Broker) -> BrokerInfo:
-    endpoints = {}
-    for text in broker.config.get(settings.ADVERTISED_LISTENERS) or ():
-        name, host, port = parse_endpoint(text)
-        endpoints[name] = (host, port)
+    bound = {listener.name: listener.port for listener in broker.listeners}
+    endpoints = {
+        name: (host, port or bound.get(name, 0))
+        for name, (host, port) in advertised_listeners(broker.config).items()
+    }
     return BrokerInfo(broker.broker_id, broker.config.get(settings.BROKER_RACK), endpoints)

@@ -126,24 +126,20 @@ class BrokerConfig:
 
     def listeners(self) -> tuple[str, ...]:
         """The addresses to listen on, NAME://host:port; those that a Kafka file has for its controllers are left out."""
-        controllers = {name.strip().upper() for name in self.get(broker.CONTROLLER_LISTENER_NAMES) or ()}
+        controllers = self.controller_listener_names()
         return tuple(
             address
             for address in self.get(broker.LISTENERS)
             if address.partition("://")[0].strip().upper() not in controllers
         )
 
+    def controller_listener_names(self) -> set[str]:
+        """The names of the listeners that a Kafka file has for its controllers."""
+        return {name.strip().upper() for name in self.get(broker.CONTROLLER_LISTENER_NAMES) or ()}
+
     def listener_security_protocols(self) -> dict[str, str]:
         """Which protocol the listeners of each name speak. Raises SettingError."""
-        protocols = {}
-        for item in self.get(broker.LISTENER_SECURITY_PROTOCOL_MAP).split(","):
-            name, colon, protocol = item.partition(":")
-            if not colon:
-                raise SettingError(
-                    f"listener.security.protocol.map: {item!r} is not of the form NAME:PROTOCOL"
-                )
-            protocols[name.strip().upper()] = protocol.strip().upper()
-        return protocols
+        return protocols_of(self.get(broker.LISTENER_SECURITY_PROTOCOL_MAP))
 
     def topic_default(self, setting: Setting[Any]) -> tuple[Any, str | None]:
         """A topic's or group's setting where it has none of its own, and the broker setting it is from, if set."""
@@ -164,6 +160,17 @@ class BrokerConfig:
         if small is not None:
             values["segment.bytes"] = topic.SETTINGS[topic.INTERNAL_SEGMENT_BYTES].parse(small)
         return values
+
+
+def protocols_of(text: str) -> dict[str, str]:
+    """The protocol of each listener name in a text like `listener.security.protocol.map`. Raises SettingError."""
+    protocols = {}
+    for item in text.split(",") if text.strip() else ():
+        name, colon, protocol = item.partition(":")
+        if not colon:
+            raise SettingError(f"listener.security.protocol.map: {item!r} is not of the form NAME:PROTOCOL")
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
 
 
 def explain_unknown(name: str) -> str:

@@ -4,7 +4,8 @@ import socket
 
 import pytest
 
-from barnabas.broker.startup import StartupError, open_listeners, parse_endpoint
+from barnabas.broker.startup import StartupError, advertised_listeners, open_listeners, parse_endpoint
+from barnabas.config.loading import BrokerConfig
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,56 @@ def test_all_addresses_of_a_name_share_one_port() -> None:
         assert listener.port > 0
     finally:
         listener.close()
+
+
+def test_a_listener_name_without_a_protocol_names_the_setting() -> None:
+    with pytest.raises(StartupError, match=r"add INSIDE:PLAINTEXT to it") as raised:
+        open_listeners(["INSIDE://127.0.0.1:0"], {"PLAINTEXT": "PLAINTEXT"})
+    assert "listener.security.protocol.map" in str(raised.value)
+
+
+def test_a_broker_needs_a_listener_for_clients() -> None:
+    with pytest.raises(StartupError, match="no listener for clients"):
+        open_listeners([], {})
+
+
+def advertised(listeners: str, text: str, **settings: str) -> dict[str, tuple[str, int]]:
+    return advertised_listeners(
+        BrokerConfig({"listeners": listeners, "advertised.listeners": text, **settings})
+    )
+
+
+def test_advertised_listeners_by_name() -> None:
+    assert advertised("A://:1,B://:2", "B://[fe80::1]:9, a://host:0") == {
+        "A": ("host", 0),
+        "B": ("fe80::1", 9),
+    }
+    assert advertised_listeners(BrokerConfig()) == {}
+
+
+def test_an_empty_advertised_host_is_this_machines_name() -> None:
+    assert advertised("A://:1", "A://:9") == {"A": (socket.getfqdn(), 9)}
+
+
+def test_an_advertised_controller_listener_is_left_out() -> None:
+    names = {"controller.listener.names": "CONTROLLER"}
+    found = advertised(
+        "PLAINTEXT://:9092,CONTROLLER://:9093", "PLAINTEXT://h:9092,CONTROLLER://h:9093", **names
+    )
+    assert found == {"PLAINTEXT": ("h", 9092)}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("C://host:1", "names C, and there is no such listener; the listeners are A, B"),
+        ("A://host:1,A://host:2", "names A twice"),
+        ("A://0.0.0.0:1", "clients cannot connect to 0.0.0.0"),
+        ("A://[::]:1", "clients cannot connect to ::"),
+        ("host:1", "advertised.listeners 'host:1' is not of the form"),
+    ],
+)
+def test_an_advertised_listener_that_cannot_be_is_explained(text: str, says: str) -> None:
+    with pytest.raises(StartupError) as raised:
+        advertised("A://:1,B://:2", text)
+    assert says in str(raised.value)

@@ -1,9 +1,12 @@
 """What `barnabas serve` says about settings that are wrong, before it starts anything."""
 
+import argparse
+
 import pytest
 
-from barnabas.cli import SET_OPTION, USAGE_ERROR, main
+from barnabas.cli import USAGE_ERROR, _add_serve, main
 from barnabas.config.loading import BrokerConfig
+from barnabas.serve_options import SET_OPTION, collect
 
 
 def said(capsys, *arguments):
@@ -70,3 +73,70 @@ def test_a_wrong_address_for_metrics_is_explained(tmp_path, capsys, arguments):
     assert main(["serve", "--data", str(tmp_path), "--listen", "127.0.0.1:0", *arguments]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "barnabas: metrics.listener=nowhere is not of the form HOST:PORT"
+
+
+def test_a_file_that_is_not_utf8_is_named_with_line_and_byte(tmp_path, capsys):
+    file = tmp_path / "server.properties"
+    file.write_bytes(b"num.partitions=1\nbroker.rack=Caf\xe9\n")
+    (line,) = said(capsys, "--config", str(file))
+    assert line.startswith(f"barnabas: {file}:2: byte 0xe9 in column 16 is not UTF-8")
+
+
+@pytest.mark.parametrize("option", ["--data", "--config", "--metrics"])
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_option_is_refused(capsys, option, text):
+    (line,) = said(capsys, option, text)
+    assert line.startswith(f"barnabas: {option} is empty; ")
+
+
+@pytest.mark.parametrize("name", ["log.dirs", "log.dir"])
+def test_an_empty_list_of_log_dirs_is_refused(capsys, name):
+    (line,) = said(capsys, "--set", f"{name}=")
+    assert line == f"barnabas: --set: {name} is empty; name a directory, or leave the setting out"
+
+
+def given(*arguments):
+    """The settings of a command line."""
+    parser = argparse.ArgumentParser()
+    _add_serve(parser.add_subparsers())
+    return collect(parser.parse_args(["serve", *arguments])).settings
+
+
+def test_a_name_in_listen_needs_no_protocol_of_its_own():
+    settings = given("--listen", "127.0.0.1:9092", "--listen", "INSIDE://127.0.0.1:19092")
+    assert settings["listeners"] == "PLAINTEXT://127.0.0.1:9092,INSIDE://127.0.0.1:19092"
+    assert BrokerConfig(settings).listener_security_protocols()["INSIDE"] == "PLAINTEXT"
+
+
+def test_a_name_in_listen_keeps_the_protocol_that_is_set_for_it():
+    settings = given("--listen", "INSIDE://127.0.0.1:0", "--set", "listener.security.protocol.map=INSIDE:SSL")
+    assert BrokerConfig(settings).listener_security_protocols() == {"INSIDE": "SSL"}
+
+
+def test_a_security_protocol_as_a_name_is_not_made_plaintext():
+    settings = given("--listen", "SSL://127.0.0.1:0")
+    assert BrokerConfig(settings).listener_security_protocols()["SSL"] == "SSL"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advertised"),
+    [
+        (("--advertise", "outside:39092"), "PLAINTEXT://outside:39092"),
+        (("--listen", "IN://127.0.0.1:0", "--advertise", "outside:39092"), "IN://outside:39092"),
+        (
+            ("--listen", ":9092", "--listen", "OUT://:9094", "--advertise", "broker:9092", "--advertise", "OUT://h:39094"),
+            "PLAINTEXT://broker:9092,OUT://h:39094",
+        ),
+        (
+            ("--set", "listeners=OUT://:9092,C://:9093", "--set", "controller.listener.names=C", "--advertise", "h:1"),
+            "OUT://h:1",
+        ),
+    ],
+)  # fmt: skip
+def test_advertise_is_a_short_form(arguments, advertised):
+    assert given(*arguments)["advertised.listeners"] == advertised
+
+
+def test_advertise_asks_for_a_name_where_there_are_several(capsys):
+    (line,) = said(capsys, "--listen", "A://:1", "--listen", "B://:2", "--advertise", "h:1")
+    assert "NAME://HOST:PORT; the listeners are A, B" in line

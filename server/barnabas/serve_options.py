@@ -1,0 +1,147 @@
+"""What `barnabas serve` was given on the command line and in its file, as settings.
+
+The rule: an option goes before the file, and each setting keeps the place where it was set, for messages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from barnabas.config import tables
+from barnabas.config.loading import parse_pairs, protocols_of
+from barnabas.config.properties import parse_lines
+from barnabas.config.setting import SettingError
+
+SET_OPTION = "--set"
+DEFAULT_NAME = "PLAINTEXT"
+"""The name of a listener that is given as HOST:PORT."""
+
+
+class Given:
+    """Settings as text by name, and for each name where it was set (`--set`, `FILE:LINE`)."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, str] = {}
+        self.origins: dict[str, str] = {}
+
+    def set(self, name: str, text: str, origin: str) -> None:
+        """Set one, in place of what was set before."""
+        self.settings[name] = text
+        self.origins[name] = origin
+
+
+def collect(options: argparse.Namespace) -> Given:
+    """All settings that the options and their file give. Raises SettingError."""
+    given = Given()
+    if options.config is not None:
+        _read_file(options.config, given)
+    else:
+        # Kafka's own example configuration does so for classic groups: nobody wants to wait for a first member.
+        given.settings["group.initial.rebalance.delay.ms"] = "0"
+        given.settings["group.streams.initial.rebalance.delay.ms"] = "0"
+    for name, value in parse_pairs(options.set).items():
+        given.set(name, value, SET_OPTION)
+    if options.listen:
+        _listen(options.listen, given)
+    if options.advertise:
+        _advertise(options.advertise, given)
+    if options.metrics is not None:
+        given.set("metrics.listener", _not_empty("--metrics", options.metrics, "HOST:PORT"), "--metrics")
+    if not options.ephemeral:
+        _place_data(options.data, given)
+    return given
+
+
+def _read_file(path: str, given: Given) -> None:
+    try:
+        with open(_not_empty("--config", path, "a file"), "rb") as file:
+            content = file.read()
+    except OSError as error:
+        raise SettingError(f"--config {path}: {error.strerror}") from error
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        line = 1 + before.count(b"\n")
+        column = error.start - before.rfind(b"\n")
+        raise SettingError(
+            f"{path}:{line}: byte {content[error.start]:#04x} in column {column} is not UTF-8; save the file as UTF-8, "
+            "or write the character as \\uXXXX"
+        ) from error
+    try:
+        for number, name, value in parse_lines(text):
+            given.set(name, value, f"{path}:{number}")
+    except SettingError as error:
+        raise SettingError(f"{path}: {error}") from error
+
+
+def _listen(addresses: list[str], given: Given) -> None:
+    """The addresses of --listen; a name that no protocol is set for speaks plaintext, the one protocol that is served."""
+    named = [_with_name(address, DEFAULT_NAME) for address in addresses]
+    given.set("listeners", ",".join(named), "--listen")
+    known = _text_of(given, "listener.security.protocol.map")
+    missing = sorted({_name_of(address) for address in named} - protocols_of(known).keys())
+    if missing and all(name.replace("_", "").replace("-", "").isalnum() for name in missing):
+        pairs = [known, *(f"{name}:PLAINTEXT" for name in missing)]
+        given.set("listener.security.protocol.map", ",".join(pair for pair in pairs if pair), "--listen")
+
+
+def _advertise(addresses: list[str], given: Given) -> None:
+    """The addresses of --advertise; one without a name is for the listener that has none, or for the only one."""
+    controllers = {
+        name.strip().upper() for name in given.settings.get("controller.listener.names", "").split(",")
+    }
+    listeners = [_name_of(text) for text in _text_of(given, "listeners").split(",")]
+    listeners = [name for name in listeners if name not in controllers]
+    name = listeners[0] if len(listeners) == 1 else DEFAULT_NAME
+    if name not in listeners and not all("://" in address for address in addresses):
+        raise SettingError(
+            f"--advertise: say for which listener, NAME://HOST:PORT; the listeners are {', '.join(listeners)}"
+        )
+    advertised = [_with_name(address, name) for address in addresses]
+    given.set("advertised.listeners", ",".join(advertised), "--advertise")
+
+
+def _place_data(data: str | None, given: Given) -> None:
+    """The log dirs as absolute paths: those of --data, of the settings, or the user's own."""
+    if data is not None:
+        given.set("log.dirs", os.path.abspath(_not_empty("--data", data, "a directory")), "--data")
+        return
+    name = "log.dirs" if "log.dirs" in given.settings else "log.dir"
+    text = given.settings.get(name)
+    if text is None:
+        given.settings["log.dirs"] = _state_directory()
+        return
+    paths = [os.path.abspath(path.strip()) for path in text.split(",") if path.strip()]
+    if not paths:
+        raise SettingError(
+            f"{given.origins[name]}: {name} is empty; name a directory, or leave the setting out"
+        )
+    given.set("log.dirs", ",".join(paths), given.origins[name])
+
+
+def _not_empty(option: str, text: str, expected: str) -> str:
+    if not text.strip():
+        raise SettingError(f"{option} is empty; {expected} expected")
+    return text
+
+
+def _text_of(given: Given, name: str) -> str:
+    """The text of a setting, or of its default."""
+    row = tables.setting(name)
+    return given.settings.get(name, row.format(row.default))
+
+
+def _with_name(address: str, name: str) -> str:
+    return address if "://" in address else f"{name}://{address}"
+
+
+def _name_of(address: str) -> str:
+    return address.partition("://")[0].strip().upper()
+
+
+def _state_directory() -> str:
+    """Where programs of this user keep what must last: $XDG_STATE_HOME, or ~/.local/state."""
+    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(base, "barnabas")

@@ -1,0 +1,175 @@
+"""`barnabas serve` as a person or a script runs it: what it prints, which signals end it, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.ephemeral import MEMORY, PREFIX, sweep
+
+pytestmark = pytest.mark.e2e
+
+SERVER = Path(__file__).resolve().parents[2] / "server"
+SECONDS_MAX = 30
+
+
+class Started:
+    """A process of `barnabas serve`, and its ready line."""
+
+    def __init__(self, *arguments: str, listen: str = "127.0.0.1:0") -> None:
+        command = [sys.executable, "-m", "barnabas", "serve", "--listen", listen, *arguments]
+        environment = {**os.environ, "PYTHONPATH": str(SERVER)}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        assert self.process.stdout is not None
+        self.ready = self.process.stdout.readline().rstrip("\n")
+
+    @property
+    def data(self) -> Path:
+        """Where the ready line says that the data is."""
+        return Path(self.ready.partition(" data=")[2])
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Signal it; (exit code, what it wrote to standard error)."""
+        self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=SECONDS_MAX)
+        return self.process.returncode, said
+
+
+@pytest.fixture
+def started() -> Iterator[list[Started]]:
+    """The processes of a test, killed at its end if they still run."""
+    processes: list[Started] = []
+    yield processes
+    for one in processes:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.communicate()
+
+
+def run(*arguments: str, stdout: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, with its output into a file if one is named."""
+    command = [sys.executable, "-m", "barnabas", *arguments]
+    with open(stdout or os.devnull, "w") as output:
+        return subprocess.run(
+            command, stdout=output, stderr=subprocess.PIPE, text=True, timeout=SECONDS_MAX, check=False,
+            env={**os.environ, "PYTHONPATH": str(SERVER)},
+        )  # fmt: skip
+
+
+def test_the_ready_line_says_where_to_connect_where_the_data_is_and_which_code_runs(tmp_path, started):
+    broker = Started("--data", str(tmp_path / "with space"))
+    started.append(broker)
+    assert broker.ready.startswith("barnabas is ready: bootstrap.servers=127.0.0.1:")
+    assert broker.data == tmp_path / "with space"
+    assert " code=compiled " in broker.ready or " code=interpreted " in broker.ready
+    assert broker.end() == (0, "")
+
+
+def test_listening_for_other_machines_is_warned_of(tmp_path, started):
+    broker = Started("--data", str(tmp_path), listen="0.0.0.0:0")
+    started.append(broker)
+    assert "bootstrap.servers=localhost:" in broker.ready
+    code, said = broker.end()
+    assert code == 0
+    assert "there is no authentication" in said
+    assert "0.0.0.0:" in said
+
+
+def test_localhost_is_one_bootstrap_address(tmp_path, started):
+    broker = Started("--data", str(tmp_path), listen="localhost:0")
+    started.append(broker)
+    assert "authentication" not in broker.end()[1]
+    host = broker.ready.partition("bootstrap.servers=")[2].split()[0].rpartition(":")[0]
+    assert host in ("localhost", "127.0.0.1", "[::1]")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+def test_ephemeral_data_is_gone_after_every_signal(number, started):
+    broker = Started("--ephemeral")
+    started.append(broker)
+    assert broker.data.name.startswith(PREFIX)
+    assert broker.data.is_dir()
+    code, said = broker.end(number)
+    assert (code, said) == (0, "")
+    assert not broker.data.exists()
+
+
+def test_ephemeral_data_of_a_killed_broker_goes_at_the_next_start_and_no_other(started):
+    in_use = Started("--ephemeral")
+    killed = Started("--ephemeral")
+    started += [in_use, killed]
+    killed.end(signal.SIGKILL)
+    assert killed.data.is_dir()
+    third = Started("--ephemeral")
+    started.append(third)
+    assert not killed.data.exists()
+    assert in_use.data.is_dir()
+    assert in_use.end()[0] == third.end()[0] == 0
+
+
+def test_a_hangup_that_nohup_ignores_does_not_stop_the_broker(tmp_path, started):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what a process ignores, its children ignore
+    try:
+        broker = Started("--data", str(tmp_path))
+        started.append(broker)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    broker.process.send_signal(signal.SIGHUP)
+    assert broker.process.poll() is None
+    assert broker.end(signal.SIGTERM) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--set", "num.partitions=none"),
+        ("--set", "no.such.setting=1"),
+        ("--metrics", ""),
+        ("--no-such-option",),
+    ],
+)
+def test_a_mistyped_option_makes_no_ephemeral_data(arguments):
+    parent = MEMORY if os.access(MEMORY, os.W_OK) else "/tmp"
+    sweep(parent)
+    before = {name for name in os.listdir(parent) if name.startswith(PREFIX)}
+    assert run("serve", "--ephemeral", *arguments).returncode == 2
+    assert {name for name in os.listdir(parent) if name.startswith(PREFIX)} <= before
+
+
+def test_a_start_that_fails_leaves_no_ephemeral_data(started):
+    broker = Started("--ephemeral")
+    started.append(broker)
+    port = broker.ready.partition("bootstrap.servers=")[2].split()[0]
+    parent = broker.data.parent
+    before = {name for name in os.listdir(parent) if name.startswith(PREFIX)}
+    done = run("serve", "--ephemeral", "--listen", port)
+    assert done.returncode == 1
+    assert "is in use" in done.stderr
+    assert {name for name in os.listdir(parent) if name.startswith(PREFIX)} <= before
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("serve", "--help"), ("log", "stats")])
+def test_output_that_cannot_be_written_is_one_line(tmp_path, arguments):
+    if arguments[0] == "log":
+        (tmp_path / "topic-0").mkdir()
+        arguments = (*arguments, str(tmp_path))
+    done = run(*arguments, stdout="/dev/full")
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    assert done.stderr.rstrip().endswith("No space left on device"), done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+def test_a_ready_line_that_cannot_be_written_ends_the_broker(tmp_path):
+    done = run("serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path), stdout="/dev/full")
+    assert done.returncode == 1
+    assert done.stderr == "barnabas: cannot write to standard output: No space left on device\n"
