@@ -46,5 +46,6 @@ SUITES = {
         "Client telemetry (KIP-714) with the clients of kafka-clients 4.3.1 and Kafka Streams 4.3.1",
         COMPAT / "telemetry" / "run",
         ("producer", "consumer", "consumer-848", "share-consumer", "admin", "streams", "push"),
+        {"telemetry.enable": "true"},
     ),
 }

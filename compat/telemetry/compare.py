@@ -41,7 +41,11 @@ def main() -> int:
     parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
     parser.add_argument("--verbose", action="store_true", help="show every answer, Kafka's and ours")
     options = parser.parse_args()
-    settings = {"metric.reporters": "compat.Receiver", "telemetry.max.bytes": str(BYTES_MAX)}
+    settings = {
+        "metric.reporters": "compat.Receiver",  # has Kafka serve telemetry
+        "telemetry.enable": "true",  # has Barnabas serve it
+        "telemetry.max.bytes": str(BYTES_MAX),
+    }
     with tempfile.TemporaryDirectory(prefix="receiver-") as classes:
         _compile(options.version, classes)
         with both(settings, options.version, classpath=classes) as sides:

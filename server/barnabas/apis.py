@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 API_VERSIONS = 18
 TELEMETRY = frozenset((71, 72))
-"""Those that are there unless `telemetry.enable` says otherwise."""
+"""Those that are served where somebody can read what clients push, or `telemetry.enable` asks for them."""
 
 Handler = Callable[[Any, Any], Awaitable[Any]]
 
@@ -130,6 +130,8 @@ SERVED: dict[int, Api] = {row[0]: Api(*row) for row in _ROWS}
 def served_by(config: BrokerConfig) -> dict[int, Api]:
     """The APIs that a broker with these settings serves."""
     with_telemetry = config.get(settings.TELEMETRY_ENABLE)
+    if with_telemetry is None:
+        with_telemetry = bool(config.get(settings.METRICS_LISTENER))
     return {key: api for key, api in SERVED.items() if with_telemetry or key not in TELEMETRY}
 
 

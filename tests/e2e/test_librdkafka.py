@@ -139,3 +139,10 @@ def test_a_topic_that_cannot_be_is_refused_with_the_reason(broker: BrokerProcess
         with pytest.raises(KafkaException) as caught:
             refused[wish.topic].result(10)
         assert caught.value.args[0].code() == code
+
+
+def test_a_client_prints_nothing(broker: BrokerProcess, capfd: pytest.CaptureFixture[str]) -> None:
+    topic = fresh("quiet")
+    produce(broker.bootstrap, topic, 10)
+    assert sorted(read(broker.bootstrap, topic, 1, 10)) == list(range(10))
+    assert capfd.readouterr().err == ""
