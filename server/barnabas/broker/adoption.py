@@ -7,6 +7,7 @@ topics are kept whole until somebody says otherwise, and no producer id that is 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,8 @@ def adopt_logs(broker: Broker, image: ClusterImage) -> list[Change]:
     has_gaps = False
     for name, logs in sorted(found.items()):
         count = max(one.partition for one in logs) + 1
-        topic_id = next((one.topic_id for one in logs if one.topic_id), None) or new_uuid()
+        known = Counter(one.topic_id for one in logs if one.topic_id)  # one of them may be damaged
+        topic_id = known.most_common(1)[0][0] if known else new_uuid()
         me = (broker.broker_id,)
         changes.append(
             TopicCreated(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from barnabas.errors import RequestError, StorageError
+from barnabas.log.format.properties import is_damaged_copy
 from barnabas.records.validate import Origin
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -295,10 +296,13 @@ class Partitions:
         self, name: str, topic_id: bytes, index: int, info: PartitionInfo, now_ms: int, *, is_new: bool
     ) -> None:
         partition_log = self._logs.get(name, index)
-        if partition_log is not None and partition_log.topic_id not in (None, topic_id):
-            partition_log = None
-            is_new = True
-            self._set_aside(name, index)
+        if partition_log is not None and partition_log.topic_id != topic_id:
+            if partition_log.topic_id is None or is_damaged_copy(partition_log.topic_id, topic_id):
+                self._restore_topic_id(partition_log, topic_id)
+            else:
+                partition_log = None
+                is_new = True
+                self._set_aside(name, index)
         if partition_log is None:
             if (self._logs.offline or self.lost_dirs) and not is_new:
                 if not self.lost_dirs:  # otherwise all of them are told at once
@@ -311,6 +315,17 @@ class Partitions:
         self._partitions[(name, index)] = partition
         if partition.in_sync_count <= 1:
             partition_log.advance_high_watermark(partition_log.log_end_offset)
+
+    def _restore_topic_id(self, partition_log: PartitionLog, topic_id: bytes) -> None:
+        """Keep a log whose `partition.metadata` is missing or damaged: its directory's name says whose it is."""
+        try:
+            partition_log.save_topic_id(topic_id)
+        except StorageError as error:
+            self._storage_failed(error)  # the log is as good as before, and the next start tries again
+        else:
+            log.warning(
+                "%s: partition.metadata was missing or damaged, and was written again", partition_log.dir
+            )
 
     def _set_aside(self, name: str, index: int) -> None:
         """A log is of another topic of that name, which was deleted while its log dir was offline."""

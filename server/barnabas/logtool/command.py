@@ -98,6 +98,9 @@ def _add_verify(
     )
     verify.add_argument("--deep", action="store_true", help="decode each record too")
     verify.add_argument("--quiet", action="store_true", help="leave out what is no error")
+    verify.add_argument(
+        "--all", action="store_true", help="one line for each finding, not for each file with its first ones"
+    )
     verify.set_defaults(run=_verify)
 
 
@@ -195,21 +198,19 @@ def _dump_rows(disk: OsDisk, dumper: Dumper, place: Place, only: str) -> Iterato
 
 
 def _verify(options: argparse.Namespace) -> int:
+    from barnabas.logtool.grouping import FindingRows
     from barnabas.logtool.logdirs import verify_log_dir
     from barnabas.logtool.verify import Finding, Severity, Verifier
 
     disk = OsDisk(read_only=True)
     emit = _printer(options)
-    counts = dict.fromkeys(Severity, 0)
+    progress = Progress(0, sys.stderr)
 
-    def report(finding: Finding) -> None:
-        counts[finding.severity] += 1
-        if finding.severity is Severity.ERROR or not options.quiet:
-            progress.clear()
-            position = None if finding.position < 0 else finding.position
-            severity = finding.severity.name.lower()
-            emit({"kind": severity, "path": finding.path, "position": position, "text": finding.text})
+    def emit_clear(row: Row) -> None:
+        progress.clear()
+        emit(row)
 
+    findings = FindingRows(emit_clear, each=options.all, quiet=options.quiet)
     checked = 0
     for place in _places(disk, options):
         partitions = _partitions(disk, place, options.only)
@@ -217,18 +218,20 @@ def _verify(options: argparse.Namespace) -> int:
         is_live = lock_path is not None and disk.is_locked(lock_path)
         with _progress(disk, partitions) as progress:
             if is_live:
-                report(
-                    Finding(Severity.NOTE, place.path, "is in use by a broker: it may be written meanwhile")
-                )
-            verifier = Verifier(disk, report, deep=options.deep, is_live=is_live, on_bytes=progress.add)
+                text = "is in use by a broker: it may be written meanwhile"
+                findings.add(Finding(Severity.NOTE, place.path, text))
+            verifier = Verifier(disk, findings.add, deep=options.deep, is_live=is_live, on_bytes=progress.add)
             ends = {}
             for partition in partitions:
                 end_offset = verifier.partition(partition)
+                findings.flush()
                 if partition.kind is DirKind.CURRENT:
                     ends[partition.topic, partition.partition] = end_offset
             if place.kind is PlaceKind.LOG_DIR and not options.only:
-                verify_log_dir(disk, place.path, ends, report)
+                verify_log_dir(disk, place.path, ends, findings.add)
+            findings.flush()
         checked += len(partitions)
+    counts = findings.counts
     emit(
         {
             "kind": "verified",

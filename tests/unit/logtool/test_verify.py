@@ -12,7 +12,7 @@ from tests.support.logs import NOW_MS, Broker, append, batch
 
 def verify(tool, *arguments):
     """The errors, and all else."""
-    rows = tool("verify", "--deep", *arguments)
+    rows = tool("verify", "--deep", "--all", *arguments)
     errors = [row for row in rows if row["kind"] == "error"]
     assert rows[-1]["errors"] == len(errors)
     assert tool.code == (1 if errors else 0)
@@ -202,3 +202,19 @@ def test_copies_of_a_partition_are_told_from_it(tool, log_dir):
     (row,) = tool("verify", log_dir)
     assert (row["partitions"], row["errors"], row["warnings"]) == (2, 0, 0)
     assert tool("verify", "--only", name, log_dir)[-1]["partitions"] == 1
+
+
+def test_many_findings_in_a_file_take_one_line(tool, log_dir):
+    for suffix in (".index", ".timeindex"):
+        path = partition_file(log_dir, suffix)
+        path.write_bytes(b"\0\0\0\1" * 24)
+    each = [row for row in tool("verify", "--all", log_dir) if row["kind"] == "error"]
+    rows = tool("verify", log_dir)
+    errors = [row for row in rows if row["kind"] == "error"]
+    assert [error["path"].rpartition(".")[2] for error in errors] == ["index", "timeindex"]
+    assert sum(error["count"] for error in errors) == len(each) == rows[-1]["errors"] > 10
+    for error in errors:
+        found = [row for row in each if row["path"] == error["path"]]
+        assert (error["position"], error["text"]) == (found[0]["position"], found[0]["text"])
+        assert error["next_positions"] == [row["position"] for row in found[1:4]]
+    assert tool.code == 1

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from barnabas.log.format import CorruptFileError
 
 UUID_SIZE = 16
+DAMAGED_CHARACTERS_MAX = 4
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -90,6 +91,16 @@ def decode_partition_metadata(data: bytes) -> bytes:
     if not any(topic_id):
         raise CorruptFileError("the topic id in partition.metadata is zero")
     return topic_id
+
+
+def is_damaged_copy(topic_id: bytes, of: bytes) -> bool:
+    """Say whether a topic id, as read from a file, is another one with a few characters damaged.
+
+    `partition.metadata` has no checksum, and each character of it that changes makes another valid id. Ids are random:
+    two that were made for two topics do not agree in all but DAMAGED_CHARACTERS_MAX of their 22 characters.
+    """
+    pairs = zip(encode_uuid(topic_id), encode_uuid(of), strict=True)
+    return topic_id != of and sum(one != other for one, other in pairs) <= DAMAGED_CHARACTERS_MAX
 
 
 def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:

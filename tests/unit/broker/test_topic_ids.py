@@ -1,0 +1,72 @@
+"""`partition.metadata` that is damaged or missing: the log keeps its records, and the file is written again."""
+
+import pytest
+
+from barnabas.log.format import properties
+from barnabas.testing.memory_disk import MemoryDisk
+from tests.support.brokers import running
+
+DIRS = ("/a",)
+PATH = "/a/t-0/partition.metadata"
+
+
+@pytest.fixture
+async def written():
+    """The file as it was written, on a disk with one record in t-0."""
+    disk = MemoryDisk()
+    async with running(DIRS, disk) as client:
+        await client.create("t")
+        await client.produce("t", 0, b"kept")
+    return disk, disk.read(PATH)
+
+
+@pytest.mark.parametrize("bits", [0x01, 0x80])
+async def test_a_log_is_kept_whichever_byte_of_its_topic_id_is_damaged(written, bits, caplog):
+    disk, sound = written
+    for at in range(len(sound)):
+        disk.open(PATH).write(bytes([sound[at] ^ bits]), at)
+        async with running(DIRS, disk) as client:
+            assert await client.fetch("t", 0) == (0, [b"kept"]), at
+        assert disk.read(PATH) == sound, at
+    assert "partition.metadata was missing or damaged" in caplog.text
+    assert "kept as" not in caplog.text
+
+
+async def test_a_log_without_a_topic_id_is_given_its_topics(written):
+    disk, sound = written
+    disk.remove(PATH)
+    async with running(DIRS, disk) as client:
+        assert await client.fetch("t", 0) == (0, [b"kept"])
+    assert disk.read(PATH) == sound
+
+
+async def test_a_log_of_another_topic_is_still_set_aside(written):
+    disk, sound = written
+    disk.replace(PATH, properties.encode_partition_metadata(bytes(range(16))), sync=True)
+    async with running(DIRS, disk) as client:
+        assert await client.fetch("t", 0) == (0, [])
+    assert [entry.name for entry in disk.list("/a") if entry.name.endswith("-stray")]
+
+
+async def test_the_topic_id_that_most_logs_have_is_adopted():
+    disk = MemoryDisk()
+    async with running(DIRS, disk) as client:
+        await client.create("t", 3)
+        await client.produce("t", 0, b"kept")
+        topic_id = client.broker.metadata.image.topics["t"].id
+    disk.remove("/a/barnabas-metadata.jsonl")
+    damaged = bytes([topic_id[0] ^ 1]) + topic_id[1:]
+    disk.replace(PATH, properties.encode_partition_metadata(damaged), sync=True)
+    async with running(DIRS, disk) as client:
+        assert client.broker.metadata.image.topics["t"].id == topic_id
+        assert await client.fetch("t", 0) == (0, [b"kept"])
+
+
+@pytest.mark.parametrize("place", [0, 3, 15])
+def test_ids_of_two_topics_are_not_taken_for_one(place):
+    topic_id = bytes(range(100, 116))
+    damaged = bytearray(topic_id)
+    damaged[place] ^= 0x10
+    assert properties.is_damaged_copy(bytes(damaged), topic_id)
+    assert not properties.is_damaged_copy(topic_id, topic_id)
+    assert not properties.is_damaged_copy(bytes(16), topic_id)
