@@ -204,10 +204,11 @@ def _verify(options: argparse.Namespace) -> int:
 
     disk = OsDisk(read_only=True)
     emit = _printer(options)
-    progress = Progress(0, sys.stderr)
+    shown: Progress | None = None
 
     def emit_clear(row: Row) -> None:
-        progress.clear()
+        if shown is not None:
+            shown.clear()
         emit(row)
 
     findings = FindingRows(emit_clear, each=options.all, quiet=options.quiet)
@@ -216,11 +217,11 @@ def _verify(options: argparse.Namespace) -> int:
         partitions = _partitions(disk, place, options.only)
         lock_path = lock_path_for(disk, place)
         is_live = lock_path is not None and disk.is_locked(lock_path)
-        with _progress(disk, partitions) as progress:
+        with _progress(disk, partitions) as shown:
             if is_live:
                 text = "is in use by a broker: it may be written meanwhile"
                 findings.add(Finding(Severity.NOTE, place.path, text))
-            verifier = Verifier(disk, findings.add, deep=options.deep, is_live=is_live, on_bytes=progress.add)
+            verifier = Verifier(disk, findings.add, deep=options.deep, is_live=is_live, on_bytes=shown.add)
             ends = {}
             for partition in partitions:
                 end_offset = verifier.partition(partition)

@@ -41,7 +41,7 @@ async def test_a_log_without_a_topic_id_is_given_its_topics(written):
 
 
 async def test_a_log_of_another_topic_is_still_set_aside(written):
-    disk, sound = written
+    disk, _ = written
     disk.replace(PATH, properties.encode_partition_metadata(bytes(range(16))), sync=True)
     async with running(DIRS, disk) as client:
         assert await client.fetch("t", 0) == (0, [])
