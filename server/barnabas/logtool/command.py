@@ -204,24 +204,18 @@ def _verify(options: argparse.Namespace) -> int:
 
     disk = OsDisk(read_only=True)
     emit = _printer(options)
-    shown: Progress | None = None
-
-    def emit_clear(row: Row) -> None:
-        if shown is not None:
-            shown.clear()
-        emit(row)
-
-    findings = FindingRows(emit_clear, each=options.all, quiet=options.quiet)
+    findings = FindingRows(emit, each=options.all, quiet=options.quiet)
     checked = 0
     for place in _places(disk, options):
         partitions = _partitions(disk, place, options.only)
         lock_path = lock_path_for(disk, place)
         is_live = lock_path is not None and disk.is_locked(lock_path)
-        with _progress(disk, partitions) as shown:
+        with _progress(disk, partitions) as progress:
+            findings.before_row = progress.clear
             if is_live:
                 text = "is in use by a broker: it may be written meanwhile"
                 findings.add(Finding(Severity.NOTE, place.path, text))
-            verifier = Verifier(disk, findings.add, deep=options.deep, is_live=is_live, on_bytes=shown.add)
+            verifier = Verifier(disk, findings.add, deep=options.deep, is_live=is_live, on_bytes=progress.add)
             ends = {}
             for partition in partitions:
                 end_offset = verifier.partition(partition)

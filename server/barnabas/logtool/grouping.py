@@ -26,7 +26,8 @@ class FindingRows:
 
     def __init__(self, emit: Callable[[Row], None], *, each: bool = False, quiet: bool = False) -> None:
         self.counts = dict.fromkeys(Severity, 0)
-        self._emit = emit
+        self.before_row: Callable[[], None] = lambda: None
+        self._write = emit
         self._each = each
         self._quiet = quiet
         self._groups: dict[tuple[str, Severity], _Group] = {}
@@ -46,6 +47,10 @@ class FindingRows:
         group.count += 1
         if finding.position >= 0 and len(group.positions) < PLACES_MAX:
             group.positions.append(finding.position)
+
+    def _emit(self, row: Row) -> None:
+        self.before_row()
+        self._write(row)
 
     def flush(self) -> None:
         """Emit the groups."""
