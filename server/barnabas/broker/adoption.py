@@ -63,8 +63,8 @@ def adopt_logs(broker: Broker, image: ClusterImage) -> list[Change]:
     has_gaps = False
     for name, logs in sorted(found.items()):
         count = max(one.partition for one in logs) + 1
-        known = Counter(one.topic_id for one in logs if one.topic_id)  # one of them may be damaged
-        topic_id = known.most_common(1)[0][0] if known else new_uuid()
+        ids = Counter(one.topic_id for one in logs if one.topic_id)  # one of them may be damaged
+        topic_id = ids.most_common(1)[0][0] if ids else new_uuid()
         me = (broker.broker_id,)
         changes.append(
             TopicCreated(
