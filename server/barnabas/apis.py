@@ -98,6 +98,7 @@ _ROWS: tuple[tuple[int, int, int], ...] = (
     (45, 0, 1),  # AlterPartitionReassignments
     (46, 0, 0),  # ListPartitionReassignments
     (47, 0, 0),  # OffsetDelete
+    (57, 0, 2),  # UpdateFeatures
     (60, 0, 2),  # DescribeCluster
     (61, 0, 0),  # DescribeProducers
     (65, 0, 0),  # DescribeTransactions

@@ -27,3 +27,27 @@ FEATURES: tuple[Feature, ...] = (
 )
 FEATURES_EPOCH = 0
 """Would count the changes of levels; they are fixed."""
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+"""Upgrade types of UpdateFeatures."""
+
+
+def reason_against(name: str, level: int, upgrade_type: int) -> str:
+    """Why a feature cannot be finalized at a level; empty if it can, which is where it already is.
+
+    What Kafka refuses is refused first, in the same order.
+    """
+    if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        return f"there is no upgrade type {upgrade_type}"
+    if level < 0:
+        return "a level cannot be less than 0"
+    feature = next((feature for feature in FEATURES if feature.name == name), None)
+    if feature is None:
+        return "this broker does not support the feature"
+    if not feature.min_level <= level <= feature.max_level:
+        return f"this broker supports levels {feature.min_level} to {feature.max_level}"
+    if level < feature.finalized_level and upgrade_type == UPGRADE:
+        return "a lower level needs the upgrade type of a safe or unsafe downgrade"
+    if level != feature.finalized_level:
+        return f"levels are fixed on this broker; this one is {feature.finalized_level}"
+    return ""

@@ -76,6 +76,7 @@ async def _create(
     count = len(assignments) or partitions
     result = Result(
         name=topic.name,
+        error_message=None,
         num_partitions=count,
         replication_factor=len(next(iter(assignments.values()))) if assignments else replicas,
         topic_id=topic_id,

@@ -48,7 +48,7 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> De
     results = []
     for resource in request.resources:
         result = DescribeConfigsResponse.DescribeConfigsResult(
-            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+            resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         results.append(result)
         try:

@@ -40,7 +40,7 @@ async def handle(context: RequestContext, request: FindCoordinatorRequest) -> Fi
 
 
 async def _find(context: RequestContext, key_type: int, key: str) -> Coordinator:
-    answer = Coordinator(key=key, node_id=-1, port=-1, error_message=None)
+    answer = Coordinator(key=key, node_id=-1, port=-1, error_message=ErrorCode.NONE.name)
     try:
         if key_type == GROUP:
             await context.broker.groups.partition_of(key)

@@ -349,3 +349,13 @@ async def test_resources_are_listed_by_kind(tmp_path):
         assert [found.resource_name for found in answer.config_resources] == ["m"]
         request = ListConfigResourcesRequest(resource_types=[1])
         assert (await ask(request, 1)).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_what_is_described_has_an_empty_error_message(tmp_path, version):
+    async with broker_to_ask(tmp_path) as ask:
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=4, resource_name="1", configuration_keys=None
+        )
+        (result,) = (await ask(DescribeConfigsRequest(resources=[resource]), version)).results
+        assert (result.error_code, result.error_message) == (ErrorCode.NONE, "")

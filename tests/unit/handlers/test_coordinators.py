@@ -11,6 +11,7 @@ from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_groups import DeleteGroupsRequest
 from barnabas.wire.generated.describe_groups import DescribeGroupsRequest
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
 from barnabas.wire.generated.join_group import JoinGroupRequest
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
@@ -314,3 +315,12 @@ async def test_offsets_are_committed_whatever_their_retention(ask, retention_ms)
     assert shard.offsets["g"]["t", 0].offset == 7
     await ask.broker.groups.expire_offsets()
     assert ("g" in shard.offsets) == (retention_ms > 0)
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_a_coordinator_that_is_found_comes_with_the_message_of_no_error(ask, version):
+    asked = FindCoordinatorRequest(key="g") if version < 4 else FindCoordinatorRequest(coordinator_keys=["g"])
+    answer = await ask(asked, version)
+    (found,) = answer.coordinators or [answer]
+    assert found.error_code == ErrorCode.NONE
+    assert found.error_message == ("" if version == 0 else "NONE")  # v0 has no such field

@@ -191,3 +191,15 @@ async def test_a_topic_that_is_to_grow_twice_does_not(tmp_path):
         codes = await grow(ask, ("t", 2, None), ("u", 2, None), ("t", 3, None))
         assert codes == {"t": ErrorCode.INVALID_REQUEST, "u": 0}
         assert partitions_of(ask) == {"t": 1, "u": 2}
+
+
+@pytest.mark.parametrize("version", range(8))
+async def test_a_topic_that_is_made_has_no_error_message(tmp_path, version):
+    async with broker_to_ask(tmp_path) as ask:
+        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        (made,) = (await ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), version)).topics
+        assert made.error_code == ErrorCode.NONE
+        assert made.error_message == ("" if version == 0 else None)  # v0 has no such field
+        (again,) = (await ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), version)).topics
+        assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        assert bool(again.error_message) == (version > 0)
