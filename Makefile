@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 EFFORT ?= 100
 
-.PHONY: run test test-pipeline pipeline-demo check bench compat compare handover oracle crash soak gen docs lock clean nightly help
+.PHONY: run test test-pipeline pipeline-demo check bench compat compare handover oracle crash soak hostile gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -62,6 +62,9 @@ handover: $(VENV)/.ready-test  ## log dirs, groups and transactions handed from 
 
 soak: $(VENV)/.ready-test  ## transactional clients and the broker killed at random, nothing lost (ARGS="--rounds 100 --seed 7")
 	$(BIN)/python -m compat.soak $(ARGS)
+
+hostile: $(VENV)/.ready-test  ## attacks on a running broker, and a client that sends little beside them (ARGS="--short 'bomb-*'")
+	$(BIN)/python -m compat.hostile $(ARGS)
 
 bench: $(VENV)/.ready-test  ## measure, side by side with Apache Kafka and librdkafka's mock (ARGS="--quick")
 	$(BIN)/python -m bench $(ARGS)

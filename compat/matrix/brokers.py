@@ -24,6 +24,7 @@ from compat.kafka.process import LIGHT_JVM
 
 ROOT = Path(__file__).resolve().parents[2]
 READY = "bootstrap.servers="
+METRICS = " metrics=http://"
 READY_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 30
 SIGNALS = {"term": signal.SIGTERM, "kill": signal.SIGKILL}
@@ -59,6 +60,7 @@ class Barnabas:
         self.settings = {**SETTINGS, **settings}
         self.log = directory / "broker.log"
         self.bootstrap = "127.0.0.1:0"
+        self.metrics: tuple[str, int] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -75,6 +77,14 @@ class Barnabas:
             self._process.wait()
             raise BrokerError(f"it does not start: {line}{self.log.read_text(errors='replace')[-1000:]}")
         self.bootstrap = line.split(READY)[1].split()[0]
+        if METRICS in line:
+            host, _, port = line.split(METRICS)[1].split("/")[0].partition(":")
+            self.metrics = host, int(port)
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        return self._process.pid if self._process is not None else None
 
     @staticmethod
     def _first_line(process: subprocess.Popen[bytes]) -> str:
