@@ -114,13 +114,19 @@ def configuration_page() -> str:
     lines = [
         "# Configuration\n",
         f"The broker knows {count} settings of its own by the names, types, defaults and bounds of Apache Kafka 4.3, and",
-        f"those of Kafka 3 that are gone; {acts} of them change what it does. Any other is accepted, so that a file which",
-        "was written for Kafka works as it is, and *effect* says why it changes nothing. What the columns mean:\n",
+        f"those of Kafka 3 that are gone; {acts} of them change what it does. A file that was",
+        "written for Kafka works as it is, unless it asks for something that is not here. What the columns mean:\n",
         "- *default*: a dash where there is none. Where it differs from Kafka's, the reason is in",
         "  [decision 30](../decisions/0030-defaults.md).",
         "- *changes*: when a new value counts: after a *restart*, or while the broker runs for all of the *cluster* or for",
         "  one *broker* (IncrementalAlterConfigs).",
-        "- *effect*: *yes*, or *none* and the reason.\n",
+        "- *effect*: *yes*, or *none* and the reason. *Stops the start*: somebody who sets it relies on it for safety or",
+        "  durability, so the broker does not start with a value other than the default, and says which setting it is.",
+        "  A change of it while the broker runs is INVALID_CONFIG. The others without effect are warned of in one line.\n",
+        "Two more stop the start: a replication factor above 1 that is set, since there is one broker, and",
+        "`process.roles`, `controller.quorum.voters` and `controller.quorum.bootstrap.servers` that describe",
+        "more than this one node. A file for a single node with both roles, as Kafka ships it, starts with the warning.",
+        "The reasons are in [decision 88](../decisions/0088-settings-that-ask-for-more.md).\n",
         "A setting of one listener is written `listener.name.NAME.SETTING`, in lower case. A setting that nobody knows",
         "is reported at the start with the nearest name; a value that cannot be is an error with the file and the line.\n",
     ]
@@ -145,7 +151,11 @@ def _settings(title: str, rows: list[Setting[Any]]) -> list[str]:
         )
         allowed = row.expected if row.allowed else ""
         changes = row.changes if row.dynamic else "restart"
-        effect = f"none: {tables.WITHOUT_EFFECT[row.effect]}" if row.effect else "yes"
+        effect = (
+            f"{'none, stops the start' if row.stops else 'none'}: {tables.WITHOUT_EFFECT[row.effect]}"
+            if row.effect
+            else "yes"
+        )
         shown = (f"`{row.name}`", row.kind.name, default, allowed, changes, effect, row.doc)
         lines.append("| " + " | ".join(text.replace("|", "\\|") for text in shown) + " |")
     return [*lines, ""]

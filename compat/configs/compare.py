@@ -21,10 +21,9 @@ SETTINGS = {
     "log.cleaner.io.max.bytes.per.second": "1e8",
     "log.cleaner.min.cleanable.ratio": "0.50",
     "num.io.threads": "009",
-    "ssl.keystore.password": "secret",
-    "zookeeper.connect": "localhost:2181",
+    "zookeeper.session.timeout.ms": "9000",
     "internal.metadata.delete.delay.millis": "50000",
-    "listener.name.plaintext.max.connections": "500",
+    "listener.name.plaintext.num.network.threads": "4",
     "some.plugins.setting": "1",
 }
 

@@ -40,6 +40,11 @@ MEANT: tuple[Meant, ...] = (
         "small segments are allowed, as in Kafka 3: decision 30",
     ),
     Meant(
+        r"(validate: |after )?change 4 '1?': (sasl\.jaas\.config|(listener\.name\.\w+\.)?(max\.connections|ssl\.\S+)) set .*",
+        ".*",
+        "what nothing here would enforce is INVALID_CONFIG: decision 88",
+    ),
+    Meant(
         "(validate: )?change 2 'plain': retention.ms (9|-1) 1",
         ".*/ErrorCode",
         "Kafka stumbles over an operation that does not exist; Barnabas answers INVALID_REQUEST",

@@ -6,6 +6,7 @@ The rule: everything of both is in one temporary directory; only processes start
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -52,9 +53,9 @@ def both(
         port = free_port()
         ours = directory / "server.properties"
         ours.write_text(
-            properties.replace(kafka.bootstrap, f"127.0.0.1:{port}").replace(
-                str(kafka.log_dir), str(directory / "barnabas")
-            )
+            re.sub(r"(?m)^zookeeper\..*\n", "", properties)
+            .replace(kafka.bootstrap, f"127.0.0.1:{port}")
+            .replace(str(kafka.log_dir), str(directory / "barnabas"))
         )
         stack.enter_context(barnabas(ours))
         yield Side("Kafka", kafka.port), Side("Barnabas", port)

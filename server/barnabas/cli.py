@@ -104,6 +104,7 @@ def _serve(options: argparse.Namespace) -> int:
 
     from barnabas.config.loading import BrokerConfig, explain_unknown
     from barnabas.config.setting import SettingError
+    from barnabas.config.without_effect import judge
     from barnabas.serve_options import SET_OPTION, collect
 
     logging.basicConfig(
@@ -122,6 +123,14 @@ def _serve(options: argparse.Namespace) -> int:
         print(f"barnabas: {given.origins[name]}: {explain_unknown(name)}", file=sys.stderr)
         if given.origins[name] == SET_OPTION:
             return USAGE_ERROR
+    verdict = judge(config, given.origins)
+    for line in verdict.refusals:
+        print(f"barnabas: {line}", file=sys.stderr)
+    if verdict.refusals:
+        return USAGE_ERROR
+    if verdict.ignored:
+        names = ", ".join(f"{name} ({given.origins[name]})" for name in verdict.ignored)
+        print(f"barnabas: these settings have no effect here: {names}", file=sys.stderr)
 
     from barnabas.broker.app import run
 

@@ -290,7 +290,8 @@ class Broker:
             overrides: dict[str, str] = {}
             shape = SHAPES.get(name)
             if shape is not None:
-                partitions, replicas = get(shape.partitions), get(shape.replication_factor)
+                partitions = get(shape.partitions)
+                replicas = min(get(shape.replication_factor), len(image.brokers))
                 overrides = shape.settings(self.config)
             return controller.create_topic(
                 image,
@@ -298,7 +299,7 @@ class Broker:
                 name,
                 topic_id,
                 partitions,
-                min(replicas, len(image.brokers)),
+                replicas,
                 settings=overrides,
             )
 

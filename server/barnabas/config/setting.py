@@ -85,10 +85,11 @@ class Setting(Generic[T]):
 
     `broker_names`: for a topic or group setting, the broker settings that give its default, most specific first.
     `base`: for a setting of one listener, the name of the setting that it stands in for.
+    `stops`: whether the broker does not start with a value other than the default, which it would not act upon.
     """
 
     __slots__ = (
-        "allowed", "base", "broker_names", "changes", "default", "doc", "effect", "importance", "kind", "name",
+        "allowed", "base", "broker_names", "changes", "default", "doc", "effect", "importance", "kind", "name", "stops",
     )  # fmt: skip
 
     def __init__(
@@ -111,7 +112,8 @@ class Setting(Generic[T]):
         self.allowed = allowed
         self.importance = importance
         self.changes = changes
-        self.effect = effect
+        self.stops = effect.startswith("!")
+        self.effect = effect.removeprefix("!")
         self.doc = doc
         self.broker_names = broker_names
         self.base = base
@@ -128,7 +130,8 @@ class Setting(Generic[T]):
     def for_listener(self, name: str) -> Setting[Any]:
         """The same setting for one listener, unset by default; none is acted upon so far."""
         kind: Kind[Any] = self.kind
-        columns = (self.allowed, self.importance, self.changes, self.effect or "limits", self.doc)
+        effect = f"{'!' if self.stops else ''}{self.effect}" if self.effect else "!limits"
+        columns = (self.allowed, self.importance, self.changes, effect, self.doc)
         return Setting(name, kind, None, *columns, base=self.name)
 
     def __repr__(self) -> str:
@@ -138,6 +141,11 @@ class Setting(Generic[T]):
     def dynamic(self) -> bool:
         """Whether it can change while the broker runs."""
         return self.changes in ("broker", "cluster")
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether Kafka 4 has no such setting."""
+        return self.effect in ("removed", "zookeeper")
 
     @property
     def sensitive(self) -> bool:

@@ -61,7 +61,7 @@ _ROWS: tuple[tuple[tuple[Any, ...], tuple[str, ...]], ...] = (
       "Whether segments are no longer copied to tiered storage."), ()),
     (("remote.log.delete.on.disable", "boolean", "false", "", "medium", "cluster", "tiered",
       "Whether what is stored remotely goes when tiered storage is turned off."), ()),
-    (("remote.storage.enable", "boolean", "false", "", "medium", "cluster", "tiered",
+    (("remote.storage.enable", "boolean", "false", "", "medium", "cluster", "!tiered",
       "Whether old segments go to tiered storage; only false is possible."), ()),
     (("retention.bytes", "long", "-1", "", "medium", "cluster", "",
       "Bytes that a partition may take; -1 for no limit."), ("log.retention.bytes",)),

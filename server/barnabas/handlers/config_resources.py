@@ -22,7 +22,7 @@ from barnabas.cluster.image import (
     ClusterImage,
     ConfigChanged,
 )
-from barnabas.config import client_metrics, tables
+from barnabas.config import client_metrics, tables, without_effect
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, BrokerConfig
@@ -197,7 +197,7 @@ def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[
     """Kafka takes names that it does not know, for they may be a plugin's, and answers all else with one code."""
     for name, text in settings.items():
         row = tables.find(name)
-        if row is None or row.effect == "removed":
+        if row is None or row.is_removed:
             log.warning("%s was set for broker %r, and nobody here knows it", name, broker)
             continue
         if not row.dynamic:
@@ -208,6 +208,8 @@ def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[
             value = row.parse(text)
         except SettingError as error:
             raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        if row.stops and without_effect.differs(row, value):
+            raise RequestError(ErrorCode.INVALID_CONFIG, without_effect.explain(row, text))
         if name in THREAD_POOLS:
             now = config.value_of(name)
             if not now / 2 <= value <= now * 2:

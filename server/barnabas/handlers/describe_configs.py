@@ -115,7 +115,7 @@ def _broker(context: RequestContext) -> list[Described]:
 
 def _of_broker(config: BrokerConfig, name: str) -> Described:
     row = tables.find(name)
-    if row is None or row.effect == "removed":
+    if row is None or row.is_removed:
         return _unknown(name, [source for _, source in config.texts_of(name)])
     synonyms = [
         Synonym(name=other, value=None if row.sensitive else text, source=source)
@@ -146,7 +146,7 @@ def _all_brokers(context: RequestContext) -> list[Described]:
     entries = []
     for name, text in context.broker.metadata.image.settings_of(BROKER, "").items():
         row = tables.find(name)
-        if row is None or row.effect == "removed":
+        if row is None or row.is_removed:
             entries.append(_unknown(name, [DYNAMIC_DEFAULT_BROKER_CONFIG]))
             continue
         shown = None if row.sensitive else text

@@ -12,6 +12,7 @@ from barnabas.wire.generated.describe_configs import DescribeConfigsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.wire.generated.list_config_resources import ListConfigResourcesRequest
+from barnabas.wire.generated.metadata import MetadataRequest
 from tests.support.broker import broker_to_ask
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -217,7 +218,11 @@ async def test_replacing_forgets_what_is_not_named(tmp_path):
         ("", ("message.max.bytes", SET, "5"), 0),
         ("1", ("message.max.bytes", SET, "x"), ErrorCode.INVALID_REQUEST),
         ("1", ("node.id", SET, "5"), ErrorCode.INVALID_REQUEST),
-        ("1", ("ssl.keystore.password", SET, "x"), 0),
+        ("1", ("ssl.keystore.password", SET, "x"), ErrorCode.INVALID_CONFIG),
+        ("1", ("listener.name.plaintext.sasl.jaas.config", SET, "x"), ErrorCode.INVALID_CONFIG),
+        ("1", ("ssl.keystore.type", SET, "PEM"), 0),
+        ("1", ("ssl.client.auth", SET, "none"), 0),
+        ("1", ("max.connection.creation.rate", SET, "5"), ErrorCode.INVALID_CONFIG),
         ("", ("ssl.keystore.password", SET, "x"), ErrorCode.INVALID_REQUEST),
         ("1", ("a.plugins.own", SET, "x"), 0),
         ("1", ("num.io.threads", SET, "16"), 0),
@@ -359,3 +364,10 @@ async def test_what_is_described_has_an_empty_error_message(tmp_path, version):
         )
         (result,) = (await ask(DescribeConfigsRequest(resources=[resource]), version)).results
         assert (result.error_code, result.error_message) == (ErrorCode.NONE, "")
+
+
+async def test_a_topic_made_by_metadata_has_the_copies_that_are_set_or_is_not_made(tmp_path):
+    async with broker_to_ask(tmp_path, {"default.replication.factor": "3"}) as ask:
+        wanted = MetadataRequest.MetadataRequestTopic(name="t")
+        answer = await ask(MetadataRequest(topics=[wanted], allow_auto_topic_creation=True), 9)
+        assert answer.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR

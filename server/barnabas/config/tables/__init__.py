@@ -9,7 +9,8 @@ A row is plain data: (name, type, default, allowed, importance, changes, effect,
     importance  Kafka's: high, medium, low
     changes     "" at a restart only; "broker" or "cluster" while the broker runs, for one or for all (KIP-226);
                 "internal" is at a restart only, and not shown unless it is set
-    effect      "" when the broker acts on it, else the key of the reason in WITHOUT_EFFECT
+    effect      "" when the broker acts on it, else the key of the reason in WITHOUT_EFFECT; "!" before it where somebody
+                relies on it for safety or durability, so that a value other than the default stops the start
 
 Names, types, defaults and bounds are those of Apache Kafka 4.3; a default that differs is named in
 docs/decisions/0030-defaults.md.
@@ -35,7 +36,7 @@ TABLES = (
 """Those that every start needs come first."""
 
 WITHOUT_EFFECT = {
-    "acls": "there is no authorizer",
+    "acls": "there is no authorizer, and everybody may do everything",
     "fixed": "what it would change is fixed here",
     "jvm": "there is no Java virtual machine to load it into",
     "kerberos": "Kerberos is not served",
@@ -53,6 +54,7 @@ WITHOUT_EFFECT = {
     "tiered": "there is no tiered storage",
     "tls": "TLS is not served",
     "tokens": "delegation tokens are not served",
+    "zookeeper": "topics and settings are kept in the log dirs, and ZooKeeper is not asked",
 }
 
 _UNLISTED = frozenset((
@@ -125,10 +127,7 @@ def is_listed(name: str) -> bool:
     """Whether a setting is shown when it is not set."""
     known = find(name)
     return (
-        known is not None
-        and known.changes != "internal"
-        and known.effect != "removed"
-        and name not in _UNLISTED
+        known is not None and known.changes != "internal" and not known.is_removed and name not in _UNLISTED
     )
 
 

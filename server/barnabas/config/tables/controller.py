@@ -9,11 +9,11 @@ from barnabas.config.tables import Row
 
 # fmt: off
 ROWS: tuple[Row, ...] = (
-    ("process.roles", "list", None, "broker|controller", "high", "", "kraft",
+    ("process.roles", "list", None, "broker|controller", "high", "", "!kraft",
      "What the node is: broker, controller or both."),
-    ("controller.quorum.voters", "list", "", "", "high", "", "kraft",
+    ("controller.quorum.voters", "list", "", "", "high", "", "!kraft",
      "The controllers that vote, id@host:port."),
-    ("controller.quorum.bootstrap.servers", "list", "", "", "high", "", "kraft",
+    ("controller.quorum.bootstrap.servers", "list", "", "", "high", "", "!kraft",
      "Addresses at which the controllers are found."),
     ("controller.quorum.append.linger.ms", "int", "25", "0..", "medium", "", "kraft",
      "How long the leader gathers metadata records before it writes them."),

@@ -25,7 +25,7 @@ ROWS: tuple[Row, ...] = (
      "Samples that the quota on moves between log directories remembers."),
     ("alter.log.dirs.replication.quota.window.size.seconds", "int", "1", "1..", "low", "", "quotas",
      "Length of one such sample."),
-    ("client.quota.callback.class", "class", None, "", "low", "", "jvm",
+    ("client.quota.callback.class", "class", None, "", "low", "", "!jvm",
      "Class that decides on quotas."),
     ("metric.reporters", "list", "org.apache.kafka.common.metrics.JmxReporter", "", "low", "cluster", "metrics",
      "Classes that publish metrics."),

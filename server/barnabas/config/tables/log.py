@@ -13,7 +13,7 @@ ROWS: tuple[Row, ...] = (
      "The directory for logs when log.dirs is unset."),
     ("log.dirs", "list", None, "", "high", "", "",
      "Directories for logs."),
-    ("cordoned.log.dirs", "list", "", "", "medium", "broker", "limits",
+    ("cordoned.log.dirs", "list", "", "", "medium", "broker", "!limits",
      "Log directories that take no new partitions."),
     ("log.dir.failure.timeout.ms", "long", "30000", "1..", "low", "", "single",
      "How long a failed log directory may stay unreported to the controller."),

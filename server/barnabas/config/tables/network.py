@@ -27,7 +27,7 @@ ROWS: tuple[Row, ...] = (
     ("inter.broker.listener.name", "string", None, "", "medium", "", "single",
      "The listener that brokers use among themselves."),
     ("security.inter.broker.protocol", "string", "PLAINTEXT", "PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL", "medium", "",
-     "single",
+     "!single",
      "The protocol that brokers speak among themselves, when no listener is named for it."),
     ("early.start.listeners", "list", None, "", "high", "", "single",
      "Listeners that open before the broker has caught up with the metadata."),
@@ -53,7 +53,7 @@ ROWS: tuple[Row, ...] = (
      "Open connections of one address."),
     ("max.connections.per.ip.overrides", "string", "", "counts", "medium", "cluster", "",
      "Other such limits for single addresses, ADDRESS:COUNT; not for names."),
-    ("max.connection.creation.rate", "int", "2147483647", "0..", "medium", "cluster", "limits",
+    ("max.connection.creation.rate", "int", "2147483647", "0..", "medium", "cluster", "!limits",
      "New connections in one second."),
     ("num.network.threads", "int", "3", "1..", "high", "cluster", "threads",
      "Threads that read and write sockets."),
@@ -85,7 +85,7 @@ ROWS: tuple[Row, ...] = (
      "Whether versions that are still being worked on are offered."),
     ("server.max.startup.time.ms", "long", "9223372036854775807", "0..", "medium", "internal", "fixed",
      "How long the broker may take to start."),
-    ("config.providers", "list", "", "", "low", "cluster", "jvm",
+    ("config.providers", "list", "", "", "low", "cluster", "!jvm",
      "Names of providers that fill in placeholders in settings."),
 )
 # fmt: on

@@ -9,9 +9,9 @@ from barnabas.config.tables import Row
 
 # fmt: off
 ROWS: tuple[Row, ...] = (
-    ("remote.log.storage.system.enable", "boolean", "false", "", "medium", "", "tiered",
+    ("remote.log.storage.system.enable", "boolean", "false", "", "medium", "", "!tiered",
      "Whether the broker has tiered storage."),
-    ("remote.log.storage.manager.class.name", "string", None, "+", "medium", "", "tiered",
+    ("remote.log.storage.manager.class.name", "string", None, "+", "medium", "", "!tiered",
      "Class that stores segments remotely."),
     ("remote.log.storage.manager.class.path", "string", None, "", "medium", "", "tiered",
      "Where that class is found."),
@@ -19,7 +19,7 @@ ROWS: tuple[Row, ...] = (
      "Prefix of that class's own settings."),
     ("remote.log.metadata.manager.class.name", "string",
      "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager", "+", "medium", "",
-     "tiered",
+     "!tiered",
      "Class that knows what is stored remotely."),
     ("remote.log.metadata.manager.class.path", "string", None, "", "medium", "", "tiered",
      "Where that class is found."),

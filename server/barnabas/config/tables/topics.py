@@ -17,9 +17,9 @@ ROWS: tuple[Row, ...] = (
      "Whether asking for a topic's metadata makes it."),
     ("delete.topic.enable", "boolean", "true", "", "high", "", "",
      "Whether topics can be deleted."),
-    ("create.topic.policy.class.name", "class", None, "", "low", "", "jvm",
+    ("create.topic.policy.class.name", "class", None, "", "low", "", "!jvm",
      "Class that may refuse new topics."),
-    ("alter.config.policy.class.name", "class", None, "", "low", "", "jvm",
+    ("alter.config.policy.class.name", "class", None, "", "low", "", "!jvm",
      "Class that may refuse changed settings."),
 )
 # fmt: on

@@ -1,0 +1,98 @@
+"""Settings that the broker does not act upon: which of them stop the start, and which are only warned of. Pure.
+
+The rule: whoever relies on a setting for safety or durability learns before the first client connects that it does
+nothing here. What only tunes something that works in another way is named in one warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.config import broker, tables
+from barnabas.config.loading import BrokerConfig
+from barnabas.config.setting import Setting
+
+ONE_COPY = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.min.isr",
+    "transaction.state.log.min.isr",
+)
+"""Each asks for copies of records when it is set to more than 1; their defaults do not, since a single broker must work."""
+
+ROLES = "process.roles"
+VOTERS = "controller.quorum.voters"
+CONTROLLERS = "controller.quorum.bootstrap.servers"
+_BOTH_ROLES = {"broker", "controller"}
+_LISTENER = "listener.name."
+
+
+class Verdict:
+    """`refusals`: a line for each setting that stops the start. `ignored`: the names of the others."""
+
+    def __init__(self) -> None:
+        self.refusals: list[str] = []
+        self.ignored: list[str] = []
+
+
+def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
+    """What the settings ask for that is not here; `origins` says where each was set."""
+    verdict = Verdict()
+    controllers = {name.lower() for name in config.controller_listener_names()}
+    for name, origin in origins.items():
+        row = tables.find(name)
+        if row is None:
+            if tables.belongs_to_plugin(name):
+                verdict.ignored.append(name)
+            continue
+        value = config.value_of(name)
+        problem = _problem(config, row, value, controllers)
+        if problem:
+            verdict.refusals.append(f"{origin}: {problem}")
+        elif row.effect and name not in ONE_COPY and differs(row, value):
+            verdict.ignored.append(name)
+    return verdict
+
+
+def differs(row: Setting[Any], value: Any) -> bool:
+    """Whether a value asks for something that the setting's default does not."""
+    default = tables.setting(row.base).default if row.base else row.default
+    return value != default and value not in (None, "", ())
+
+
+def explain(row: Setting[Any], value: object) -> str:
+    """Why a setting is refused."""
+    return f"{row.name}={'...' if row.sensitive else value}: {tables.WITHOUT_EFFECT[row.effect]}"
+
+
+def _problem(config: BrokerConfig, row: Setting[Any], value: Any, controllers: set[str]) -> str:
+    """What stops the start with this setting, and what to do; empty if nothing does."""
+    advice = "remove the setting to start without it"
+    if row.name in ONE_COPY:
+        if value > 1:
+            return f"{row.name}={value}: there is one broker, and so one copy of each record; set it to 1"
+        return ""
+    if row.name in (ROLES, VOTERS, CONTROLLERS):
+        return _asks_for_a_cluster(config, row.name, value)
+    if not row.stops or not differs(row, value):
+        return ""
+    if row.base and row.name.removeprefix(_LISTENER).partition(".")[0].lower() in controllers:
+        return ""  # that listener is not opened
+    return f"{explain(row, row.format(value))}; {advice}"
+
+
+def _asks_for_a_cluster(config: BrokerConfig, name: str, value: Any) -> str:
+    """KRaft's settings may describe this one node in both roles, and nothing else."""
+    node = config.get(broker.NODE_ID)
+    single = f"for a single node remove the setting, or set {ROLES}=broker,controller and {VOTERS}={node}@HOST:PORT"
+    shown = ",".join(value or ())
+    if name == ROLES and value and set(value) != _BOTH_ROLES:
+        return f"{name}={shown}: controllers and brokers cannot be apart here; {single}"
+    if name == VOTERS and any(voter.partition("@")[0].strip() != str(node) for voter in value):
+        return f"{name}={shown}: there is one node, {node}, and no quorum of controllers; {single}"
+    if name == CONTROLLERS and len(value) > 1:
+        return f"{name}={shown}: there is one node, {node}, and no quorum of controllers; {single}"
+    return ""

@@ -1,0 +1,200 @@
+"""Settings that are not acted upon: what stops the start, what is warned of, and what real files of Kafka contain."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.cli import USAGE_ERROR, main
+from barnabas.config import tables, topic
+from barnabas.config.loading import BrokerConfig
+from barnabas.config.properties import parse_properties
+from barnabas.config.without_effect import Verdict, judge
+
+MORE = {
+    "controller.quorum.bootstrap.servers": "one:9093,two:9093",
+    "transaction.state.log.min.isr": "3",
+    "share.coordinator.state.topic.min.isr": "3",
+}
+EVERY = [tables.setting(name) for name in tables.names()]
+
+
+def judged(settings: dict[str, str]) -> Verdict:
+    return judge(BrokerConfig(settings), dict.fromkeys(settings, "file:1"))
+
+
+def other_value(row) -> str:
+    """A text that asks for something else than the default does."""
+    if row.name in MORE:
+        return MORE[row.name]
+    if row.kind.name == "boolean":
+        return "false" if row.default else "true"
+    if row.kind.name in ("int", "short", "long", "double"):
+        low = row.allowed.rpartition("..")[0].rpartition(", ")[2] or "0"
+        return next(text for text in (low, str(int(float(low)) + 1)) if row.parse(text) != row.default)
+    if row.allowed and row.allowed not in ("+", "replicas", "counts"):
+        for choice in row.allowed.replace("/", "|").split("|"):
+            if row.parse(choice) != row.default:
+                return choice
+    return "1:1" if row.allowed == "replicas" else "some.thing"
+
+
+@pytest.mark.parametrize("row", [row for row in EVERY if row.effect], ids=lambda row: row.name)
+def test_what_is_not_acted_upon_either_stops_the_start_or_is_warned_of(row):
+    verdict = judged({row.name: other_value(row)})
+    if row.stops:
+        (line,) = verdict.refusals
+        assert line.startswith(f"file:1: {row.name}=")
+        assert verdict.ignored == []
+    else:
+        assert (verdict.refusals, verdict.ignored) == ([], [row.name])
+
+
+@pytest.mark.parametrize("row", EVERY, ids=lambda row: row.name)
+def test_a_default_that_is_written_out_asks_for_nothing(row):
+    if row.default is None or row.name.endswith(("replication.factor", ".min.isr")):
+        return
+    verdict = judged({row.name: row.format(row.default)})
+    assert (verdict.refusals, verdict.ignored) == ([], [])
+
+
+def test_no_secret_and_no_plugin_is_given_in_vain():
+    for row in EVERY:
+        if row.effect and row.kind.name in ("password", "class"):
+            assert row.stops, row.name
+
+
+def test_a_secret_is_not_shown():
+    (line,) = judged({"ssl.keystore.password": "hunter2"}).refusals
+    assert "hunter2" not in line
+    assert "ssl.keystore.password=...: TLS is not served" in line
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor",
+        "share.coordinator.state.topic.replication.factor", "transaction.state.log.min.isr",
+        "share.coordinator.state.topic.min.isr",
+    ],
+)  # fmt: skip
+def test_more_than_one_copy_stops_the_start_even_where_it_is_the_default(name):
+    (line,) = judged({name: "3"}).refusals
+    assert f"{name}=3: there is one broker, and so one copy of each record; set it to 1" in line
+    assert judged({name: "1"}).refusals == judged({name: "1"}).ignored == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "refused"),
+    [
+        (
+            {"process.roles": "broker,controller", "node.id": "1", "controller.quorum.voters": "1@h:9093"},
+            False,
+        ),
+        ({"process.roles": "controller,broker", "controller.quorum.bootstrap.servers": "h:9093"}, False),
+        ({"node.id": "3", "controller.quorum.voters": "3@h:9093"}, False),
+        ({"process.roles": "broker"}, True),
+        ({"process.roles": "controller"}, True),
+        ({"node.id": "2", "controller.quorum.voters": "1@h:9093"}, True),
+        ({"node.id": "1", "controller.quorum.voters": "1@h:9093,2@h2:9093"}, True),
+        ({"controller.quorum.bootstrap.servers": "h:9093,h2:9093"}, True),
+    ],
+)
+def test_one_node_in_both_roles_starts_and_a_cluster_does_not(settings, refused):
+    assert bool(judged(settings).refusals) is refused
+
+
+def test_a_setting_of_one_listener_is_judged_as_the_setting():
+    assert judged({"listener.name.plaintext.ssl.keystore.location": "/k"}).refusals
+    assert judged({"listener.name.plaintext.max.connections": "5"}).refusals
+    assert judged({"listener.name.plaintext.num.network.threads": "5"}).ignored
+
+
+def test_a_listener_that_is_not_opened_needs_no_protection():
+    verdict = judged(
+        {"controller.listener.names": "CONTROLLER", "listener.name.controller.ssl.keystore.location": "/k"}
+    )
+    assert verdict.refusals == []
+    assert verdict.ignored == ["listener.name.controller.ssl.keystore.location"]
+
+
+def test_settings_of_plugins_are_warned_of():
+    assert judged({"rsm.config.bucket": "b"}).ignored == ["rsm.config.bucket"]
+
+
+def test_topics_cannot_ask_for_tiered_storage():
+    assert topic.SETTINGS["remote.storage.enable"].stops
+
+
+# What the files that Kafka ships set, without their comments.
+KRAFT_COMBINED = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+STATIC_VOTERS = KRAFT_COMBINED.replace(
+    "controller.quorum.bootstrap.servers=localhost:9093", "controller.quorum.voters=1@localhost:9093"
+)
+BROKER_ALONE = KRAFT_COMBINED.replace("broker,controller", "broker").replace("node.id=1", "node.id=2")
+WITH_ZOOKEEPER = """
+broker.id=0
+num.network.threads=3
+log.dirs=/tmp/kafka-logs
+offsets.topic.replication.factor=1
+zookeeper.connect=localhost:2181
+zookeeper.connection.timeout.ms=18000
+group.initial.rebalance.delay.ms=0
+"""
+
+
+@pytest.mark.parametrize("text", [KRAFT_COMBINED, STATIC_VOTERS], ids=["bootstrap servers", "voters"])
+def test_kafkas_file_for_a_single_node_starts_with_one_warning(text):
+    verdict = judged(parse_properties(text))
+    assert verdict.refusals == []
+    assert verdict.ignored[0] == "process.roles"
+    assert verdict.ignored[2] == "inter.broker.listener.name"
+    assert len(verdict.ignored) == 3
+
+
+def test_kafkas_file_for_a_broker_with_controllers_elsewhere_does_not_start():
+    (line,) = judged(parse_properties(BROKER_ALONE)).refusals
+    assert "process.roles=broker: controllers and brokers cannot be apart here" in line
+
+
+def test_kafkas_file_for_zookeeper_does_not_start(tmp_path, capsys):
+    file = tmp_path / "server.properties"
+    file.write_text(WITH_ZOOKEEPER)
+    assert main(["serve", "--config", str(file)]) == USAGE_ERROR
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"barnabas: {file}:6: zookeeper.connect=localhost:2181: topics and settings are kept in the log dirs, and "
+        "ZooKeeper is not asked; remove the setting to start without it"
+    )
+
+
+def test_every_setting_that_stops_the_start_is_named_at_once(capsys):
+    options = ["--set", "authorizer.class.name=A", "--set", "ssl.client.auth=required"]
+    assert main(["serve", *options]) == USAGE_ERROR
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("barnabas: --set: authorizer.class.name=A: there is no authorizer")
+    assert second.startswith("barnabas: --set: ssl.client.auth=required: TLS is not served")
