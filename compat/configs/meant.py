@@ -40,7 +40,7 @@ MEANT: tuple[Meant, ...] = (
         "small segments are allowed, as in Kafka 3: decision 30",
     ),
     Meant(
-        r"(validate: |after )?change 4 '1?': (sasl\.jaas\.config|(listener\.name\.\w+\.)?(max\.connections|ssl\.\S+)) set .*",
+        r"(validate: |after )?change 4 '1?': (sasl\.jaas\.config|(listener\.\S+\.)?(max\.connections|ssl\.\S+)) set .*",
         ".*",
         "what nothing here would enforce is INVALID_CONFIG: decision 88",
     ),
