@@ -1,0 +1,317 @@
+"""One connection to a broker: requests go out at once, responses come back in their order.
+
+The rule: a request is answered, or fails with ConnectionLostError; nothing is sent again here. What the peer answers
+out of turn, or not in time, ends the connection, since nothing that comes after it could be told apart.
+"""
+
+from __future__ import annotations
+
+import math
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from barnabas.client.errors import AuthenticationError, ConnectionLostError, UnsupportedVersionError
+from barnabas.client.sasl import exchange
+from barnabas.client.settings import ClientSettings, Endpoint
+from barnabas.ids import new_uuid
+from barnabas.wire import registry
+from barnabas.wire.errors import DecodeError, EncodeError
+from barnabas.wire.framing import SIZE_BYTES, check_frame_size
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.headers import API_VERSIONS, decode_response, encode_request
+from barnabas.wire.regions import FileRegion
+
+Dial = Callable[[Endpoint], Awaitable[trio.abc.Stream]]
+"""Opens a byte stream to an address. Raises OSError."""
+
+PRODUCE, SASL_HANDSHAKE, SASL_AUTHENTICATE = 0, 17, 36
+RESPONSE_BYTES_MAX = 2**31 - 1
+_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+_READ_BYTES = 64 * 1024
+_LARGE_BYTES = 1 << 20  # the most that is set aside for a response before its bytes have come
+
+# A broker older than 0.10 closes the connection on ApiVersions; these it has.
+ANCIENT_VERSIONS = dict.fromkeys((0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14), (0, 0))
+
+
+async def dial_tcp(endpoint: Endpoint) -> trio.abc.Stream:
+    """Open a TCP connection. Raises OSError."""
+    stream = await trio.open_tcp_stream(endpoint.host, endpoint.port)
+    stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
+    return stream
+
+
+class _NoVersionsError(ConnectionLostError):
+    """The connection was lost over the first request, as brokers before 0.10 do it."""
+
+
+@dataclass(slots=True)
+class _Waiter:
+    """A request that has been sent, and who waits for the answer."""
+
+    correlation_id: int
+    key: int
+    version: int
+    settled: trio.Event = field(default_factory=trio.Event)
+    response: Any = None
+    failure: ConnectionLostError | None = None
+
+
+class Connection:
+    """An open connection; made by `open_connection`, which closes it."""
+
+    def __init__(self, stream: trio.abc.Stream, peer: Endpoint, settings: ClientSettings) -> None:
+        self.peer = peer
+        self.versions: dict[int, tuple[int, int]] = {}
+        """What the broker serves: (first, last version) by API key; empty until `handshake`."""
+        self._stream = stream
+        self._settings = settings
+        self._send_lock = trio.StrictFIFOLock()
+        self._waiting: deque[_Waiter] = deque()
+        self._last_id = 0
+        self._failure: ConnectionLostError | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a request can still be sent."""
+        return self._failure is None
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    def version_of(self, key: int, version_max: int | None = None) -> int:
+        """Return the newest stable version that both know, `version_max` at most. Raises UnsupportedVersionError."""
+        low, high = self.versions.get(key, (0, -1))
+        info = registry.info(key)
+        version = min(high, info.max_stable_version)
+        if version_max is not None:
+            version = min(version, version_max)
+        if version < max(low, info.request_min_version):
+            raise UnsupportedVersionError(f"{self.peer} serves no usable version of {info.name}")
+        return version
+
+    async def ask(
+        self,
+        message: Any,
+        *,
+        version: int | None = None,
+        version_max: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """Send a request and return its response; None for Produce with acks=0, which has none.
+
+        Others may ask at the same time. Raises ConnectionLostError, UnsupportedVersionError, EncodeError. Whoever is
+        cancelled while it waits leaves the answer to be thrown away.
+        """
+        key = registry.key_of(type(message).__name__.removesuffix("Request"))
+        if version is None:
+            version = self.version_of(key, version_max)
+        seconds = (self._settings.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        try:
+            with trio.fail_after(seconds):
+                return await self._ask(key, version, message)
+        except trio.TooSlowError:
+            # What comes later could not be told from the answers to others.
+            failure = self._fail(f"no answer to {registry.name_of(key)} in {seconds:g} s")
+            raise failure from None
+
+    async def _ask(self, key: int, version: int, message: Any) -> Any:
+        async with self._send_lock:
+            if self._failure is not None:
+                raise self._failure
+            self._last_id = (self._last_id + 1) & 0x7FFFFFFF
+            waiter = _Waiter(self._last_id, key, version)
+            chunks = encode_request(key, version, waiter.correlation_id, self._settings.client_id, message)
+            if key != PRODUCE or message.acks != 0:
+                self._waiting.append(waiter)
+            else:
+                waiter.settled.set()
+            sent = False
+            try:
+                await self._stream.send_all(b"".join(map(_as_bytes, chunks)))
+                sent = True
+            except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
+                raise self._fail(f"cannot send: {_cause(error)}") from error
+            finally:
+                if not sent:  # also when cancelled: half of a request may be out
+                    self._fail("a request was broken off")
+        await waiter.settled.wait()
+        if waiter.failure is not None:
+            raise waiter.failure
+        return waiter.response
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    async def read_forever(self) -> None:
+        """Hand responses to those who wait for them, until the connection is at its end. Raises nothing of it."""
+        try:
+            while True:
+                size = check_frame_size(await self._receive(SIZE_BYTES), 0, RESPONSE_BYTES_MAX)
+                self._answer(await self._receive(size))
+        except DecodeError as error:
+            self._fail(f"the answer makes no sense: {error}")
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
+            self._fail(_cause(error))
+
+    def _answer(self, frame: bytearray) -> None:
+        if not self._waiting:
+            raise DecodeError("comes without a request", "response", 0)
+        waiter = self._waiting[0]
+        version = waiter.version
+        if waiter.key == API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
+            version = 0  # whatever was asked for (KIP-511)
+        correlation_id, response = decode_response(memoryview(frame), waiter.key, version)
+        if correlation_id != waiter.correlation_id:
+            raise DecodeError(f"is {correlation_id}, not {waiter.correlation_id}", "correlation id", 0)
+        self._waiting.popleft()
+        waiter.response = response
+        waiter.settled.set()
+
+    async def _receive(self, size: int) -> bytearray:
+        data = bytearray()
+        while len(data) < size:
+            part = await self._stream.receive_some(min(max(size - len(data), 1), _LARGE_BYTES))
+            if not part:
+                raise ConnectionResetError("the broker closed the connection")
+            data += part
+        return data
+
+    def _fail(self, reason: str) -> ConnectionLostError:
+        """Note why the connection is at its end, and let everybody who waits know; the first reason counts."""
+        if self._failure is None:
+            self._failure = ConnectionLostError(f"{self.peer}: {reason}")
+            for waiter in self._waiting:
+                waiter.failure = self._failure
+                waiter.settled.set()
+            self._waiting.clear()
+        return self._failure
+
+    async def close(self) -> None:
+        """Close it; who waits gets ConnectionLostError."""
+        self._fail("closed")
+        await trio.aclose_forcefully(self._stream)
+
+    # --- the first requests ---------------------------------------------------------------------------------
+
+    async def handshake(self) -> None:
+        """Learn the versions, and log in where that is asked for.
+
+        Raises ConnectionLostError, AuthenticationError, UnsupportedVersionError.
+        """
+        await self._learn_versions()
+        if self._settings.sasl is not None:
+            await self._log_in()
+
+    async def _learn_versions(self) -> None:
+        from barnabas.wire.generated.api_versions import ApiVersionsRequest
+
+        request = ApiVersionsRequest(
+            client_software_name=self._settings.software_name,
+            client_software_version=self._settings.software_version,
+        )
+        try:
+            response = await self.ask(request, version=3)
+        except ConnectionLostError as error:
+            raise _NoVersionsError(str(error)) from error
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            # An older broker answers in version 0, with the versions of ApiVersions at least (KIP-511).
+            response = await self.ask(ApiVersionsRequest(), version=0)
+        self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+    async def _log_in(self) -> None:
+        from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest
+        from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest
+
+        credentials = self._settings.sasl
+        assert credentials is not None
+        response = await self.ask(SaslHandshakeRequest(mechanism=credentials.mechanism), version=1)
+        if response.error_code:
+            offered = ", ".join(response.mechanisms) or "nothing"
+            raise AuthenticationError(f"{self.peer} offers {offered}, not {credentials.mechanism}")
+        messages = exchange(credentials, new_uuid() + new_uuid())
+        data = next(messages)
+        while True:
+            answer = await self.ask(SaslAuthenticateRequest(auth_bytes=data), version_max=2)
+            if answer.error_code:
+                raise AuthenticationError(f"{self.peer} refuses the login: {answer.error_message}")
+            try:
+                data = messages.send(bytes(answer.auth_bytes))
+            except StopIteration:
+                return
+
+
+@asynccontextmanager
+async def open_connection(
+    endpoint: Endpoint, settings: ClientSettings, *, dial: Dial = dial_tcp
+) -> AsyncIterator[Connection]:
+    """Connect, log in, and close at the end of the block. Raises as `Connection.handshake`."""
+    async with trio.open_nursery() as nursery:
+        connection = await start_connection(nursery, endpoint, settings, dial=dial)
+        try:
+            yield connection
+        finally:
+            with trio.CancelScope(shield=True):
+                await connection.close()
+            nursery.cancel_scope.cancel()
+
+
+async def start_connection(
+    nursery: trio.Nursery, endpoint: Endpoint, settings: ClientSettings, *, dial: Dial = dial_tcp
+) -> Connection:
+    """Connect and log in; the connection is read by a task of `nursery`. Raises as `Connection.handshake`."""
+    try:
+        return await _start(nursery, endpoint, settings, dial, versions=None)
+    except _NoVersionsError:
+        if settings.sasl is not None:
+            raise
+        return await _start(nursery, endpoint, settings, dial, versions=ANCIENT_VERSIONS)
+
+
+async def _start(
+    nursery: trio.Nursery,
+    endpoint: Endpoint,
+    settings: ClientSettings,
+    dial: Dial,
+    *,
+    versions: dict[int, tuple[int, int]] | None,
+) -> Connection:
+    try:
+        with trio.fail_after(settings.connect_timeout_ms / 1000 or math.inf):
+            stream = await dial(endpoint)
+            if settings.tls is not None:
+                tls = trio.SSLStream(stream, settings.tls, server_hostname=endpoint.host)
+                await tls.do_handshake()
+                stream = tls
+    except trio.TooSlowError:
+        raise ConnectionLostError(f"{endpoint}: no connection in {settings.connect_timeout_ms} ms") from None
+    except (OSError, trio.BrokenResourceError, ssl.SSLError) as error:
+        raise ConnectionLostError(f"{endpoint}: {_cause(error)}") from error
+    connection = Connection(stream, endpoint, settings)
+    nursery.start_soon(connection.read_forever)
+    try:
+        if versions is None:
+            await connection.handshake()
+        else:
+            connection.versions = dict(versions)
+    except BaseException:
+        with trio.CancelScope(shield=True):
+            await connection.close()
+        raise
+    return connection
+
+
+def _as_bytes(chunk: object) -> bytes | bytearray | memoryview:
+    if isinstance(chunk, FileRegion):
+        raise EncodeError("a request cannot hold a region of a file")
+    assert isinstance(chunk, bytes | bytearray | memoryview)
+    return chunk
+
+
+def _cause(error: BaseException) -> str:
+    cause = error.__cause__ or error
+    return str(cause) or type(cause).__name__

@@ -1,0 +1,63 @@
+"""Logging in: the client's side of SASL PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677). Pure.
+
+The rule: a mechanism is a generator of what is sent; it gets what the broker answers, and is at its end only when the
+broker has proved, where the mechanism has a proof, that it knows the password too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Generator
+
+from barnabas.client.errors import AuthenticationError
+from barnabas.client.settings import SaslCredentials
+
+Exchange = Generator[bytes, bytes, None]
+ITERATIONS_MAX = 1_000_000
+"""A broker that asks for more would keep this client busy for seconds."""
+
+
+def exchange(credentials: SaslCredentials, nonce: bytes) -> Exchange:
+    """Return the messages of a login. `nonce` is random, 16 bytes or more. Raises AuthenticationError on its way."""
+    if credentials.mechanism == "PLAIN":
+        return _plain(credentials)
+    return _scram(credentials, b64encode(nonce).decode())
+
+
+def _plain(credentials: SaslCredentials) -> Exchange:
+    yield f"\0{credentials.username}\0{credentials.password}".encode()
+
+
+def _scram(credentials: SaslCredentials, nonce: str) -> Exchange:
+    algorithm = credentials.mechanism.removeprefix("SCRAM-").replace("-", "").lower()
+    name = credentials.username.replace("=", "=3D").replace(",", "=2C")
+    first = f"n={name},r={nonce}"
+    server_first = (yield f"n,,{first}".encode()).decode()
+    fields = _fields(server_first)
+    try:
+        server_nonce, salt, iterations = fields["r"], b64decode(fields["s"], validate=True), int(fields["i"])
+    except (KeyError, ValueError, Base64Error):
+        raise AuthenticationError(f"the broker's challenge is malformed: {server_first!r}") from None
+    if not server_nonce.startswith(nonce) or len(server_nonce) == len(nonce):
+        raise AuthenticationError("the broker answered with another nonce")
+    if not 0 < iterations <= ITERATIONS_MAX:
+        raise AuthenticationError(f"the broker asks for {iterations} iterations")
+    salted = hashlib.pbkdf2_hmac(algorithm, credentials.password.encode(), salt, iterations)
+    without_proof = f"c=biws,r={server_nonce}"
+    message = f"{first},{server_first},{without_proof}".encode()
+    client_key = hmac.digest(salted, b"Client Key", algorithm)
+    signature = hmac.digest(hashlib.new(algorithm, client_key).digest(), message, algorithm)
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    final = _fields((yield f"{without_proof},p={b64encode(proof).decode()}".encode()).decode())
+    if "e" in final:
+        raise AuthenticationError(f"the broker refuses the login: {final['e']}")
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", algorithm), message, algorithm)
+    if not hmac.compare_digest(final.get("v", "").encode(), b64encode(expected)):
+        raise AuthenticationError("the broker does not know the password that it checks")
+
+
+def _fields(text: str) -> dict[str, str]:
+    return dict(part.partition("=")[::2] for part in text.split(","))

@@ -1,0 +1,97 @@
+"""How a client reaches brokers: addresses, security, patience.
+
+The rule: names and values are those of Kafka's and librdkafka's clients, as far as they mean something here.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+class Endpoint(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class SaslCredentials:
+    """Who logs in, and how."""
+
+    mechanism: str
+    username: str
+    password: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """What all connections of a client share; times in ms."""
+
+    client_id: str = "barnabas"
+    software_name: str = "barnabas"
+    software_version: str = "1"
+    request_timeout_ms: int = 30_000
+    connect_timeout_ms: int = 10_000
+    retries: int = 7
+    """How often a request is sent again after an error that may pass."""
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+    tls: ssl.SSLContext | None = None
+    sasl: SaslCredentials | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str], *, client_id: str = "barnabas") -> ClientSettings:
+        """Read `security.protocol`, `ssl.*`, `sasl.*`, `client.id`, `request.timeout.ms`. Raises ValueError."""
+        protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+        if protocol not in PROTOCOLS:
+            raise ValueError(f"security.protocol is one of {', '.join(PROTOCOLS)}, not {protocol!r}")
+        sasl = None
+        if protocol.startswith("SASL"):
+            mechanism = settings.get("sasl.mechanism", "PLAIN").upper()
+            if mechanism not in MECHANISMS:
+                raise ValueError(f"sasl.mechanism is one of {', '.join(MECHANISMS)}, not {mechanism!r}")
+            sasl = SaslCredentials(
+                mechanism, settings.get("sasl.username", ""), settings.get("sasl.password", "")
+            )
+        return cls(
+            client_id=settings.get("client.id", client_id),
+            request_timeout_ms=int(settings.get("request.timeout.ms", "30000")),
+            tls=_tls_context(settings) if protocol.endswith("SSL") else None,
+            sasl=sasl,
+        )
+
+
+def parse_bootstrap(text: str) -> list[Endpoint]:
+    """Read `host:port,...`; an IPv6 host stands in brackets. Raises ValueError."""
+    endpoints = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, port = part.rpartition(":")
+        if not colon or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"bootstrap server {part!r} is not host:port")
+        endpoints.append(Endpoint(host.removeprefix("[").removesuffix("]"), int(port)))
+    if not endpoints:
+        raise ValueError("no bootstrap servers")
+    return endpoints
+
+
+def _tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=settings.get("ssl.ca.location"))
+    if settings.get("ssl.endpoint.identification.algorithm", "https") in ("", "none"):
+        context.check_hostname = False
+    certificate = settings.get("ssl.certificate.location")
+    if certificate:
+        context.load_cert_chain(
+            certificate, settings.get("ssl.key.location"), settings.get("ssl.key.password")
+        )
+    return context

@@ -1,0 +1,265 @@
+"""Requests and responses on one connection, with a scripted broker at the other end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas.client.connection import Connection, open_connection
+from barnabas.client.errors import (
+    AuthenticationError,
+    ConnectionLostError,
+    UnsupportedVersionError,
+)
+from barnabas.client.settings import ClientSettings, Endpoint, SaslCredentials
+from barnabas.wire.generated.api_versions import ApiVersionsResponse
+from barnabas.wire.generated.fetch import FetchRequest
+from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
+from barnabas.wire.generated.produce import ProduceRequest
+from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateResponse
+from barnabas.wire.generated.sasl_handshake import SaslHandshakeResponse
+from barnabas.wire.headers import encode_response, parse_request_header
+from barnabas.wire.registry import request_codec
+
+ENDPOINT = Endpoint("broker", 9092)
+SETTINGS = ClientSettings(request_timeout_ms=1_000)
+VERSIONS = {0: (0, 13), 1: (4, 17), 3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (0, 2)}
+
+
+class Peer:
+    """The broker's end: frames come in, responses go out."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.stream = stream
+        self.data = b""
+
+    async def next(self) -> tuple[Any, Any]:
+        """Header and request of the next frame."""
+        while len(self.data) < 4 or len(self.data) < 4 + int.from_bytes(self.data[:4], "big"):
+            part = await self.stream.receive_some()
+            if not part:
+                raise EOFError
+            self.data += part
+        end = 4 + int.from_bytes(self.data[:4], "big")
+        frame, self.data = self.data[4:end], self.data[end:]
+        header = parse_request_header(frame)
+        request, _ = request_codec(header.api_key).decoders[header.api_version](
+            memoryview(frame), header.body_position
+        )
+        return header, request
+
+    async def answer(self, header: Any, response: Any, *, version: int | None = None) -> None:
+        chunks = encode_response(
+            header.api_key,
+            header.api_version if version is None else version,
+            header.correlation_id,
+            response,
+        )
+        await self.stream.send_all(b"".join(bytes(chunk) for chunk in chunks))  # type: ignore[arg-type]
+
+    async def greet(self) -> None:
+        header, _ = await self.next()
+        keys = [ApiVersionsResponse.ApiVersion(key, *span) for key, span in VERSIONS.items()]
+        await self.answer(header, ApiVersionsResponse(api_keys=keys))
+
+
+Script = Callable[[Peer], Awaitable[None]]
+
+
+@asynccontextmanager
+async def connected(
+    *scripts: Script, settings: ClientSettings = SETTINGS, greets: bool = True
+) -> AsyncIterator[Connection]:
+    """A connection to a broker that plays one script after the other, one for each time that it is dialled."""
+    left = list(scripts)
+    async with trio.open_nursery() as nursery:
+
+        async def play(stream: trio.abc.Stream, script: Script) -> None:
+            peer = Peer(stream)
+            try:
+                if greets:
+                    await peer.greet()
+                await script(peer)
+            except (EOFError, trio.BrokenResourceError, trio.ClosedResourceError):
+                pass
+
+        async def dial(endpoint: Endpoint) -> trio.abc.Stream:
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(play, theirs, left.pop(0))
+            return ours
+
+        async with open_connection(ENDPOINT, settings, dial=dial) as connection:
+            yield connection
+        nursery.cancel_scope.cancel()
+
+
+async def silence(peer: Peer) -> None:
+    await trio.sleep_forever()
+
+
+async def test_requests_are_pipelined_and_answered_in_order() -> None:
+    async def script(peer: Peer) -> None:
+        asked = [await peer.next() for _ in range(3)]  # all of them before the first answer
+        for header, request in asked:
+            await peer.answer(header, MetadataResponse(cluster_id=request.topics[0].name))
+
+    found = {}
+    async with connected(script) as connection:
+
+        async def ask(name: str) -> None:
+            request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
+            found[name] = (await connection.ask(request, version=9)).cluster_id
+
+        async with trio.open_nursery() as nursery:
+            for name in ("a", "b", "c"):
+                nursery.start_soon(ask, name)
+    assert found == {"a": "a", "b": "b", "c": "c"}
+
+
+async def test_the_newest_version_that_both_know() -> None:
+    async with connected(silence) as connection:
+        assert connection.version_of(1) == 17
+        assert connection.version_of(1, version_max=12) == 12
+        with pytest.raises(UnsupportedVersionError, match="Fetch"):
+            connection.version_of(1, version_max=3)
+        with pytest.raises(UnsupportedVersionError, match="ListOffsets"):
+            connection.version_of(2)
+
+
+async def test_nothing_is_waited_for_after_a_produce_with_acks_0() -> None:
+    async def script(peer: Peer) -> None:
+        _, request = await peer.next()
+        assert request.acks == 0
+        header, _ = await peer.next()
+        await peer.answer(header, MetadataResponse(cluster_id="after"))
+
+    async with connected(script) as connection:
+        assert await connection.ask(ProduceRequest(acks=0, timeout_ms=1), version=9) is None
+        assert (await connection.ask(MetadataRequest(), version=9)).cluster_id == "after"
+
+
+async def test_everybody_who_waits_learns_that_the_connection_is_lost() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.next()
+        await peer.next()
+        await peer.stream.aclose()
+
+    lost = []
+    async with connected(script) as connection:
+
+        async def ask() -> None:
+            with pytest.raises(ConnectionLostError, match="broker:9092"):
+                await connection.ask(MetadataRequest(), version=9)
+            lost.append(True)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            nursery.start_soon(ask)
+        assert not connection.is_open
+        with pytest.raises(ConnectionLostError):
+            await connection.ask(MetadataRequest(), version=9)
+    assert lost == [True, True]
+
+
+async def test_an_answer_that_does_not_come_ends_the_connection(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with connected(silence) as connection:
+        with pytest.raises(ConnectionLostError, match="no answer to Metadata in 1 s"):
+            await connection.ask(MetadataRequest(), version=9)
+        assert not connection.is_open
+
+
+async def test_an_answer_to_something_else_ends_the_connection() -> None:
+    async def script(peer: Peer) -> None:
+        header, _ = await peer.next()
+        header.correlation_id += 7
+        await peer.answer(header, MetadataResponse())
+
+    async with connected(script) as connection:
+        with pytest.raises(ConnectionLostError, match="correlation id"):
+            await connection.ask(MetadataRequest(), version=9)
+
+
+async def test_who_gives_up_does_not_disturb_the_others() -> None:
+    async def script(peer: Peer) -> None:
+        first, _ = await peer.next()
+        second, _ = await peer.next()
+        await peer.answer(first, MetadataResponse(cluster_id="nobody waits for this"))
+        await peer.answer(second, MetadataResponse(cluster_id="second"))
+
+    async with connected(script) as connection, trio.open_nursery() as nursery:
+        impatient = trio.CancelScope()
+
+        async def give_up() -> None:
+            with impatient:
+                await connection.ask(MetadataRequest(), version=9)
+
+        nursery.start_soon(give_up)
+        await trio.testing.wait_all_tasks_blocked()
+        impatient.cancel()
+        assert (await connection.ask(MetadataRequest(), version=9)).cluster_id == "second"
+
+
+async def test_a_broker_that_knows_an_older_apiversions_only() -> None:
+    async def script(peer: Peer) -> None:
+        header, _ = await peer.next()
+        assert header.api_version == 3
+        await peer.answer(header, ApiVersionsResponse(error_code=35), version=0)
+        header, _ = await peer.next()
+        assert header.api_version == 0
+        await peer.answer(header, ApiVersionsResponse(api_keys=[ApiVersionsResponse.ApiVersion(1, 0, 2)]))
+
+    async with connected(script, greets=False) as connection:
+        assert connection.version_of(1) == 2
+
+
+async def test_a_broker_before_0_10_closes_the_connection_and_is_asked_without_versions() -> None:
+    async def close(peer: Peer) -> None:
+        await peer.next()
+        await peer.stream.aclose()
+
+    async def script(peer: Peer) -> None:
+        header, request = await peer.next()
+        assert (header.api_key, header.api_version) == (1, 0)
+        assert isinstance(request, FetchRequest)
+        await peer.stream.aclose()
+
+    async with connected(close, script, greets=False) as connection:
+        assert connection.version_of(1) == 0
+        with pytest.raises(ConnectionLostError):
+            await connection.ask(FetchRequest(replica_id=-1))
+
+
+def with_sasl(mechanism: str) -> ClientSettings:
+    return ClientSettings(sasl=SaslCredentials(mechanism, "user", "secret"))
+
+
+async def test_log_in_with_plain() -> None:
+    async def script(peer: Peer) -> None:
+        header, request = await peer.next()
+        assert request.mechanism == "PLAIN"
+        await peer.answer(header, SaslHandshakeResponse(mechanisms=["PLAIN"]))
+        header, request = await peer.next()
+        assert bytes(request.auth_bytes) == b"\0user\0secret"
+        await peer.answer(header, SaslAuthenticateResponse())
+
+    async with connected(script, settings=with_sasl("PLAIN")) as connection:
+        assert connection.is_open
+
+
+async def test_a_refused_login_is_an_error_that_is_not_tried_again() -> None:
+    async def script(peer: Peer) -> None:
+        header, _ = await peer.next()
+        await peer.answer(header, SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI"]))
+
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(AuthenticationError, match="offers GSSAPI, not PLAIN"), flatten_subgroups=True
+    ):
+        async with connected(script, settings=with_sasl("PLAIN")):
+            pass

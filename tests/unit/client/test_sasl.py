@@ -1,0 +1,59 @@
+"""The client's side of PLAIN and SCRAM, with the examples of the RFCs."""
+
+from base64 import b64decode
+
+import pytest
+
+from barnabas.client.errors import AuthenticationError
+from barnabas.client.sasl import exchange
+from barnabas.client.settings import SaslCredentials
+
+# RFC 7677, section 3
+NONCE = b64decode("rOprNGfwEbeRWgbNEkqO")
+SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+CLIENT_FINAL = (
+    b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+    b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+)
+SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def test_scram_sha_256_as_in_the_rfc() -> None:
+    messages = exchange(SaslCredentials("SCRAM-SHA-256", "user", "pencil"), NONCE)
+    assert next(messages) == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    assert messages.send(SERVER_FIRST) == CLIENT_FINAL
+    with pytest.raises(StopIteration):
+        messages.send(SERVER_FINAL)
+
+
+@pytest.mark.parametrize(
+    ("first", "final", "why"),
+    [
+        (b"r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", b"", "another nonce"),
+        (b"r=rOprNGfwEbeRWgbNEkqO,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", b"", "another nonce"),
+        (b"e=unknown-user", b"", "malformed"),
+        (b"r=rOprNGfwEbeRWgbNEkqOx,s=!,i=4096", b"", "malformed"),
+        (b"r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=999999999", b"", "iterations"),
+        (SERVER_FIRST, b"e=invalid-proof", "invalid-proof"),
+        (SERVER_FIRST, b"v=AAAA", "does not know the password"),
+        (SERVER_FIRST, b"", "does not know the password"),
+    ],
+)
+def test_what_the_broker_gets_wrong(first: bytes, final: bytes, why: str) -> None:
+    messages = exchange(SaslCredentials("SCRAM-SHA-256", "user", "pencil"), NONCE)
+    next(messages)
+    with pytest.raises(AuthenticationError, match=why):  # noqa: PT012
+        messages.send(first)
+        messages.send(final)
+
+
+def test_names_are_escaped() -> None:
+    messages = exchange(SaslCredentials("SCRAM-SHA-512", "a,b=c", "x"), b"0" * 18)
+    assert next(messages).startswith(b"n,,n=a=2Cb=3Dc,r=")
+
+
+def test_plain() -> None:
+    messages = exchange(SaslCredentials("PLAIN", "user", "secret"), b"")
+    assert next(messages) == b"\0user\0secret"
+    with pytest.raises(StopIteration):
+        messages.send(b"")

@@ -1,0 +1,27 @@
+"""Settings as Kafka's and librdkafka's clients name them."""
+
+import pytest
+
+from barnabas.client.settings import ClientSettings, Endpoint, parse_bootstrap
+
+
+def test_bootstrap_servers() -> None:
+    assert parse_bootstrap("a:1, [::1]:9092") == [Endpoint("a", 1), Endpoint("::1", 9092)]
+    assert str(Endpoint("::1", 9092)) == "[::1]:9092"
+    for wrong in ("", "a", "a:b", "a:0", "a:70000"):
+        with pytest.raises(ValueError, match="bootstrap"):
+            parse_bootstrap(wrong)
+
+
+def test_security() -> None:
+    assert ClientSettings.of({}).tls is None
+    settings = ClientSettings.of(
+        {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "u"}
+    )
+    assert settings.tls is not None
+    assert settings.sasl is not None
+    assert settings.sasl.mechanism == "SCRAM-SHA-512"
+    with pytest.raises(ValueError, match=r"security\.protocol"):
+        ClientSettings.of({"security.protocol": "TLS"})
+    with pytest.raises(ValueError, match=r"sasl\.mechanism"):
+        ClientSettings.of({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"})
