@@ -31,7 +31,7 @@ from barnabas.broker.internal_topics import (
 )
 from barnabas.broker.listener import Connections, Listener
 from barnabas.broker.markers import write_marker
-from barnabas.broker.memory import Memory
+from barnabas.broker.memory import REQUEST_BYTES_MAX, Memory
 from barnabas.broker.moving import LogMover
 from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.partitions import Partitions
@@ -94,7 +94,9 @@ class Broker:
         self.fetch_bytes_max = config.get(settings.FETCH_MAX_BYTES)
         self.budget = LoopBudget()
         self.buffers = BufferPool()
-        self.memory = Memory()
+        self.memory = Memory(
+            queued if (queued := config.get(settings.QUEUED_MAX_REQUEST_BYTES)) > 0 else REQUEST_BYTES_MAX
+        )
         self.fetch_sessions = FetchSessions(
             config.get(settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS), partial(secrets.randbelow, 2**31)
         )
@@ -205,6 +207,7 @@ class Broker:
             self._background = background
             background.start_soon(housekeeping.keep_house, self)
             background.start_soon(self.flusher.run)
+            background.start_soon(self.memory.run)
             background.start_soon(self.mover.run)
             background.start_soon(self.groups.run)
             background.start_soon(self.transactions.run)

@@ -12,9 +12,11 @@ MIB = 1024 * KIB
 SCRATCH_BYTES = 64 * KIB
 """One read of a small request. Larger frames get a buffer of their own."""
 
-GROWTH_BYTES_MIN = 256 * KIB
+GROWTH_BYTES_MAX = 8 * MIB
+"""A buffer grows by as much as it holds already, but by no more than this at once."""
+
 POOLED_BUFFER_BYTES_MAX = 16 * MIB
-POOL_BYTES_MAX = 64 * MIB
+POOL_BYTES_MAX = 32 * MIB
 
 
 class BufferPool:
@@ -31,26 +33,23 @@ class BufferPool:
         self._buffers: list[bytearray] = []
         self._bytes = 0
 
-    def take(self, size: int) -> bytearray:
-        """A buffer to start receiving a frame of `size` bytes into; it may be smaller or larger than that."""
+    def take(self, size: int) -> bytearray | None:
+        """A buffer for a frame of `size` bytes that was given back before, at most twice as large, or None."""
         buffers = self._buffers
         for index in range(len(buffers) - 1, -1, -1):
-            if len(buffers[index]) >= size:
+            if size <= len(buffers[index]) <= 2 * size:
                 buffer = buffers.pop(index)
                 self._bytes -= len(buffer)
                 return buffer
-        return bytearray(min(_round_up(size), GROWTH_BYTES_MIN))
+        return None
 
     @staticmethod
-    def grown(buffer: bytearray, used: int, size: int) -> bytearray:
-        """A buffer with room for more of a frame of `size` bytes, holding the first `used` bytes of `buffer`.
+    def growth(used: int, size: int) -> int:
+        """By how many bytes a full buffer of `used` bytes grows for a frame of `size` bytes.
 
         It at most doubles, so that a sender makes us hold no more than twice what it really sent.
         """
-        capacity = min(_round_up(size), max(len(buffer) * 2, GROWTH_BYTES_MIN))
-        larger = bytearray(capacity)
-        larger[:used] = memoryview(buffer)[:used]
-        return larger
+        return min(size - used, max(used, SCRATCH_BYTES), GROWTH_BYTES_MAX)
 
     def give(self, buffer: bytearray) -> None:
         """Keep the buffer for a later frame, unless the pool is full or the buffer is unusually large."""
@@ -58,8 +57,3 @@ class BufferPool:
         if size <= POOLED_BUFFER_BYTES_MAX and self._bytes + size <= POOL_BYTES_MAX:
             self._buffers.append(buffer)
             self._bytes += size
-
-
-def _round_up(size: int) -> int:
-    """The next power of two, so that pooled buffers fit frames of similar sizes."""
-    return 1 << max(size - 1, 1).bit_length()

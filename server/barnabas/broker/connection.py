@@ -12,16 +12,25 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas.broker.buffers import SCRATCH_BYTES
 from barnabas.broker.dispatch import answer
+from barnabas.broker.memory import Held
+from barnabas.broker.transport import PlainTransport
 from barnabas.errors import PeerError, StorageError
 from barnabas.wire.framing import SIZE_BYTES, check_frame_size
 
 if TYPE_CHECKING:
+    import socket
+
     from barnabas.broker.app import Broker
+    from barnabas.broker.buffers import BufferPool
     from barnabas.broker.context import ConnectionInfo
-    from barnabas.broker.transport import PlainTransport
+    from barnabas.broker.memory import IncomingMemory
 
 log = logging.getLogger(__name__)
+
+UNCOUNTED_BYTES_MAX = 4096
+"""Requests up to this size are not counted among the memory of requests: each connection may hold one."""
 
 
 class Connection:
@@ -37,6 +46,7 @@ class Connection:
         "_received",
         "_start",
         "_transport",
+        "_unsent",
         "answering",
         "info",
         "last_active",
@@ -44,9 +54,10 @@ class Connection:
         "stopping",
     )
 
-    def __init__(self, broker: Broker, transport: PlainTransport, info: ConnectionInfo) -> None:
+    def __init__(self, broker: Broker, sock: socket.socket, info: ConnectionInfo) -> None:
         self._broker = broker
-        self._transport = transport
+        self._transport = PlainTransport(sock, self)
+        self._unsent: Held | None = None
         # Bytes received and not yet answered: `_received[_start:]` holds the next frames of a pipelining client.
         self._received = b""
         self._start = 0
@@ -61,7 +72,9 @@ class Connection:
         try:
             with self.scope:
                 while not self.stopping and await self._serve_one():
-                    pass
+                    if self._start < len(self._received):
+                        # Whoever sends many requests at once takes turns with the others.
+                        await self._broker.budget.checkpoint()
         except PeerError as error:
             log.warning("closing %s: malformed request: %s", self.info, error)
         except OSError as error:
@@ -71,6 +84,7 @@ class Connection:
         except Exception:
             log.exception("closing %s after an internal error", self.info)
         finally:
+            self.caught_up()
             self._transport.close()
             self._broker.connection_closed(self.info.connection_id)
 
@@ -81,22 +95,32 @@ class Connection:
         data, start = self._received, self._start
         size = check_frame_size(data, start, self._broker.frame_bytes_max)
         end = start + SIZE_BYTES + size
-        if end <= len(data):
-            self._start = end
-            # A copy that may be written to: a leader sets the offsets of a batch in place.
-            return await self._answer(memoryview(bytearray(data[start + SIZE_BYTES : end])))
-        self._received, self._start = b"", 0
-        return await self._serve_large(memoryview(data)[start + SIZE_BYTES :], size)
+        if end > len(data):
+            self._received, self._start = b"", 0
+            return await self._serve_parts(memoryview(data)[start + SIZE_BYTES :], size)
+        self._start = end
+        # A copy that may be written to: a leader sets the offsets of a batch in place.
+        frame = memoryview(bytearray(data[start + SIZE_BYTES : end]))
+        if size <= UNCOUNTED_BYTES_MAX:
+            return await self._answer(frame)
+        memory = self._broker.memory.for_request(size)
+        memory.charge(size)
+        try:
+            return await self._answer(frame)
+        finally:
+            memory.discharge(size)
 
     async def _receive_start(self) -> bool:
         """Receive until at least a frame's size is there; false when the peer has closed."""
         scratch = self._broker.buffers.scratch
+        if self._broker.memory.requests_are_short:
+            scratch = scratch[:UNCOUNTED_BYTES_MAX]
         data = self._received[self._start :]
         while len(data) < SIZE_BYTES:
             count = await self._transport.receive_into(scratch)
             if count == 0:
                 if data:
-                    log.warning("closing %s: peer closed inside a frame's size field", self.info)
+                    self._warn("peer closed inside a frame's size field")
                 return False
             # Copied before anything is awaited: another connection's task would reuse the scratch buffer.
             data = data + bytes(scratch[:count]) if data else bytes(scratch[:count])
@@ -104,24 +128,84 @@ class Connection:
         self.last_active = time.monotonic()
         return True
 
-    async def _serve_large(self, start: memoryview, size: int) -> bool:
-        """Receive the rest of a frame that did not come in one read, into a buffer that grows as bytes arrive."""
-        pool = self._broker.buffers
-        buffer = pool.take(size)
-        used = len(start)
-        buffer[:used] = start
-        while used < size:
-            if used == len(buffer):
-                buffer = pool.grown(buffer, used, size)
-            count = await self._transport.receive_into(memoryview(buffer)[used:size])
-            if count == 0:
-                log.warning("closing %s: peer closed after %d of a frame's %d bytes", self.info, used, size)
+    async def _serve_parts(self, start: memoryview, size: int) -> bool:
+        """Receive the rest of a frame that did not come in one read, and answer it.
+
+        Holds what has arrived, at most twice as much, and waits for memory before it reads more.
+        """
+        memory = self._broker.memory.for_request(size)
+        held = Held(self._close_for_memory)
+        memory.begin(held, len(start))
+        try:
+            buffer = await self._receive_rest(start, size, memory, held)
+            if buffer is None:
                 return False
-            used += count
-            self.last_active = time.monotonic()
-        alive = await self._answer(memoryview(buffer)[:size])
-        pool.give(buffer)
+            memory.arrived(held)
+            alive = await self._answer(memoryview(buffer)[:size])
+        finally:
+            memory.end(held)
+        if size > SCRATCH_BYTES:
+            self._broker.buffers.give(buffer)
         return alive
+
+    async def _receive_rest(
+        self, start: memoryview, size: int, memory: IncomingMemory, held: Held
+    ) -> bytearray | None:
+        """Receive up to `size` bytes, the first of which are in `start`; None when the peer has closed."""
+        pool = self._broker.buffers
+        buffer = bytearray(start)
+        used = len(buffer)
+        while used < size:
+            await self._transport.wait_readable()
+            if used < SCRATCH_BYTES // 2:
+                count = await self._receive_little(buffer, size - used, memory, held)
+            else:
+                if used == len(buffer):
+                    buffer = await self._grown(pool, buffer, size, memory, held)
+                with memoryview(buffer) as view, view[used:size] as part:
+                    count = self._transport.receive_now(part)
+            if count == 0:
+                self._warn(f"peer closed after {used} of a frame's {size} bytes")
+                return None
+            if count is not None:
+                used += count
+                self.last_active = held.moved_s = time.monotonic()
+        return buffer
+
+    async def _receive_little(
+        self, buffer: bytearray, missing: int, memory: IncomingMemory, held: Held
+    ) -> int | None:
+        """Append what is there to a small buffer, by way of the scratch buffer."""
+        room = min(missing, SCRATCH_BYTES)
+        await memory.grow(held, room)
+        scratch = self._broker.buffers.scratch
+        count = self._transport.receive_now(scratch[:room])
+        if count:
+            buffer += scratch[:count]
+        memory.shrink(held, room - (count or 0))
+        return count
+
+    @staticmethod
+    async def _grown(
+        pool: BufferPool, buffer: bytearray, size: int, memory: IncomingMemory, held: Held
+    ) -> bytearray:
+        """A full buffer with more room, or another one with its content."""
+        used = len(buffer)
+        pooled = pool.take(size)
+        room = (size if pooled is None else len(pooled)) - used
+        if pooled is None:
+            room = pool.growth(used, size)
+        try:
+            await memory.grow(held, room)
+        except BaseException:
+            if pooled is not None:
+                pool.give(pooled)
+            raise
+        if pooled is None:
+            buffer.extend(bytes(room))
+            return buffer
+        pooled[:used] = buffer
+        return pooled
 
     async def _answer(self, frame: memoryview) -> bool:
         self.answering = True
@@ -130,3 +214,29 @@ class Connection:
         finally:
             self.answering = False
             self.last_active = time.monotonic()
+
+    # --- a reader that does not keep up, seen by the transport ----------------------------------------------------
+
+    def fell_behind(self, size: int) -> None:
+        """Count what of a response stays in memory, beyond what its handler has reserved."""
+        self._unsent = Held(self._close_for_memory)
+        self._broker.memory.unsent.begin(self._unsent, max(size - self.info.reserved, 0))
+
+    def took_some(self) -> None:
+        """Remember that the reader is getting on."""
+        self.last_active = time.monotonic()
+        if self._unsent is not None:
+            self._broker.memory.unsent.moved(self._unsent)
+
+    def caught_up(self) -> None:
+        """Count no longer what was unread."""
+        if self._unsent is not None:
+            self._broker.memory.unsent.end(self._unsent)
+            self._unsent = None
+
+    def _close_for_memory(self, reason: str) -> None:
+        self._warn(reason)
+        self.scope.cancel()
+
+    def _warn(self, reason: str) -> None:
+        log.warning("closing %s: %s", self.info, reason)

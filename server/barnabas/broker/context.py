@@ -29,6 +29,14 @@ class ConnectionInfo:
     principal: str = ANONYMOUS
     client_software_name: str = ""
     client_software_version: str = ""
+    request: RequestContext | None = None
+    """The latest request, which may have been answered already."""
+
+    @property
+    def reserved(self) -> int:
+        """How much memory the request in hand has reserved for its response."""
+        reservation = self.request.reservation if self.request is not None else None
+        return reservation.size if reservation is not None else 0
 
     @property
     def client_host(self) -> str:

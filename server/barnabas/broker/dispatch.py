@@ -48,6 +48,7 @@ async def answer(
     context = RequestContext(
         broker, connection, key, version, header.correlation_id, header.client_id, broker.now_ms()
     )
+    connection.request = context
     try:
         return await _answer_with(broker, api, context, header, transport, frame)
     finally:

@@ -16,7 +16,6 @@ import trio
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import ConnectionInfo
-from barnabas.broker.transport import PlainTransport
 from barnabas.config import broker as settings
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ class Connections:
             sock.close()
             return
         info = ConnectionInfo(next(_connection_ids), listener.name, listener.security_protocol, local, peer)
-        connection = Connection(broker, PlainTransport(sock), info)
+        connection = Connection(broker, sock, info)
         self._open.add(connection)
         self._per_ip[host] = self._per_ip.get(host, 0) + 1
         self.accepted[listener.name] = self.accepted.get(listener.name, 0) + 1

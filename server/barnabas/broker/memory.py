@@ -1,5 +1,8 @@
 """Memory that requests and responses may hold, all connections together, and who waits when it is used up.
 
+Requests are counted by the bytes that have arrived (`IncomingMemory`), answers by what their handlers reserve before they
+make them (`MemoryPool`) and by what their readers leave unread (`UnsentMemory`).
+
 The rule: whoever is about to hold much reserves it first, and waits in line while there is not enough. What waits holds
 nothing in the same pool, so no two can wait for each other; and a request that is larger than the whole pool is let in
 when it is alone. Small amounts have a pool of their own: those who hold much never keep out those who need little.
@@ -11,7 +14,9 @@ what has been dropped. What is still reserved is released when the response has 
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from collections.abc import Callable
 
 import trio
 
@@ -20,9 +25,18 @@ MIB = 1024 * 1024
 SMALL_BYTES_MAX = 64 * 1024
 """Up to this size a reservation is taken from the pool for small ones."""
 
+REQUEST_BYTES_MAX = 64 * MIB
+"""Bytes of requests larger than SMALL_BYTES_MAX, unless queued.max.request.bytes says otherwise."""
+
 RESPONSE_BYTES_MAX = 64 * MIB
 SMALL_SHARE = 4
-"""The pool for small reservations has a quarter of the size of that for large ones."""
+"""The pool for small ones has a quarter of the size of that for large ones, in addition."""
+
+RECEIVE_STALLED_SECONDS = 2.0
+SEND_STALLED_SECONDS = 10.0
+"""How long a peer may send or take nothing while others wait for the memory that it holds."""
+
+SHED_INTERVAL_SECONDS = 1.0
 
 
 class MemoryPool:
@@ -87,12 +101,225 @@ class MemoryPool:
             event.set()
 
 
-class Memory:
-    """The pools of a broker: for large and for small responses."""
+class Held:
+    """What one connection holds of a request on its way in, or of a response on its way out.
 
-    def __init__(self, response_bytes_max: int = RESPONSE_BYTES_MAX) -> None:
+    `moved_s` is when a byte last came or went; `close` ends the connection.
+    """
+
+    __slots__ = ("close", "moved_s", "size")
+
+    def __init__(self, close: Callable[[str], None]) -> None:
+        self.close = close
+        self.moved_s = 0.0
+        self.size = 0
+
+
+class IncomingMemory:
+    """Bytes of requests: those that are still on their way in, and those that are being answered.
+
+    Whoever needs more than there is waits, and its socket is not read meanwhile. The request that began to arrive before
+    all others never waits, so one of them always gets on; if its sender is what stops, `shed` closes it.
+    """
+
+    __slots__ = ("_arriving", "_clock", "_waiting", "bytes_max", "held")
+
+    def __init__(self, bytes_max: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.bytes_max = bytes_max
+        self.held = 0
+        self._arriving: dict[Held, None] = {}
+        self._waiting: dict[Held, tuple[int, trio.Event]] = {}
+        self._clock = clock
+
+    @property
+    def waiting(self) -> int:
+        """How many requests on their way in wait for memory."""
+        return len(self._waiting)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether requests must wait."""
+        return self.held >= self.bytes_max
+
+    def begin(self, held: Held, size: int) -> None:
+        """Count a request that has begun to arrive, with the `size` bytes that came first."""
+        self._arriving[held] = None
+        held.size = size
+        held.moved_s = self._clock()
+        self.held += size
+
+    async def grow(self, held: Held, size: int) -> None:
+        """Reserve `size` more bytes of a request on its way in. No checkpoint if they are free."""
+        if (not self._waiting and self._fits(size)) or self._is_first(held):
+            self._grant(held, size)
+            return
+        event = trio.Event()
+        self._waiting[held] = (size, event)
+        try:
+            await event.wait()
+        finally:
+            self._waiting.pop(held, None)
+
+    def shrink(self, held: Held, size: int) -> None:
+        """Give back what was reserved and did not come."""
+        held.size -= size
+        self.held -= size
+        held.moved_s = self._clock()
+        self._let_in()
+
+    def arrived(self, held: Held) -> None:
+        """All of a request is there; its bytes stay reserved until `end`."""
+        self._arriving.pop(held, None)
+        self._let_in()
+
+    def end(self, held: Held) -> None:
+        """The request was answered, or is lost."""
+        self._arriving.pop(held, None)
+        self.held -= held.size
+        held.size = 0
+        self._let_in()
+
+    def charge(self, size: int) -> None:
+        """Count a request that arrived in one piece."""
+        self.held += size
+
+    def discharge(self, size: int) -> None:
+        """Such a request was answered."""
+        self.held -= size
+        if self._waiting:
+            self._let_in()
+
+    def shed(self) -> None:
+        """Close those whose requests have stopped coming, if others wait for the memory that they hold."""
+        if not self._waiting:
+            return
+        limit = self._clock() - RECEIVE_STALLED_SECONDS
+        for held in [one for one in self._arriving if one not in self._waiting and one.moved_s <= limit]:
+            held.close(f"its request stopped after {held.size} bytes, for which others wait")
+
+    def _fits(self, size: int) -> bool:
+        return not self.held or self.held + size <= self.bytes_max
+
+    def _is_first(self, held: Held) -> bool:
+        return next(iter(self._arriving), held) is held
+
+    def _grant(self, held: Held, size: int) -> None:
+        held.size += size
+        held.moved_s = self._clock()
+        self.held += size
+
+    def _let_in(self) -> None:
+        if not self._waiting:
+            return
+        first = next(iter(self._arriving), None)
+        if first is not None and first in self._waiting:
+            self._wake(first)
+        while self._waiting:
+            held, (size, _) = next(iter(self._waiting.items()))
+            if not self._fits(size):
+                break
+            self._wake(held)
+
+    def _wake(self, held: Held) -> None:
+        size, event = self._waiting.pop(held)
+        self._grant(held, size)
+        event.set()
+
+
+class UnsentMemory:
+    """Responses that clients do not read: bytes in memory that the sockets do not take.
+
+    They are counted when a socket is full. Above `bytes_max`, and while others wait for memory that such responses hold,
+    those are closed that have taken nothing for SEND_STALLED_SECONDS; above twice as much, the slowest of them at once.
+    """
+
+    __slots__ = ("_clock", "_stuck", "_wanted", "bytes_max", "held")
+
+    def __init__(
+        self,
+        bytes_max: int,
+        is_wanted: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.bytes_max = bytes_max
+        self.held = 0
+        self._stuck: dict[Held, None] = {}  # in the order of their last progress
+        self._wanted = is_wanted
+        self._clock = clock
+
+    def begin(self, held: Held, size: int) -> None:
+        """Count a response of `size` bytes in memory, beside what was reserved for it, that waits for its reader."""
+        held.size = size
+        held.moved_s = self._clock()
+        self._stuck[held] = None
+        self.held += size
+        if self.held > self.bytes_max:
+            self.shed()
+
+    def moved(self, held: Held) -> None:
+        """The reader has taken some of it."""
+        if held in self._stuck:
+            del self._stuck[held]
+            self._stuck[held] = None
+        held.moved_s = self._clock()
+
+    def end(self, held: Held) -> None:
+        """All was sent, or the connection is lost."""
+        if held in self._stuck:
+            del self._stuck[held]
+            self.held -= held.size
+            held.size = 0
+
+    def shed(self) -> None:
+        """Close the slowest readers, if there is too little memory."""
+        limit = self._clock() - SEND_STALLED_SECONDS
+        freed = 0
+        wanted = self._wanted()
+        closing = []
+        for held in self._stuck:
+            left = self.held - freed
+            stalled = held.moved_s <= limit
+            if not (left > 2 * self.bytes_max or (stalled and (wanted or left > self.bytes_max))):
+                break
+            freed += held.size
+            closing.append(held)
+        for held in closing:
+            size = held.size
+            self.end(held)
+            held.close(f"its reader has left {size} bytes of a response unread, and memory is short")
+
+
+class Memory:
+    """The memory of a broker for requests and responses; limits in bytes."""
+
+    def __init__(
+        self, request_bytes_max: int = REQUEST_BYTES_MAX, response_bytes_max: int = RESPONSE_BYTES_MAX
+    ) -> None:
+        self.large_requests = IncomingMemory(request_bytes_max)
+        self.small_requests = IncomingMemory(max(request_bytes_max // SMALL_SHARE, 2 * SMALL_BYTES_MAX))
         self.large_responses = MemoryPool(response_bytes_max)
         self.small_responses = MemoryPool(max(response_bytes_max // SMALL_SHARE, 2 * SMALL_BYTES_MAX))
+        self.unsent = UnsentMemory(response_bytes_max // 2, self._is_waited_for)
+
+    @property
+    def requests_are_short(self) -> bool:
+        """Whether some requests must wait until others have been answered."""
+        return self.small_requests.is_short or self.large_requests.is_short
+
+    def for_request(self, size: int) -> IncomingMemory:
+        """Where a request of `size` bytes is counted."""
+        return self.small_requests if size <= SMALL_BYTES_MAX else self.large_requests
+
+    def _is_waited_for(self) -> bool:
+        return bool(self.large_responses.waiting or self.small_responses.waiting)
+
+    async def run(self) -> None:
+        """Close those who hold memory up for others, until cancelled."""
+        while True:
+            await trio.sleep(SHED_INTERVAL_SECONDS)
+            self.large_requests.shed()
+            self.small_requests.shed()
+            self.unsent.shed()
 
     def for_response(self, size: int) -> MemoryPool:
         """The pool that `size` bytes of a response are reserved in."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import Protocol
 
 import trio
 
@@ -20,13 +21,28 @@ _READ_BYTES_MAX = 16 * 1024
 """Regions up to this size are read and joined too: two system calls less are worth more than a copy."""
 
 
+class Reader(Protocol):
+    """Who is told how the other end reads."""
+
+    def fell_behind(self, size: int) -> None:
+        """Call when the socket is full and up to `size` bytes of a response stay in memory."""
+
+    def took_some(self) -> None:
+        """Call when the socket has taken more."""
+
+    def caught_up(self) -> None:
+        """Call when the socket has taken all of it."""
+
+
 class PlainTransport:
     """An accepted, non-blocking TCP socket. Owned by one connection task, which closes it."""
 
-    __slots__ = ("_eager", "_socket")
+    __slots__ = ("_behind", "_eager", "_reader", "_socket")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, reader: Reader | None = None) -> None:
         self._socket = sock
+        self._reader = reader
+        self._behind = False  # whether the socket did not take a response at once
         # Whether the last read found data waiting: a pipelining client's next request is usually there already,
         # a one-at-a-time client's never is, and guessing wrong costs a system call.
         self._eager = True
@@ -51,6 +67,17 @@ class PlainTransport:
             self._eager = count == len(view)
             return count
 
+    async def wait_readable(self) -> None:
+        """Wait until there is something to read, or the peer has closed."""
+        await trio.lowlevel.wait_readable(self._socket)
+
+    def receive_now(self, view: memoryview) -> int | None:
+        """Read what is there into `view`: 0 means that the peer has closed, None that there is nothing yet."""
+        try:
+            return self._socket.recv_into(view)
+        except BlockingIOError:
+            return None
+
     async def send(self, chunks: list[Chunk]) -> None:
         """Send all chunks in order; raises OSError when the peer is gone."""
         pending: list[bytes | bytearray | memoryview] = []
@@ -59,21 +86,27 @@ class PlainTransport:
             if isinstance(chunk, FileRegion):
                 if chunk.size > _READ_BYTES_MAX:
                     if pending:
-                        await self._send_bytes(pending, more=True)
+                        await self._send_bytes(pending, chunks, more=True)
                         pending, pending_bytes = [], 0
-                    await self._send_region(chunk)
+                    await self._send_region(chunk, chunks)
                     continue
                 chunk = _read(chunk)
             size = len(chunk)
             if pending_bytes + size > _JOIN_BYTES_MAX and pending:
-                await self._send_bytes(pending, more=True)
+                await self._send_bytes(pending, chunks, more=True)
                 pending, pending_bytes = [], 0
             pending.append(chunk)
             pending_bytes += size
         if pending:
-            await self._send_bytes(pending, more=False)
+            await self._send_bytes(pending, chunks, more=False)
+        if self._behind:
+            self._behind = False
+            if self._reader is not None:
+                self._reader.caught_up()
 
-    async def _send_bytes(self, pieces: list[bytes | bytearray | memoryview], *, more: bool) -> None:
+    async def _send_bytes(
+        self, pieces: list[bytes | bytearray | memoryview], chunks: list[Chunk], *, more: bool
+    ) -> None:
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         flags = socket.MSG_MORE if more else 0
         try:
@@ -82,6 +115,7 @@ class PlainTransport:
             sent = 0
         if sent == len(data):
             return
+        self._fell_behind(chunks, len(data))
         with memoryview(data) as view:
             while sent < len(view):
                 await trio.lowlevel.wait_writable(self._socket)
@@ -89,20 +123,34 @@ class PlainTransport:
                     sent += self._socket.send(view[sent:], flags)
                 except BlockingIOError:
                     continue
+                self._took_some()
 
-    async def _send_region(self, region: FileRegion) -> None:
+    def _fell_behind(self, chunks: list[Chunk], size: int) -> None:
+        """Tell the reader how much of a response stays in memory: at least the `size` bytes in hand."""
+        if not self._behind and self._reader is not None:
+            in_memory = sum(len(chunk) for chunk in chunks if not isinstance(chunk, FileRegion))
+            self._reader.fell_behind(max(in_memory, size))
+        self._behind = True
+
+    def _took_some(self) -> None:
+        if self._behind and self._reader is not None:
+            self._reader.took_some()
+
+    async def _send_region(self, region: FileRegion, chunks: list[Chunk]) -> None:
         position, remaining = region.position, region.size
         target = self._socket.fileno()
         while remaining:
             try:
                 count = os.sendfile(target, region.fd, position, remaining)
             except BlockingIOError:
+                self._fell_behind(chunks, 0)
                 await trio.lowlevel.wait_writable(self._socket)
                 continue
             if count == 0:
                 raise _ended_early(position, remaining)
             position += count
             remaining -= count
+            self._took_some()
 
     def close(self) -> None:
         """Close the socket; waiting tasks are woken with ClosedResourceError."""

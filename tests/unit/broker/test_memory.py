@@ -1,9 +1,19 @@
-"""Memory for responses is shared in the order of asking, and nobody waits for ever."""
+"""Memory for requests and responses is bounded, nobody waits for ever, and whoever holds it up is closed."""
 
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from barnabas.broker.memory import SMALL_BYTES_MAX, Memory, MemoryPool, Reservation
+from barnabas.broker.memory import (
+    RECEIVE_STALLED_SECONDS,
+    SEND_STALLED_SECONDS,
+    SMALL_BYTES_MAX,
+    Held,
+    IncomingMemory,
+    Memory,
+    MemoryPool,
+    Reservation,
+    UnsentMemory,
+)
 
 
 async def test_whoever_asks_for_more_than_is_free_waits_in_line() -> None:
@@ -78,7 +88,7 @@ async def test_giving_up_after_being_let_in_gives_the_memory_back() -> None:
 
 
 async def test_small_responses_do_not_wait_for_large_ones() -> None:
-    memory = Memory(1 << 20)
+    memory = Memory(response_bytes_max=1 << 20)
     await Reservation(memory).add(1 << 20)
     small = Reservation(memory)
     await small.add(SMALL_BYTES_MAX)
@@ -88,7 +98,7 @@ async def test_small_responses_do_not_wait_for_large_ones() -> None:
 
 
 async def test_further_parts_of_a_response_never_wait() -> None:
-    memory = Memory(1 << 20)
+    memory = Memory(response_bytes_max=1 << 20)
     one = Reservation(memory)
     await one.add(900_000)
     assert not one.try_add(200_000)
@@ -97,3 +107,118 @@ async def test_further_parts_of_a_response_never_wait() -> None:
     assert memory.large_responses.held == one.size == 1_500_000
     one.reduce(2_000_000)
     assert memory.large_responses.held == one.size == 0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def someone(closed: list[str], name: str) -> Held:
+    return Held(lambda reason: closed.append(name))
+
+
+async def test_the_request_that_began_first_never_waits() -> None:
+    memory = IncomingMemory(1000, Clock())
+    first, second = someone([], "first"), someone([], "second")
+    memory.begin(first, 600)
+    memory.begin(second, 400)
+    assert memory.is_short
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(memory.grow, second, 100)
+        await wait_all_tasks_blocked()
+        assert memory.waiting == 1
+        await memory.grow(first, 900)
+        memory.arrived(first)
+        await wait_all_tasks_blocked()
+        assert memory.waiting == 0, "the second is now the one that began first"
+    memory.end(first)
+    memory.end(second)
+    assert memory.held == 0
+
+
+async def test_requests_go_on_in_the_order_of_their_waiting_when_others_are_answered() -> None:
+    memory = IncomingMemory(1000, Clock())
+    memory.charge(1000)
+    begun = [someone([], str(n)) for n in range(3)]
+    for held in begun:
+        memory.begin(held, 0)
+    async with trio.open_nursery() as nursery:
+        for held in begun[1:]:
+            nursery.start_soon(memory.grow, held, 600)
+            await wait_all_tasks_blocked()
+        memory.discharge(1000)
+        await wait_all_tasks_blocked()
+        assert [held.size for held in begun] == [0, 600, 0]
+        memory.end(begun[1])
+    assert [held.size for held in begun] == [0, 0, 600]
+
+
+async def test_a_request_that_stops_is_closed_only_when_others_wait() -> None:
+    clock, closed = Clock(), []
+    memory = IncomingMemory(1000, clock)
+    stopped, waits = someone(closed, "stopped"), someone(closed, "waits")
+    memory.begin(stopped, 1000)
+    memory.begin(waits, 0)
+    clock.now += RECEIVE_STALLED_SECONDS
+    memory.shed()
+    assert closed == []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(memory.grow, waits, 10)
+        await wait_all_tasks_blocked()
+        stopped.moved_s = clock.now
+        memory.shed()
+        assert closed == []
+        clock.now += RECEIVE_STALLED_SECONDS
+        memory.shed()
+        assert closed == ["stopped"]
+        memory.end(stopped)
+    assert (memory.held, waits.size) == (10, 10)
+
+
+async def test_a_wait_that_is_cancelled_leaves_nothing_behind() -> None:
+    memory = IncomingMemory(1000, Clock())
+    first, second = someone([], "first"), someone([], "second")
+    memory.begin(first, 1000)
+    memory.begin(second, 0)
+    with trio.move_on_after(0):
+        await memory.grow(second, 10)
+    memory.end(second)
+    assert (memory.waiting, memory.held) == (0, 1000)
+
+
+def test_the_slowest_readers_are_closed_when_too_much_is_unread() -> None:
+    clock, closed = Clock(), []
+    memory = UnsentMemory(1000, clock=clock)
+    readers = {name: someone(closed, name) for name in "abcd"}
+    for name in "ab":
+        memory.begin(readers[name], 600)
+        clock.now += 1
+    assert closed == [], "a little too much is let be for a while"
+    clock.now += SEND_STALLED_SECONDS - 1
+    memory.moved(readers["a"])
+    memory.shed()
+    assert closed == ["b"]
+    memory.begin(readers["c"], 600)
+    memory.begin(readers["d"], 900)
+    assert closed == ["b", "a"], "above twice the bound the slowest goes at once"
+    assert memory.held == 1500
+    for held in readers.values():
+        memory.end(held)
+    assert memory.held == 0
+
+
+def test_readers_that_stop_are_closed_when_others_wait_for_what_they_have_reserved() -> None:
+    clock, closed = Clock(), []
+    waiting = [False]
+    memory = UnsentMemory(1000, lambda: waiting[0], clock)
+    memory.begin(someone(closed, "a"), 0)
+    clock.now += SEND_STALLED_SECONDS
+    memory.shed()
+    assert closed == []
+    waiting[0] = True
+    memory.shed()
+    assert closed == ["a"]

@@ -1,0 +1,168 @@
+"""One connection over a real socket: turns with others, memory for what has arrived, and for what is not read."""
+
+import socket
+import struct
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.context import ConnectionInfo
+from barnabas.broker.memory import Held, Memory
+from barnabas.loop_budget import LoopBudget
+from tests.support.broker import broker_to_ask
+
+API_VERSIONS, METADATA = 18, 3
+KIB = 1024
+
+
+def request(key: int, version: int, body: bytes = b"", correlation_id: int = 7) -> bytes:
+    content = struct.pack(">hhih", key, version, correlation_id, 3) + b"raw" + body
+    return struct.pack(">i", len(content)) + content
+
+
+@pytest.fixture
+async def broker(tmp_path):
+    async with broker_to_ask(tmp_path) as asked:
+        yield asked.broker
+
+
+@asynccontextmanager
+async def connected(broker):
+    """A served connection, and the client's end of it."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    info = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
+    connection = Connection(broker, ours, info)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.serve)
+        with trio.socket.from_stdlib_socket(theirs) as client:
+            yield connection, client
+        nursery.cancel_scope.cancel()
+
+
+async def answer(client) -> bytes:
+    async def exactly(size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = await client.recv(size - len(data))
+            assert part, "the broker has closed"
+            data += part
+        return data
+
+    (size,) = struct.unpack(">i", await exactly(4))
+    return await exactly(size)
+
+
+async def seen_by_another(broker, count: int) -> int:
+    """Behind how many of `count` requests of one send another task gets its turn."""
+    seen = set()
+
+    async def other(info: ConnectionInfo) -> None:
+        while True:
+            seen.add(info.request and info.request.correlation_id)
+            await trio.lowlevel.checkpoint()
+
+    async with connected(broker) as (connection, client), trio.open_nursery() as nursery:
+        await client.send(b"".join(request(API_VERSIONS, 0, correlation_id=n) for n in range(count)))
+        nursery.start_soon(other, connection.info)
+        for n in range(count):
+            assert struct.unpack_from(">ih", await answer(client)) == (n, 0)
+        nursery.cancel_scope.cancel()
+    return len(seen)
+
+
+async def test_whoever_sends_many_requests_at_once_takes_turns(broker) -> None:
+    broker.budget = LoopBudget(budget_seconds=0.0)
+    assert await seen_by_another(broker, 100) >= 45  # trio draws the order within a turn
+
+
+async def test_small_requests_of_one_send_share_a_turn(broker) -> None:
+    broker.budget = LoopBudget(budget_seconds=1000.0)
+    assert await seen_by_another(broker, 100) <= 3
+
+
+@pytest.mark.parametrize("claimed", [10 * KIB, 100 << 20])
+async def test_half_a_frame_costs_what_has_arrived(broker, claimed) -> None:
+    memory = broker.memory.for_request(claimed)
+    async with connected(broker) as (_, client):
+        await client.send(struct.pack(">i", claimed) + b"x" * 1000)
+        await wait_all_tasks_blocked()
+        assert memory.held == 1000
+        await client.send(b"x" * 1000)
+        await wait_all_tasks_blocked()
+        assert memory.held == 2000
+    assert memory.held == 0
+
+
+@pytest.mark.parametrize("pause_after", [1, 3, 4, 17, 5000, 50_000, 70_000, 200_000, 299_000])
+async def test_a_request_in_parts_is_answered(broker, pause_after) -> None:
+    names = b"".join(struct.pack(">h", 10) + b"topic%05d" % n for n in range(25_000))
+    data = request(METADATA, 4, struct.pack(">i", 25_000) + names + b"\0", correlation_id=9)
+    assert len(data) > 299_000
+    async with connected(broker) as (_, client):
+
+        async def send(part: bytes) -> None:
+            while part:
+                part = part[await client.send(part) :]
+
+        await send(data[:pause_after])
+        await wait_all_tasks_blocked()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send, data[pause_after:])
+            body = await answer(client)
+    assert struct.unpack_from(">i", body) == (9,)
+    assert body.count(b"topic0") == 10_000
+    assert broker.memory.large_requests.held == 0
+
+
+async def test_a_request_waits_for_memory_and_small_ones_do_not(broker) -> None:
+    broker.memory = Memory(request_bytes_max=1 << 20)
+    large, small = broker.memory.large_requests, broker.memory.small_requests
+    large.begin(Held(lambda reason: None), 1 << 20)
+    small.begin(Held(lambda reason: None), 1 << 20)
+    async with connected(broker) as (_, waits), connected(broker) as (_, asks):
+        body = struct.pack(">i", 1) + struct.pack(">h", 30_000) + b"x" * 30_000 + b"\0"
+        await waits.send(request(METADATA, 4, body))
+        await wait_all_tasks_blocked()
+        assert small.waiting == 1
+        await asks.send(request(API_VERSIONS, 0))
+        assert struct.unpack_from(">ih", await answer(asks)) == (7, 0)
+        small.discharge(1 << 20)
+        assert struct.unpack_from(">i", await answer(waits)) == (7,)
+
+
+def much_to_answer() -> bytes:
+    """A request whose answer is larger than what a socket takes."""
+    names = b"".join(struct.pack(">h", 6) + b"%06d" % n for n in range(50_000))
+    return request(METADATA, 4, struct.pack(">i", 50_000) + names + b"\0")
+
+
+async def send_and_read_nothing(broker, client) -> int:
+    """Ask for much, and return how many bytes are counted as unread."""
+    data = much_to_answer()
+    while data:
+        data = data[await client.send(data) :]
+    with trio.fail_after(60):
+        while not broker.memory.unsent.held:
+            await trio.lowlevel.checkpoint()
+    return broker.memory.unsent.held
+
+
+async def test_what_is_not_read_is_counted_until_it_is(broker) -> None:
+    async with connected(broker) as (_, client):
+        held = await send_and_read_nothing(broker, client)
+        assert len(await answer(client)) + 4 == held
+        await wait_all_tasks_blocked()
+        assert broker.memory.unsent.held == 0
+
+
+async def test_a_reader_that_gives_up_leaves_nothing_behind(broker) -> None:
+    async with connected(broker) as (connection, client):
+        assert await send_and_read_nothing(broker, client) > 100 * KIB
+        connection.scope.cancel()
+        await wait_all_tasks_blocked()
+        assert broker.memory.unsent.held == 0
