@@ -54,5 +54,13 @@ class StorageError(Exception):
         cause = self.cause
         return isinstance(cause, OSError) and (cause.errno in _NO_ROOM or lacks_files(cause))
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether a file or directory was not there: that says nothing of the disk.
+
+        What is gone has to be found out before anything goes offline.
+        """
+        return isinstance(self.cause, FileNotFoundError)
+
     def __str__(self) -> str:
         return f"log dir {self.log_dir}: {self.cause}"

@@ -311,6 +311,7 @@ class Broker:
     def storage_failed(self, error: StorageError) -> RequestError:
         """Take the log dir that failed offline, with its partitions; stop when it was the last one.
 
+        A missing file takes offline only what is gone: see `LogManager.lose_missing`.
         A dir that is only full stays online: what is in it can be read, and perhaps somebody makes room. So does one of
         which no more files can be opened. Returns the
         error for the client whose request met it.
@@ -324,7 +325,10 @@ class Broker:
                 else:
                     log.error("%s; nothing can be written until there is room again", error)
         elif error.log_dir not in self.logs.offline:
-            lost = self.logs.take_offline(error.log_dir, error)
+            if error.is_missing:
+                lost = self.logs.lose_missing(error)
+            else:
+                lost = self.logs.take_offline(error.log_dir, error)
             self.partitions.lose(lost)
             if not self.logs.online:
                 log.critical("no log dir works any more: stopping")

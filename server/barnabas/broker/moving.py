@@ -81,6 +81,9 @@ class LogMover:
             broker.storage_failed(error)
             if moved.is_closed and broker.logs.get(moved.topic, moved.partition) is None:
                 broker.partitions.lose([moved])
+        except Exception:  # the next ones are carried out all the same
+            log.exception("%s could not be moved to %s", moved.name, move.target_dir)
+            broker.logs.moves.cancel(move, broker.now_ms())
 
     async def _copy(self, move: Move) -> None:
         for _ in range(PASSES_MAX):

@@ -304,8 +304,9 @@ class Partitions:
                 is_new = True
                 self._set_aside(name, index)
         if partition_log is None:
-            if (self._logs.offline or self.lost_dirs) and not is_new:
-                if not self.lost_dirs:  # otherwise all of them are told at once
+            is_missing = (name, index) in self._logs.missing
+            if (self._logs.offline or self.lost_dirs or is_missing) and not is_new:
+                if not self.lost_dirs and not is_missing:  # otherwise all of them are told at once
                     log.error("%s-%d is not in any log dir that works: it stays offline", name, index)
                 return
             partition_log = self._create(name, topic_id, index, now_ms)
@@ -343,7 +344,9 @@ class Partitions:
                 return self._logs.create(name, index, topic_id, now_ms=now_ms)
             except StorageError as error:
                 self._storage_failed(error)
-                if error.is_full or not self._logs.online:
+                if error.is_full or error.log_dir in self._logs.online:  # the same would happen again
+                    return None
+                if not self._logs.online:
                     return None
 
     def _close(self, name: str, index: int, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:

@@ -7,6 +7,7 @@ anything else that cannot be read stops the start, since guessing would lose top
 from __future__ import annotations
 
 import logging
+from errno import EIO
 
 from barnabas.cluster import encoding
 from barnabas.cluster.image import BrokerInfo, BrokerRegistered, Change, ClusterImage
@@ -101,6 +102,8 @@ class EmbeddedStore:
                 self._file = self._disk.open(self._path, create=True)
                 self._file.truncate(self._size)
                 self._disk.sync_dir(self._directory)
+            elif not self._file.is_at(self._path):
+                raise OSError(EIO, "it was removed or replaced while the broker had it open", self._path)
             self._file.write(data, self._size)
             self._file.sync()
         except OSError as error:

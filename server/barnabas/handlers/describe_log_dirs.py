@@ -35,6 +35,7 @@ async def handle(context: RequestContext, request: DescribeLogDirsRequest) -> De
             topics[path].setdefault(name, Topic(name=name)).partitions.append(partition)
 
     for one in logs:
+        await context.broker.budget.checkpoint()
         lag = max(one.high_watermark - one.log_end_offset, 0)
         add(one.log_dir, one, Partition(partition_size=one.size_bytes, offset_lag=lag))
     for move in logs.moves:

@@ -68,9 +68,15 @@ class File(Protocol):
     def sync(self) -> None:
         """Return when everything written is on the medium."""
 
+    def is_at(self, path: str) -> bool:
+        """Return whether `path` still names this file: False if that file is gone, or is another one."""
+
 
 class Lock(Protocol):
     """A lock on a directory, held until it is released or the process dies."""
+
+    def is_in_place(self) -> bool:
+        """Return whether the file that was locked is still the one of its name."""
 
     def release(self) -> None:
         """Give it up."""
@@ -184,15 +190,24 @@ class OsFile:
         """Return when everything written is on the medium."""
         os.fsync(self.fd)
 
+    def is_at(self, path: str) -> bool:
+        """Return whether `path` still names this file; its number is not given to another while it is open."""
+        try:
+            named = os.stat(path)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(named, os.fstat(self.fd))
+
 
 class OsLock:
     """A lock on a file, as Kafka's: the kernel drops it with the process (POSIX record lock), flock guards
     the same process against itself.
     """
 
-    __slots__ = ("_file",)
+    __slots__ = ("_file", "_path")
 
     def __init__(self, path: str) -> None:
+        self._path = path
         file = OsFile(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -202,6 +217,10 @@ class OsLock:
                 raise BlockingIOError(errno.EAGAIN, "the lock is held", path) from error
             raise
         self._file: OsFile | None = file
+
+    def is_in_place(self) -> bool:
+        """Return whether the file that was locked is still the one of its name."""
+        return self._file is not None and self._file.is_at(self._path)
 
     def release(self) -> None:
         """Give it up."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FlushTask:
     """What must be synced so that everything before `end_offset` survives a power cut."""
 
@@ -31,9 +31,10 @@ class FlushTask:
     files: list[File]
     paths: list[str]
     directories: list[str]
+    missing: FileNotFoundError | None = None
 
     def run(self) -> None:
-        """Sync; may take long. Raises StorageError."""
+        """Sync; may take long. Raises StorageError; what is not there is judged by `finish`."""
         try:
             for file in self.files:
                 file.sync()
@@ -44,14 +45,20 @@ class FlushTask:
                     continue  # deleted meanwhile
             for directory in self.directories:
                 self.disk.sync_dir(directory)
-        except FileNotFoundError:
-            return  # the whole log was deleted meanwhile
+        except FileNotFoundError as error:
+            self.missing = error
         except OSError as error:
             raise StorageError(self.partition_log.log_dir, in_doubt_after_sync(error)) from error
 
     def finish(self, now_ms: int) -> None:
-        """Move the recovery point."""
-        self.partition_log.flushed(self, now_ms)
+        """Move the recovery point, unless the log was deleted, moved or set aside meanwhile.
+
+        Raises StorageError if its directory is gone and that was not our doing.
+        """
+        if self.missing is None:
+            self.partition_log.flushed(self, now_ms)
+        elif not self.partition_log.is_closed:
+            raise StorageError(self.partition_log.log_dir, self.missing) from self.missing
 
 
 def plan_flush(partition_log: PartitionLog, generation: int) -> FlushTask:

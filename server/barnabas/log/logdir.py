@@ -7,15 +7,15 @@ The rule: a checkpoint that is missing or damaged costs a check of the logs, nev
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from errno import ENOENT
 from typing import NamedTuple
 
 from barnabas.errors import StorageError
-from barnabas.log.disk import Disk
+from barnabas.log.disk import Disk, Lock
 from barnabas.log.format import CorruptFileError, checkpoints, names, properties
 from barnabas.log.format.checkpoints import TopicPartition
 from barnabas.log.format.properties import MetaProperties
-from barnabas.log.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
 
@@ -96,22 +96,36 @@ def _read_checkpoint(disk: Disk, path: str, name: str) -> dict[TopicPartition, i
         return {}
 
 
-def write_checkpoints(disk: Disk, path: str, logs: Sequence[PartitionLog]) -> None:
-    """Write the checkpoints of the logs in a log dir, each file synced. Raises StorageError."""
-    keyed = [((entry.topic, entry.partition), entry) for entry in logs]
-    starts = {
-        key: entry.log_start_offset
-        for key, entry in keyed
-        if entry.log_start_offset > entry.segments[0].base_offset
-    }
-    cleaned = {key: entry.clean_offset for key, entry in keyed if entry.clean_offset is not None}
-    for name, offsets in (
-        (names.RECOVERY_POINT_CHECKPOINT, {key: entry.recovery_point for key, entry in keyed}),
-        (names.LOG_START_CHECKPOINT, starts),
-        (names.CLEANER_CHECKPOINT, cleaned),
-        (names.HIGH_WATERMARK_CHECKPOINT, {key: entry.high_watermark for key, entry in keyed}),
+def write_checkpoints(disk: Disk, path: str, offsets: Checkpoints) -> None:
+    """Write the checkpoints of the logs in a log dir, each file synced. Raises OSError."""
+    for name, values in (
+        (names.RECOVERY_POINT_CHECKPOINT, offsets.recovery_points),
+        (names.LOG_START_CHECKPOINT, offsets.log_starts),
+        (names.CLEANER_CHECKPOINT, offsets.clean_offsets),
+        (names.HIGH_WATERMARK_CHECKPOINT, offsets.high_watermarks),
     ):
-        try:
-            disk.replace(f"{path}/{name}", checkpoints.encode_offsets(offsets), sync=True)
-        except OSError as error:
-            raise StorageError(path, error) from error
+        disk.replace(f"{path}/{name}", checkpoints.encode_offsets(values), sync=True)
+
+
+def check_in_place(path: str, lock: Lock) -> None:
+    """See that a log dir is still the one that was locked. Raises StorageError."""
+    try:
+        is_in_place = lock.is_in_place()
+    except OSError as error:
+        raise StorageError(path, error) from error
+    if not is_in_place:
+        cause = (
+            "it was removed or replaced while the broker had it open: this file is gone, or is another one"
+        )
+        raise StorageError(path, FileNotFoundError(ENOENT, cause, f"{path}/{names.LOCK}"))
+
+
+def is_emptied(disk: Disk, path: str) -> bool:
+    """Return whether `meta.properties` is gone, as after `rm -r` of all that is in a log dir. Raises StorageError."""
+    try:
+        disk.stat(f"{path}/{names.META_PROPERTIES}")
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise StorageError(path, error) from error
+    return False

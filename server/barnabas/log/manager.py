@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from errno import ENOENT
 
 from barnabas.errors import StorageError
 from barnabas.log import logdir
+from barnabas.log.checkpointing import Checkpointer, CheckpointPlan
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk, Lock, OsDisk, Usage
 from barnabas.log.flushing import FlushTask
@@ -24,6 +26,7 @@ from barnabas.log.moving import Move, Moves
 from barnabas.log.openfiles import OPEN_SEGMENTS_MAX, OpenFiles
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers import PRODUCER_ID_EXPIRATION_MS
+from barnabas.log.removing import RemovalTask
 from barnabas.log.trash import Trash
 
 log = logging.getLogger(__name__)
@@ -35,7 +38,7 @@ class LogManager:
     """Opens, finds, makes and deletes the logs of partitions.
 
     Lifecycle: `open`, then everything else, then `close`; after a failure `take_offline` for the dir that
-    failed. `open`, `remove_due`, `write_checkpoints` and `close` may be run in a thread, one at a time.
+    failed. `open`, `find_missing` and `close` may be run in a thread.
     """
 
     def __init__(
@@ -61,11 +64,14 @@ class LogManager:
         self.producer_expiration_ms = producer_expiration_ms
         self.meta: dict[str, MetaProperties] = {}
         self.offline: dict[str, StorageError] = {}
+        self.missing: dict[TopicPartition, str] = {}  # logs whose files vanished, with the directory they had
+        self.checkpoints = Checkpointer(self.disk, self.check_in_place)
         self.pool = OpenFiles(open_segments_max)
         self.trash = Trash()
         self.moves = Moves(self.disk, self.trash)
         self._preferred: dict[TopicPartition, str] = {}
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._counts = dict.fromkeys(self.dirs, 0)  # how many logs are in each log dir
         self._locks: dict[str, Lock] = {}
 
     def __len__(self) -> int:
@@ -155,6 +161,8 @@ class LogManager:
                 self._load(path, key, known, now_ms)
         else:
             self._recover(path, keys, known, now_ms)
+        for key in {key for offsets in known[:4] for key in offsets}.difference(keys):
+            self.checkpoints.log_removed(path, key)
         if keys and not is_clean:
             log.warning("%s was not closed cleanly: its %d logs were checked", path, len(keys))
 
@@ -251,7 +259,16 @@ class LogManager:
             now_ms=now_ms,
         )
         self._logs[key] = partition_log
+        self._counts[path] += 1
         return partition_log
+
+    def _forget(self, partition_log: PartitionLog) -> None:
+        """Let a log go that is here no longer; what the checkpoints say of it must not be believed of another."""
+        key = (partition_log.topic, partition_log.partition)
+        del self._logs[key]
+        self._counts[partition_log.log_dir] -= 1
+        self.checkpoints.log_removed(partition_log.log_dir, key)
+        partition_log.abandon()
 
     # --- whose dirs they are --------------------------------------------------------------------------------
 
@@ -304,7 +321,12 @@ class LogManager:
         preferred = self._preferred.pop(key, "")
         path = preferred if preferred in self.online else self._emptiest()
         directory = f"{path}/{names.dir_name(topic, partition)}"
+        self.check_in_place(path)  # otherwise it would be made again, empty
         try:
+            if self.missing.pop(key, None) == directory:
+                self._rename_away(key, path, directory, DirKind.STRAY)
+            if self.checkpoints.may_mislead(path, key):
+                self.write_checkpoints(path)
             self.disk.make_dirs(directory)
             loader = self._loader(directory, config or self.config_for(topic), now_ms)
             partition_log = self._add(path, key, loader.config, loader.load(), None, 0, now_ms)
@@ -325,41 +347,49 @@ class LogManager:
         online = self.online
         if len(online) == 1:
             return online[0]
-        counts = dict.fromkeys(online, 0)
-        for partition_log in self._logs.values():
-            counts[partition_log.log_dir] += 1
-        return min(online, key=lambda path: counts[path])
+        return min(online, key=lambda path: self._counts[path])
 
     def delete(self, topic: str, partition: int, now_ms: int) -> None:
         """Delete a log: its directory is renamed now, and removed by `remove_due` later.
 
-        Raises StorageError.
+        Takes constant time, but for letting its segments go. Raises StorageError.
         """
-        partition_log = self._logs.pop((topic, partition), None)
+        key = (topic, partition)
+        partition_log = self._logs.get(key)
         if partition_log is None:
+            remains = self.missing.pop(key, None)
+            if remains is not None:
+                path = remains.rpartition("/")[0]
+                gone = self._rename_away(key, path, remains, DirKind.DELETE)
+                self.trash.add(now_ms, path, [gone])
             return
         move = self.moves.get(topic, partition)
         if move is not None:
             self.moves.cancel(move, now_ms)
-        path = partition_log.log_dir
-        name = names.marked_dir_name(topic, partition, DirKind.DELETE, self.disk.unique_id().hex())
-        partition_log.abandon()
-        try:
-            self.disk.rename(partition_log.dir, f"{path}/{name}")
-        except OSError as error:
-            raise StorageError(path, error) from error
-        self.trash.add(now_ms + partition_log.config.file_delete_delay_ms, path, [f"{path}/{name}"])
+        self._forget(partition_log)
+        self.trash.directory_deleted(partition_log.dir)
+        gone = self._rename_away(key, partition_log.log_dir, partition_log.dir, DirKind.DELETE)
+        self.trash.add(now_ms + partition_log.config.file_delete_delay_ms, partition_log.log_dir, [gone])
 
     def set_aside(self, topic: str, partition: int) -> str:
         """Let a log be: its directory is renamed to a stray one, and kept. Returns its path; raises StorageError."""
-        partition_log = self._logs.pop((topic, partition))
-        name = names.marked_dir_name(topic, partition, DirKind.STRAY, self.disk.unique_id().hex())
-        partition_log.abandon()
+        key = (topic, partition)
+        partition_log = self._logs[key]
+        self._forget(partition_log)
+        kept = self._rename_away(key, partition_log.log_dir, partition_log.dir, DirKind.STRAY)
+        self.trash.directory_renamed(partition_log.dir, kept)
+        return kept
+
+    def _rename_away(self, key: TopicPartition, path: str, directory: str, kind: DirKind) -> str:
+        """Give a log's directory a name that is nobody's; returns its new path. Raises StorageError."""
+        renamed = f"{path}/{names.marked_dir_name(*key, kind, self.disk.unique_id().hex())}"
         try:
-            self.disk.rename(partition_log.dir, f"{partition_log.log_dir}/{name}")
+            self.disk.rename(directory, renamed)
+        except FileNotFoundError:
+            log.warning("%s is gone already: somebody has removed it", directory)
         except OSError as error:
-            raise StorageError(partition_log.log_dir, error) from error
-        return f"{partition_log.log_dir}/{name}"
+            raise StorageError(path, error) from error
+        return renamed
 
     # --- moving to another dir (KIP-113) --------------------------------------------------------------------
 
@@ -380,8 +410,7 @@ class LogManager:
         key = (old.topic, old.partition)
         move.complete()
         self.moves.swap(move, now_ms)
-        del self._logs[key]
-        old.abandon()
+        self._forget(old)
         at_end = Checkpoints(
             {key: old.log_end_offset},
             {key: old.log_start_offset},
@@ -392,6 +421,7 @@ class LogManager:
         try:
             new = self._load(move.target_dir, key, at_end, now_ms)
         except OSError as error:
+            self.missing[key] = f"{move.target_dir}/{old.name}"
             raise StorageError(move.target_dir, error) from error
         new.take_over(old)
         return new
@@ -430,8 +460,7 @@ class LogManager:
         self.offline[path] = error
         lost = [partition_log for partition_log in self._logs.values() if partition_log.log_dir == path]
         for partition_log in lost:
-            partition_log.abandon()
-            del self._logs[partition_log.topic, partition_log.partition]
+            self._forget(partition_log)
         self.trash.forget(path)
         self.moves.lose(path)
         self.meta.pop(path, None)
@@ -440,12 +469,88 @@ class LogManager:
             lock.release()
         return lost
 
+    # --- files that vanish ----------------------------------------------------------------------------------
+
+    def check_in_place(self, path: str) -> None:
+        """See, in any thread, that a log dir is still the one that was opened. Raises StorageError."""
+        lock = self._locks.get(path)
+        if lock is not None:
+            logdir.check_in_place(path, lock)
+
+    def find_missing(self, *, also_logs: bool) -> list[StorageError]:
+        """Look, in any thread, whether the log dirs are in place, and with `also_logs` the files that are written.
+
+        Each answer is for `lose_missing`, which looks again: a log may just be deleted or moved.
+        """
+        found: list[StorageError] = []
+        for path in self.online:
+            try:
+                self.check_in_place(path)
+                if not also_logs and not self._is_emptied(path):
+                    continue
+            except StorageError as error:
+                found.append(error)
+                continue
+            for partition_log in self:
+                if partition_log.log_dir == path and not partition_log.is_closed:
+                    missing = partition_log.missing_file()
+                    if missing is not None:
+                        cause = FileNotFoundError(ENOENT, "no such file", missing)
+                        found.append(StorageError(path, cause))
+        return found
+
+    def _is_emptied(self, path: str) -> bool:
+        return path in self.meta and logdir.is_emptied(self.disk, path)
+
+    def lose_missing(self, error: StorageError) -> list[PartitionLog]:
+        """Find out what is gone after something met a missing file; returns the logs that are offline for it.
+
+        Nothing goes offline if all is there: the file was then removed or renamed by this broker itself.
+        """
+        path = error.log_dir
+        try:
+            self.check_in_place(path)
+            partition_log = self._log_of(error)
+            missing = partition_log.missing_file(all_segments=True) if partition_log is not None else None
+            if partition_log is None or missing is None:
+                log.warning("%s, but all that is needed is there", error)
+                return []
+            if self._is_emptied(path):
+                cause = "what was in it was removed while the broker had it open"
+                raise StorageError(path, FileNotFoundError(ENOENT, cause, missing))
+        except StorageError as failure:
+            return self.take_offline(path, failure)
+        log.error(
+            "%s-%d is offline: %s is gone, or is another file; somebody has removed it while the broker had it open. "
+            "Nothing is written to it before a restart, which begins with what is left",
+            partition_log.topic, partition_log.partition, missing,
+        )  # fmt: skip
+        move = self.moves.get(partition_log.topic, partition_log.partition)
+        if move is not None:
+            self.moves.cancel(move, 0)
+        self._forget(partition_log)
+        self.trash.directory_deleted(partition_log.dir)
+        self.missing[partition_log.topic, partition_log.partition] = partition_log.dir
+        return [partition_log]
+
+    def _log_of(self, error: StorageError) -> PartitionLog | None:
+        """Return the log in whose directory a file was missing."""
+        cause = error.cause
+        filename = str(cause.filename) if isinstance(cause, OSError) else ""
+        name = filename.removeprefix(f"{error.log_dir}/").partition("/")[0]
+        found = names.parse_dir_name(name)
+        if found is None:
+            return None
+        partition_log = self._logs.get((found.topic, found.partition))
+        is_there = partition_log is not None and partition_log.dir == f"{error.log_dir}/{name}"
+        return partition_log if is_there else None
+
     # --- housekeeping ---------------------------------------------------------------------------------------
 
     def apply_retention(self, now_ms: int) -> int:
         """Drop old segments of all logs and forget expired producers; returns how many segments.
 
-        Quick: files are renamed, and removed by `remove_due`. Raises StorageError.
+        Files are renamed, and removed by `remove_due`. Raises StorageError.
         """
         count = 0
         for partition_log in self:
@@ -453,46 +558,41 @@ class LogManager:
             partition_log.producers.expire(now_ms)
         return count
 
+    def begin_removal(self, now_ms: int) -> RemovalTask | None:
+        """Return the removal of all whose time has come; it is to be `run`, best in a thread, and then to `finish`."""
+        due = self.trash.take_due(now_ms)
+        return RemovalTask(self.disk, self.trash, due) if due else None
+
     def remove_due(self, now_ms: int) -> int:
         """Remove the files and directories whose time has come; returns how many. Raises StorageError."""
-        due = self.trash.take_due(now_ms)
-        synced: set[str] = set()
-        for doomed in due:
-            try:
-                directory = doomed.path.rpartition("/")[0]
-                if directory not in synced:  # what took its place must last before it goes
-                    self.disk.sync_dir(directory)
-                    synced.add(directory)
-                if doomed.path.endswith((f"-{DirKind.DELETE.value}", f"-{DirKind.FUTURE.value}")):
-                    self.disk.remove_tree(doomed.path)
-                else:
-                    self.disk.remove(doomed.path)
-            except OSError as error:
-                raise StorageError(doomed.log_dir, error) from error
-        return len(due)
+        task = self.begin_removal(now_ms)
+        if task is None:
+            return 0
+        task.run()
+        return task.finish()
 
     def flush_due(self, now_ms: int) -> list[FlushTask]:
-        """Return the flushes that are due: by flush.ms, or as a segment has been rolled.
+        """Return the flushes that are due. Each is to be `run`, best in a thread, and then to `finish`.
 
-        Those that flush.messages asks for are due with the append (`PartitionLog.wants_flush`).
-        Each is to be `run`, best in a thread, and then to be told `finish`. Raises StorageError.
+        Raises StorageError.
         """
-        tasks = []
-        for partition_log in self:
-            if partition_log.recovery_point < partition_log.log_end_offset and (
-                partition_log.recovery_point < partition_log.active.base_offset
-                or now_ms - partition_log.last_flush_ms >= partition_log.config.flush_ms
-            ):
-                task = partition_log.begin_flush()
-                if task is not None:
-                    tasks.append(task)
-        return tasks
+        due = (log.begin_flush() for log in self if log.is_flush_due(now_ms))
+        return [task for task in due if task is not None]
 
-    def write_checkpoints(self) -> None:
-        """Write recovery points, log starts and high watermarks of all log dirs. Raises StorageError."""
-        logs = list(self)
-        for path in self.online:
-            logdir.write_checkpoints(self.disk, path, [entry for entry in logs if entry.log_dir == path])
+    def begin_checkpoints(self) -> CheckpointPlan:
+        """Begin to write recovery points, log starts and high watermarks: all logs are to be added to the plan.
+
+        Then `checkpoints.write` is called, best in a thread, and `checkpoints.written`.
+        """
+        return self.checkpoints.begin(self.online)
+
+    def write_checkpoints(self, path: str | None = None) -> None:
+        """Write the checkpoints of all log dirs, or of one. Raises StorageError."""
+        plan = self.checkpoints.begin(self.online if path is None else [path])
+        for partition_log in self._logs.values():
+            plan.add(partition_log)
+        self.checkpoints.write(plan)
+        self.checkpoints.written(plan)
 
     def usage(self, path: str) -> Usage:
         """Return how full the volume of a log dir is (DescribeLogDirs v4). Raises StorageError."""
@@ -507,18 +607,19 @@ class LogManager:
 
         self.moves.cancel_all()
         for path in self.online:
+            logs = [partition_log for partition_log in self if partition_log.log_dir == path]
+            plan = self.checkpoints.begin([path])
             try:
-                close_many([partition_log for partition_log in self if partition_log.log_dir == path])
+                self.check_in_place(path)
+                close_many(logs)
+                for partition_log in logs:
+                    plan.dirs[path].add(partition_log)
+                self.checkpoints.write(plan)
+                self.disk.replace(
+                    f"{path}/{names.CLEAN_SHUTDOWN}", properties.encode_clean_shutdown(), sync=True
+                )
             except StorageError as error:
                 self._give_up(path, error)
-        try:
-            self.write_checkpoints()
-        except StorageError as error:
-            self._give_up(error.log_dir, error)
-        for path in self.online:
-            try:
-                mark = properties.encode_clean_shutdown()
-                self.disk.replace(f"{path}/{names.CLEAN_SHUTDOWN}", mark, sync=True)
             except OSError as error:
                 self._give_up(path, StorageError(path, error))
         self._logs.clear()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from errno import ENOENT
 from typing import NamedTuple
 
 from barnabas.errors import StorageError
@@ -98,8 +99,15 @@ class Move:
                 segment.write_indexes()
                 for suffix in INDEX_SUFFIXES:
                     if suffix != names.TXN_INDEX or segment.has_txn_index:
-                        self._plan_file(copies, segment, suffix, log.disk.stat(segment.path(suffix)).size)
+                        self._plan_index(copies, segment, suffix)
         return copies
+
+    def _plan_index(self, copies: list[Copy], segment: Segment, suffix: str) -> None:
+        try:
+            size = self.disk.stat(segment.path(suffix)).size
+        except FileNotFoundError:
+            return  # it is made again where the log goes
+        self._plan_file(copies, segment, suffix, size)
 
     def _plan_file(self, copies: list[Copy], segment: Segment, suffix: str, size: int) -> None:
         known, start = self._copied.get(names.file_name(segment.base_offset, suffix), (None, 0))
@@ -115,17 +123,29 @@ class Move:
             log.active.seal()
             log.take_snapshot()
             copies = self.plan(whole=True)
-            snapshots = {
-                names.file_name(offset, names.SNAPSHOT): self.disk.read(log.store.snapshots.path(offset))
-                for offset in log.store.snapshots.offsets
-            }
+            snapshots = self._read_snapshots()
         except OSError as error:
             raise StorageError(log.log_dir, error) from error
         self.run(copies)
+        if (
+            self.copied_end_offset < log.log_end_offset
+        ):  # nobody else changes the log now: somebody took files away
+            missing = log.missing_file(all_segments=True) or log.dir
+            raise StorageError(log.log_dir, FileNotFoundError(ENOENT, "a file is gone", missing))
         try:
             self._write_small_files(snapshots)
         except OSError as error:
             raise StorageError(self.target_dir, error) from error
+
+    def _read_snapshots(self) -> dict[str, bytes]:
+        found = {}
+        for offset in self.partition_log.store.snapshots.offsets:
+            try:
+                data = self.disk.read(self.partition_log.store.snapshots.path(offset))
+            except FileNotFoundError:
+                continue  # a snapshot is only a shortcut
+            found[names.file_name(offset, names.SNAPSHOT)] = data
+        return found
 
     def _write_small_files(self, snapshots: dict[str, bytes]) -> None:
         log = self.partition_log
@@ -240,6 +260,7 @@ class Moves:
         """Give a move up: what was copied goes."""
         move.cancel()
         if self._forget(move):
+            self._trash.directory_deleted(move.directory)
             self._trash.add(now_ms, move.target_dir, [move.directory])
 
     def _forget(self, move: Move) -> bool:
@@ -277,11 +298,18 @@ class Moves:
         try:
             self._disk.rename(move.directory, f"{move.target_dir}/{old.name}")
         except OSError as error:
-            self._disk.rename(gone, old.dir)
+            self._undo_swap(gone, old)
             raise StorageError(move.target_dir, error) from error
         self._forget(move)
+        self._trash.directory_deleted(old.dir)
         self._trash.add(now_ms + old.config.file_delete_delay_ms, old.log_dir, [gone])
         try:
             self._disk.sync_dir(move.target_dir)
         except OSError as error:
             raise StorageError(move.target_dir, in_doubt(error)) from error
+
+    def _undo_swap(self, gone: str, old: PartitionLog) -> None:
+        try:
+            self._disk.rename(gone, old.dir)
+        except OSError as error:
+            raise StorageError(old.log_dir, error) from error

@@ -6,8 +6,7 @@ second-chance queue). What it takes away is opened again when needed.
 
 from __future__ import annotations
 
-from collections import deque
-from contextlib import suppress
+from collections import OrderedDict
 from typing import Protocol
 
 OPEN_SEGMENTS_MAX = 1024
@@ -29,7 +28,7 @@ class OpenFiles:
 
     def __init__(self, count_max: int = OPEN_SEGMENTS_MAX) -> None:
         self.count_max = count_max
-        self._queue: deque[Releasable] = deque()
+        self._queue: OrderedDict[Releasable, None] = OrderedDict()  # any of them leaves at once
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -38,18 +37,17 @@ class OpenFiles:
         """Note that a segment now holds a file; others may have to let theirs go."""
         queue = self._queue
         segment.used = True
-        queue.append(segment)
+        queue[segment] = None
         chances = len(queue)
         while len(queue) > self.count_max:
-            oldest = queue.popleft()
+            oldest, _ = queue.popitem(last=False)
             if oldest.used and chances:
                 oldest.used = False
-                queue.append(oldest)
+                queue[oldest] = None
                 chances -= 1
             else:
                 oldest.release()
 
     def discard(self, segment: Releasable) -> None:
         """Forget a segment that has let go by itself."""
-        with suppress(ValueError):
-            self._queue.remove(segment)
+        self._queue.pop(segment, None)

@@ -236,6 +236,8 @@ class PartitionLog(ReadableLog):
                 try:
                     self._load_aborted(self.active)
                     self.active.append_aborted(aborted_entry(completed, producers))
+                except FileNotFoundError:  # the directory is gone, and the log goes offline
+                    raise
                 except OSError as error:  # the marker is written, and nothing tells readers of it
                     raise in_doubt(error) from error
         elif not is_end_marker(header):
@@ -340,26 +342,30 @@ class PartitionLog(ReadableLog):
     # --- retention ------------------------------------------------------------------------------------------
 
     @guarded
-    def apply_retention(self, now_ms: int) -> int:
+    def apply_retention(self, now_ms: int, count_max: int | None = None) -> int:
         """Drop the oldest segments that the settings no longer want; returns how many. Raises StorageError.
 
-        Their files are renamed now and removed by the manager's `remove_due`.
+        Their files are renamed now and removed by the manager's `remove_due`. At most `count_max` go: there may be
+        more then.
         """
+        if self.is_closed:
+            return 0
         plan = retention.plan_retention(
-            self.store.ages(self.log_end_offset, with_timestamps=self.config.is_deleted),
+            self.store.ages(self.log_end_offset),
             config=self.config,
             now_ms=now_ms,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
         )
-        if not plan.segment_count:
+        count = plan.segment_count if count_max is None else min(plan.segment_count, count_max)
+        if not count:
             return 0
-        if plan.segment_count == len(self.segments):
+        if count == len(self.segments):
             self._roll(self.log_end_offset)
-        log.info("dropping %d segments of %s: %s", plan.segment_count, self.name, plan.reason)
-        self._move_start(self.segments[plan.segment_count].base_offset)
-        self.store.drop_oldest(plan.segment_count, due_ms=now_ms + self.config.file_delete_delay_ms)
-        return plan.segment_count
+        log.info("dropping %d segments of %s: %s", count, self.name, plan.reason)
+        self._move_start(self.segments[count].base_offset)
+        self.store.drop_oldest(count, due_ms=now_ms + self.config.file_delete_delay_ms)
+        return count
 
     def replace_segments(self, old: list[Segment], new: Segment, *, now_ms: int) -> None:
         """Put a compacted segment in the place of its neighbours `old`. Raises OSError."""
@@ -431,6 +437,16 @@ class PartitionLog(ReadableLog):
     def wants_flush(self) -> bool:
         """Whether flush.messages asks for a flush now, before anybody is told that the records are safe."""
         return self.appended_messages - self._flushed_messages >= self.config.flush_messages
+
+    def is_flush_due(self, now_ms: int) -> bool:
+        """Return whether a flush is due by flush.ms, or as a segment has been rolled.
+
+        The one that flush.messages asks for is due with the append (`wants_flush`).
+        """
+        return self.recovery_point < self.log_end_offset and (
+            self.recovery_point < self.active.base_offset
+            or now_ms - self.last_flush_ms >= self.config.flush_ms
+        )
 
     @guarded
     def begin_flush(self) -> FlushTask | None:

@@ -89,6 +89,18 @@ class ReadableLog:
         """Bytes of all segments, indexes not counted."""
         return self.store.size_bytes
 
+    @guarded
+    def missing_file(self, *, all_segments: bool = False) -> str | None:
+        """Return the path of a log file that is gone, or is another one than was opened; None if there is none.
+
+        Looks at the active segment, at the others only with `all_segments`. In another thread than the one that owns
+        the log the answer may be wrong: the files may just be renamed. Raises StorageError.
+        """
+        for segment in self.segments if all_segments else (self.active,):
+            if not segment.is_in_place():
+                return segment.path(names.LOG)
+        return None
+
     # --- reading --------------------------------------------------------------------------------------------
 
     @guarded

@@ -6,19 +6,22 @@ never moves. Nothing is done here: the answer is a number of segments.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from barnabas.log.config import LogConfig
 
 
 class SegmentAge(NamedTuple):
-    """What retention must know of a segment; `end_offset` is where the next one begins or the log ends."""
+    """What retention must know of a segment; `end_offset` is where the next one begins or the log ends.
+
+    The largest timestamp is asked for only of segments that may be too old: it costs a look into the time index.
+    """
 
     base_offset: int
     end_offset: int
     size: int
-    largest_timestamp_ms: int
+    largest_timestamp_ms: Callable[[], int]
 
 
 class Retention(NamedTuple):
@@ -85,7 +88,7 @@ def _count_too_old(candidates: Sequence[SegmentAge], retention_ms: int, now_ms: 
         return 0
     count = 0
     for segment in candidates:
-        if now_ms - segment.largest_timestamp_ms <= retention_ms:
+        if now_ms - segment.largest_timestamp_ms() <= retention_ms:
             break
         count += 1
     return count

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from errno import ENOENT
 
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Buffer, Disk, File
@@ -53,6 +54,7 @@ class Segment:
         "first_timestamp",
         "has_txn_index",
         "index_interval_bytes",
+        "is_closed",
         "is_preallocated",
         "mark",
         "max_timestamp",
@@ -81,6 +83,7 @@ class Segment:
         self.has_txn_index = has_txn_index
         self.mark = mark
         self.is_preallocated = False
+        self.is_closed = False  # for good: its path may by now name a file of another log
         self.bytes_since_index = 0
         self.created_ms = -1  # when the first batch came, on the broker's clock; -1: not in this life
         self.first_timestamp: int | None = None  # the first batch's largest one, None: not read yet
@@ -138,11 +141,27 @@ class Segment:
         """The log file, opened if need be. Raises OSError."""
         file = self._file
         if file is None:
+            self._check_open()
             file = self._file = self.disk.open(self.path(names.LOG))
             self._touch()
         else:
             self.used = True
         return file
+
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise FileNotFoundError(ENOENT, "the log was closed, deleted or moved", self.path(names.LOG))
+
+    def is_in_place(self) -> bool:
+        """Return whether the log file is still the one of its name, as far as that can be seen. Raises OSError."""
+        file, path = self._file, self.path(names.LOG)
+        if file is not None:
+            return file.is_at(path)
+        try:
+            self.disk.stat(path)
+        except FileNotFoundError:
+            return False
+        return True
 
     def _touch(self) -> None:
         self.used = True
@@ -202,6 +221,7 @@ class Segment:
         return self._load_indexes()[1] if index is None else index
 
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        self._check_open()
         try:
             offsets = OffsetIndex.decode(
                 self.base_offset, self.disk.read(self.path(names.OFFSET_INDEX)), self.size
@@ -301,6 +321,10 @@ class Segment:
     @property
     def largest_timestamp(self) -> int:
         """The largest timestamp in ms or, where no record has one, when the file was last changed."""
+        return self.find_largest_timestamp()
+
+    def find_largest_timestamp(self) -> int:
+        """Return `largest_timestamp`; it may cost a look into the time index. Raises OSError."""
         timestamp = self.load_max_timestamp()
         return timestamp if timestamp >= 0 else self.disk.stat(self.path(names.LOG)).modified_ms
 
@@ -434,8 +458,11 @@ class Segment:
                 timestamp, timestamp_offset = header.max_timestamp, header.last_offset
         self.max_timestamp, self.max_timestamp_offset, self._time_known = timestamp, timestamp_offset, True
 
-    def mark_files(self, mark: str) -> None:
-        """Rename the files so that they carry `mark` ("" for none). Raises OSError."""
+    def mark_files(self, mark: str, *, may_be_gone: bool = False) -> None:
+        """Rename the files so that they carry `mark` ("" for none). Raises OSError.
+
+        With `may_be_gone`, a log file that is not there is no error: it was to go.
+        """
         suffixes = [names.OFFSET_INDEX, names.TIME_INDEX, names.LOG]
         if self.has_txn_index:
             suffixes.insert(0, names.TXN_INDEX)
@@ -445,7 +472,9 @@ class Segment:
                 self.disk.rename(self.path(suffix), target)
             except FileNotFoundError:
                 if suffix == names.LOG:
-                    raise
+                    if not may_be_gone:
+                        raise
+                    log.warning("%s was to be removed, and is gone already", self.path(suffix))
         self.mark = mark
 
     # --- reading --------------------------------------------------------------------------------------------

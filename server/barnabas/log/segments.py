@@ -73,13 +73,11 @@ class Segments:
         """Bytes of all segments, indexes not counted."""
         return sum(segment.size for segment in self.all)
 
-    def ages(self, log_end_offset: int, *, with_timestamps: bool) -> list[SegmentAge]:
-        """Return what retention wants to know; timestamps cost a look into each segment's index, once."""
+    def ages(self, log_end_offset: int) -> list[SegmentAge]:
+        """Return what retention wants to know."""
         ends = [*self.bases[1:], log_end_offset]
         return [
-            SegmentAge(
-                segment.base_offset, end, segment.size, segment.largest_timestamp if with_timestamps else 0
-            )
+            SegmentAge(segment.base_offset, end, segment.size, segment.find_largest_timestamp)
             for segment, end in zip(self.all, ends, strict=True)
         ]
 
@@ -222,7 +220,7 @@ class Segments:
         """Rename the files of segments that the log no longer has, and have them removed at `due_ms`."""
         for segment in segments:
             segment.abandon()
-            segment.mark_files(names.DELETED)
+            segment.mark_files(names.DELETED, may_be_gone=True)
             paths = [segment.path(suffix) for suffix in names.SEGMENT_SUFFIXES]
             if segment.base_offset not in self.bases:
                 snapshot_path = self.snapshots.mark_deleted(segment.base_offset)
@@ -231,6 +229,7 @@ class Segments:
             self.trash.add(due_ms, self.directory.rpartition("/")[0], paths)
 
     def abandon(self) -> None:
-        """Let all files go as they are."""
+        """Let all files go as they are, for good: their paths are not used again."""
         for segment in self.all:
             segment.abandon()
+            segment.is_closed = True

@@ -47,7 +47,7 @@ class ProducerSnapshots:
             if log_start_offset < offset <= end_offset or offset == end_offset:
                 try:
                     entries = snapshot.decode(self._disk.read(self.path(offset)))
-                except CorruptFileError as error:
+                except (CorruptFileError, FileNotFoundError) as error:
                     log.warning("removing the producer snapshot %s: %s", self.path(offset), error)
                 else:
                     producers.load(entries, offset, now_ms)

@@ -102,19 +102,29 @@ class MemoryFile:
         self._inode.synced_content = bytes(self._inode.content)
         self._inode.writes.clear()
 
+    def is_at(self, path: str) -> bool:
+        """Return whether `path` still names this file."""
+        return self._disk.names(path, self._inode)
+
 
 class MemoryLock:
     """A lock on a path, for as long as the disk it was taken on is not crashed."""
 
-    __slots__ = ("_locks", "_path")
+    __slots__ = ("_file", "_locks", "_path")
 
-    def __init__(self, locks: set[str], path: str) -> None:
+    def __init__(self, locks: dict[str, MemoryLock], path: str, file: MemoryFile) -> None:
         self._locks = locks
         self._path = path
+        self._file = file
+
+    def is_in_place(self) -> bool:
+        """Return whether the file that was locked is still the one of its name."""
+        return self._file.is_at(self._path)
 
     def release(self) -> None:
         """Give it up."""
-        self._locks.discard(self._path)
+        if self._locks.get(self._path) is self:
+            del self._locks[self._path]
 
 
 class MemoryDisk:
@@ -130,7 +140,7 @@ class MemoryDisk:
         self.room: int | None = None
         self.fault: Fault | None = None
         self._root = root or Inode(is_dir=True)
-        self._locks: set[str] = set()
+        self._locks: dict[str, MemoryLock] = {}
         self._ids = 0
 
     # --- faults ---------------------------------------------------------------------------------------------
@@ -271,11 +281,12 @@ class MemoryDisk:
 
     def lock(self, path: str) -> MemoryLock:
         """Lock a file, made if need be."""
-        self.open(path, create=True)
-        if path in self._locks:
+        file = self.open(path, create=True)
+        held = self._locks.get(path)
+        if held is not None and held.is_in_place():
             raise BlockingIOError(errno.EAGAIN, "the lock is held", path)
-        self._locks.add(path)
-        return MemoryLock(self._locks, path)
+        lock = self._locks[path] = MemoryLock(self._locks, path, file)
+        return lock
 
     def usage(self, path: str) -> Usage:
         """Return how full it is."""
@@ -286,6 +297,13 @@ class MemoryDisk:
         """Return 16 bytes that it has not returned before."""
         self._ids += 1
         return self._ids.to_bytes(16, "big")
+
+    def names(self, path: str, inode: Inode) -> bool:
+        """Return whether that is the file or directory of this path."""
+        try:
+            return self._find(path) is inode
+        except FileNotFoundError:
+            return False
 
     def _find(self, path: str) -> Inode:
         inode = self._root

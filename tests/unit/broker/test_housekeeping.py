@@ -9,6 +9,7 @@ from barnabas.broker.housekeeping import clean_forever, clean_logs
 from barnabas.config.loading import BrokerConfig
 from barnabas.log.cleaner.cleaner import LogCleaner
 from barnabas.log.rate_limit import RateLimit
+from barnabas.loop_budget import LoopBudget
 from tests.support.logs import NOW_MS, Broker, append, batch, read_all
 
 
@@ -19,7 +20,9 @@ def dirty_logs(tmp_path):
             append(logs.log("t", n), batch(value))
         logs.log("t", n).roll()
         logs.log("t", n).flush(NOW_MS)
-    return logs, SimpleNamespace(logs=logs.manager, now_ms=lambda: NOW_MS, config=BrokerConfig())
+    return logs, SimpleNamespace(
+        logs=logs.manager, now_ms=lambda: NOW_MS, config=BrokerConfig(), budget=LoopBudget()
+    )
 
 
 async def test_all_dirty_logs_are_compacted(tmp_path):

@@ -6,11 +6,17 @@ from barnabas.log.config import LogConfig
 from barnabas.log.retention import SegmentAge, plan_retention
 
 NOW_MS = 1_000_000
+
+
+def age(base_offset, end_offset, size, largest_timestamp_ms):
+    return SegmentAge(base_offset, end_offset, size, lambda: largest_timestamp_ms)
+
+
 SEGMENTS = [
-    SegmentAge(0, 10, 100, NOW_MS - 500),
-    SegmentAge(10, 20, 100, NOW_MS - 400),
-    SegmentAge(20, 30, 100, NOW_MS - 300),
-    SegmentAge(30, 40, 50, NOW_MS - 200),
+    age(0, 10, 100, NOW_MS - 500),
+    age(10, 20, 100, NOW_MS - 400),
+    age(20, 30, 100, NOW_MS - 300),
+    age(30, 40, 50, NOW_MS - 200),
 ]
 KEEP = {"retention_ms": -1}
 
@@ -58,5 +64,5 @@ def test_uncommitted_segments_stay(high_watermark, expected):
 
 
 def test_an_empty_active_segment_stays():
-    assert count([*SEGMENTS, SegmentAge(40, 40, 0, 0)], retention_ms=0) == 4
-    assert count([SegmentAge(40, 40, 0, 0)], retention_ms=0) == 0
+    assert count([*SEGMENTS, age(40, 40, 0, 0)], retention_ms=0) == 4
+    assert count([age(40, 40, 0, 0)], retention_ms=0) == 0

@@ -46,7 +46,8 @@ class LogCleaner:
         self.uncleanable: set[PartitionLog] = set()
         self.totals = CleaningTotals()
         self._logs = logs
-        self._in_work: dict[PartitionLog, CleaningTask] = {}
+        # By directory: a log that was made under the name of one in work must not write to the same files.
+        self._in_work: dict[str, CleaningTask] = {}
 
     def clean(self, now_ms: int) -> bool:
         """Clean the dirtiest log, all in this thread; says whether there was one. Raises StorageError."""
@@ -67,27 +68,51 @@ class LogCleaner:
 
         Raises StorageError.
         """
-        self.uncleanable &= set(self._logs())
-        due: list[tuple[PartitionLog, CleanableRange]] = []
-        for partition_log in self._logs():
-            if partition_log.config.is_compacted and partition_log not in self._in_work:
-                try:
-                    found = self.measure(partition_log, now_ms)
-                except OSError as error:
-                    raise StorageError(partition_log.log_dir, error) from error
-                if partition_log not in self.uncleanable and found.is_due(
-                    partition_log.config.min_cleanable_dirty_ratio
-                ):
-                    due.append((partition_log, found))
-        best = dirtiest((n, found) for n, (_, found) in enumerate(due))
-        if best is None:
+        found = ((partition_log, self.due_range(partition_log, now_ms)) for partition_log in self._logs())
+        return self.take([(partition_log, due) for partition_log, due in found if due is not None], now_ms)
+
+    def due_range(self, partition_log: PartitionLog, now_ms: int) -> CleanableRange | None:
+        """Return what of a log can be cleaned, None if no cleaning of it is due. Raises StorageError."""
+        if (
+            not partition_log.config.is_compacted
+            or partition_log.is_closed
+            or partition_log.dir in self._in_work
+            or partition_log in self.uncleanable
+        ):
             return None
         try:
-            task = self._make_task(*due[best], now_ms)
+            found = self.measure(partition_log, now_ms)
         except OSError as error:
-            raise StorageError(due[best][0].log_dir, error) from error
-        self._in_work[task.partition_log] = task
-        return task
+            raise StorageError(partition_log.log_dir, error) from error
+        except RecordsError as error:
+            self._give_up(partition_log, error)
+            return None
+        return found if found.is_due(partition_log.config.min_cleanable_dirty_ratio) else None
+
+    def take(self, due: list[tuple[PartitionLog, CleanableRange]], now_ms: int) -> CleaningTask | None:
+        """Begin with the dirtiest of these logs, if its cleaning is still due. Raises StorageError."""
+        self.uncleanable = {
+            partition_log for partition_log in self.uncleanable if not partition_log.is_closed
+        }
+        while (best := dirtiest((n, found) for n, (_, found) in enumerate(due))) is not None:
+            partition_log, _ = due.pop(best)
+            found = self.due_range(partition_log, now_ms)
+            if found is None:
+                continue  # it has changed since it was measured
+            try:
+                task = self._make_task(partition_log, found, now_ms)
+            except OSError as error:
+                raise StorageError(partition_log.log_dir, error) from error
+            except RecordsError as error:
+                self._give_up(partition_log, error)
+                continue
+            self._in_work[partition_log.dir] = task
+            return task
+        return None
+
+    def _give_up(self, partition_log: PartitionLog, error: RecordsError) -> None:
+        log.error("%s is damaged and will not be cleaned: %s", partition_log.name, error.message)
+        self.uncleanable.add(partition_log)
 
     def measure(self, partition_log: PartitionLog, now_ms: int) -> CleanableRange:
         """Say how dirty a log is. Raises OSError."""
@@ -146,11 +171,12 @@ class LogCleaner:
             self.dedupe_bytes,
             self.load_factor,
             self.throttle,
+            partition_log.generation,
         )
 
     def done(self, task: CleaningTask, now_ms: int) -> bool:
         """Swap in what a task has written; says whether that was possible. Raises StorageError."""
-        self._in_work.pop(task.partition_log, None)
+        self._in_work.pop(task.partition_log.dir, None)
         is_swapped = task.finish(now_ms)
         if is_swapped:
             self.totals.add(task.stats)
@@ -161,15 +187,14 @@ class LogCleaner:
 
         Raises StorageError if the disk has failed, else only our own bugs.
         """
-        self._in_work.pop(task.partition_log, None)
+        self._in_work.pop(task.partition_log.dir, None)
         task.discard()
         if isinstance(error, CleaningAbortedError):
             log.info("%s", error)
         elif isinstance(error, OSError) and task.partition_log.is_closed:
             log.info("the cleaning of %s ended with the log: %s", task.partition_log.name, error)
         elif isinstance(error, RecordsError):
-            log.error("%s is damaged and will not be cleaned: %s", task.partition_log.name, error.message)
-            self.uncleanable.add(task.partition_log)
+            self._give_up(task.partition_log, error)
         elif isinstance(error, OSError):
             raise StorageError(task.partition_log.log_dir, error) from error
         else:
@@ -177,6 +202,6 @@ class LogCleaner:
 
     def cancel(self, partition_log: PartitionLog | None = None) -> None:
         """Have the cleaning of a log stop soon, or all of them."""
-        for cleaned, task in self._in_work.items():
-            if partition_log is None or cleaned is partition_log:
+        for task in self._in_work.values():
+            if partition_log is None or task.partition_log is partition_log:
                 task.cancel()

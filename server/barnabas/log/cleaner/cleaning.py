@@ -90,6 +90,7 @@ class CleaningTask:
     dedupe_bytes: int
     load_factor: float = 0.9
     throttle: Throttle | None = None
+    generation: int = 0  # of the log, when the task was made
     is_cancelled: bool = False
     clean_offset: int = -1
     stats: CleaningStats = field(default_factory=CleaningStats)
@@ -173,6 +174,7 @@ class CleaningTask:
 
     def _clean_group(self, sources: list[Source], batch_filter: BatchFilter, legacy_horizon_ms: int) -> None:
         partition_log = self.partition_log
+        self._check_wanted()
         cleaned = Segment.create(
             partition_log.disk,
             OpenFiles(OPEN_FILES_MAX),
@@ -203,14 +205,18 @@ class CleaningTask:
         if self.throttle is not None:
             self.throttle(header.size)
 
+    def _check_wanted(self) -> None:
+        """Stop when the log is deleted or moved: its paths may soon be those of another one."""
+        if self.is_cancelled or self.partition_log.is_closed:
+            raise CleaningAbortedError(f"the cleaning of {self.partition_log.name} was cancelled")
+
     def _batches(self, source: Source) -> Iterator[tuple[BatchHeader, memoryview]]:
         try:
             file = self.partition_log.disk.open(source.path)
         except FileNotFoundError:
             raise CleaningAbortedError(f"{source.path} is gone") from None
         for _, header, data in iter_whole(file, source.facts.size):
-            if self.is_cancelled:
-                raise CleaningAbortedError(f"the cleaning of {self.partition_log.name} was cancelled")
+            self._check_wanted()
             self.stats.bytes_read += header.size
             if self.throttle is not None:
                 self.throttle(header.size)
@@ -226,7 +232,8 @@ class CleaningTask:
         partition_log = self.partition_log
         current = set(partition_log.segments)
         is_gone = any(s.segment not in current for sources, _ in self.replacements for s in sources)
-        if is_gone or self.is_cancelled or partition_log.is_closed:
+        is_changed = is_gone or partition_log.generation != self.generation
+        if is_changed or self.is_cancelled or partition_log.is_closed:
             self.discard()
             return False
         try:
@@ -234,6 +241,7 @@ class CleaningTask:
                 cleaned.move_to(partition_log.store.pool)
                 partition_log.replace_segments([source.segment for source in sources], cleaned, now_ms=now_ms)
         except OSError as error:
+            self.discard()
             raise StorageError(partition_log.log_dir, error) from error
         partition_log.clean_offset = self.clean_offset
         log.info(
@@ -252,12 +260,19 @@ class CleaningTask:
         return sum(source.facts.size for sources, _ in self.replacements for source in sources)
 
     def discard(self) -> None:
-        """Remove what `run` has written, as far as that is possible."""
+        """Remove what `run` has written and is not part of the log, as far as that is possible."""
+        current = set(self.partition_log.segments)
         for _, cleaned in self.replacements:
-            cleaned.abandon()
+            if cleaned not in current:
+                cleaned.abandon()
+                self._remove(cleaned)
+        self.replacements.clear()
+
+    def _remove(self, cleaned: Segment) -> None:
+        for mark in (names.CLEANED, names.SWAP):
+            cleaned.mark = mark
             for suffix in names.SEGMENT_SUFFIXES:
                 try:
                     self.partition_log.disk.remove(cleaned.path(suffix))
                 except OSError as error:
                     log.warning("cannot remove %s: %s", cleaned.path(suffix), error)
-        self.replacements.clear()

@@ -1,0 +1,122 @@
+"""Writing the checkpoints of all log dirs, without holding up the thread that owns the logs.
+
+The rule: a `CheckpointPlan` is begun and filled by the thread that owns the logs, `Checkpointer.write` may be called in
+any. An older plan never overwrites a newer one, and what a checkpoint says of a log that was deleted is never believed
+of the next one of that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from threading import Lock
+
+from barnabas.errors import StorageError
+from barnabas.log import logdir
+from barnabas.log.disk import Disk
+from barnabas.log.format.checkpoints import TopicPartition
+from barnabas.log.partition_log import PartitionLog
+
+
+@dataclass(slots=True)
+class Offsets:
+    """What the checkpoints of one log dir are going to say."""
+
+    recovery_points: dict[TopicPartition, int]
+    log_starts: dict[TopicPartition, int]
+    high_watermarks: dict[TopicPartition, int]
+    clean_offsets: dict[TopicPartition, int]
+
+    def add(self, partition_log: PartitionLog) -> None:
+        """Take what a log says now."""
+        key = (partition_log.topic, partition_log.partition)
+        self.recovery_points[key] = partition_log.recovery_point
+        self.high_watermarks[key] = partition_log.high_watermark
+        if partition_log.log_start_offset > partition_log.segments[0].base_offset:
+            self.log_starts[key] = partition_log.log_start_offset
+        if partition_log.clean_offset is not None:
+            self.clean_offsets[key] = partition_log.clean_offset
+
+
+@dataclass(slots=True)
+class CheckpointPlan:
+    """What is to be written, by log dir; a later plan has a higher number."""
+
+    number: int
+    dirs: dict[str, Offsets]
+
+    def add(self, partition_log: PartitionLog) -> None:
+        """Take a log in, unless it was closed or deleted."""
+        offsets = self.dirs.get(partition_log.log_dir)
+        if offsets is not None and not partition_log.is_closed:
+            offsets.add(partition_log)
+
+
+class Checkpointer:
+    """Writes plans, and knows of which deleted logs the files may still say something."""
+
+    def __init__(self, disk: Disk, check_in_place: Callable[[str], None]) -> None:
+        """`check_in_place` raises StorageError for a log dir that is not the one that was opened."""
+        self._disk = disk
+        self._check_in_place = check_in_place
+        self._number = 0
+        self._writing = Lock()
+        self._written: dict[str, int] = {}  # log dir -> the number of the plan that is on the disk
+        self._removed: dict[
+            str, dict[TopicPartition, int]
+        ] = {}  # which logs went, after which plan was begun
+
+    def begin(self, paths: Iterable[str]) -> CheckpointPlan:
+        """Begin a plan for these log dirs; all logs in them are then to be added."""
+        self._number += 1
+        return CheckpointPlan(self._number, {path: Offsets({}, {}, {}, {}) for path in paths})
+
+    def write(self, plan: CheckpointPlan) -> None:
+        """Write all files of a plan, each synced. Raises StorageError for the first log dir that failed."""
+        failure: StorageError | None = None
+        for path, offsets in plan.dirs.items():
+            try:
+                with self._writing:
+                    if self._written.get(path, 0) < plan.number:
+                        self._check_in_place(path)
+                        self._write(path, offsets)
+                        self._written[path] = plan.number
+            except StorageError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _write(self, path: str, offsets: Offsets) -> None:
+        try:
+            logdir.write_checkpoints(
+                self._disk,
+                path,
+                logdir.Checkpoints(
+                    offsets.recovery_points,
+                    offsets.log_starts,
+                    offsets.high_watermarks,
+                    offsets.clean_offsets,
+                ),
+            )
+        except OSError as error:
+            raise StorageError(path, error) from error
+
+    def written(self, plan: CheckpointPlan) -> None:
+        """Note, in the thread that owns the logs, that a plan has been written."""
+        for path in plan.dirs:
+            removed = self._removed.get(path, {})
+            for key in [key for key, number in removed.items() if number < plan.number]:
+                del removed[key]
+
+    def log_removed(self, path: str, key: TopicPartition) -> None:
+        """Note that a log is no longer in that log dir, whose files may still say something of it."""
+        self._removed.setdefault(path, {})[key] = self._number
+
+    def may_mislead(self, path: str, key: TopicPartition) -> bool:
+        """Return whether the files may say something of a log that had the name of a new one."""
+        return key in self._removed.get(path, {})
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the files may say something of logs that were removed."""
+        return any(self._removed.values())
