@@ -52,7 +52,18 @@ def _behaviour(api: apis.Api) -> str:
     doc = ast.get_docstring(ast.parse((SERVER / "handlers" / f"{api.module}.py").read_text())) or ""
     assert doc.startswith(f"{api.name} v"), f"handlers/{api.module}.py does not begin with what it serves"
     versions, _, rest = doc.removeprefix(f"{api.name} ").partition(". ")
-    return f"*{versions}*. {rest}"
+    return f"*{versions}*. {rest}{_access(api)}"
+
+
+def _access(api: apis.Api) -> str:
+    """What an authorizer is asked."""
+    whole = ", ".join(f"{one.operation.name} on {one.resource_type.name}" for one in api.whole)
+    each = ", ".join(
+        f"{one.operation.name} on {one.resource_type.name}" + (f" (`{one.named_by}`)" if one.named_by else "")
+        for one in api.each
+    )
+    text = f"\n\nNeeds {whole}." if whole else ""
+    return text + (f"\n\nFor what it names: {each}." if each else "")
 
 
 def error_page() -> str:

@@ -1,4 +1,4 @@
-"""THE table of what is served: API key, versions, handler.
+"""THE table of what is served: API key, versions, who may ask, handler.
 
 ApiVersions, dispatch and `docs/reference/apis.md` are all derived from it. What is not in it is not advertised, and
 asking for it closes the connection. Old versions stay in, since clients infer features from the advertised minimum
@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.config import broker as settings
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire import registry
 
 if TYPE_CHECKING:
@@ -26,13 +27,51 @@ TELEMETRY = frozenset((71, 72))
 Handler = Callable[[Any, Any], Awaitable[Any]]
 
 
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (
+    Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
+)  # fmt: skip
+DESCRIBE_CONFIGS, ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+IDEMPOTENT_WRITE = Operation.IDEMPOTENT_WRITE
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+
+
+class Access(NamedTuple):
+    """What a request needs to be allowed: an operation on resources of a type.
+
+    `named_by` is where the request names them (`topics.name`: the name of each topic); empty for the cluster, and for
+    resources that only the answer names.
+    """
+
+    operation: Operation
+    resource_type: ResourceType
+    named_by: str = ""
+
+
+_GROUP_READ = Access(READ, GROUP, "group_id")
+_TRANSACTION_WRITE = Access(WRITE, TRANSACTIONAL_ID, "transactional_id")
+_CLUSTER_ACTION = Access(Operation.CLUSTER_ACTION, CLUSTER)
+_ALTERED_RESOURCES = (
+    Access(ALTER_CONFIGS, CLUSTER),
+    Access(ALTER_CONFIGS, TOPIC, "resources.resource_name"),
+    Access(ALTER_CONFIGS, GROUP, "resources.resource_name"),
+)
+
+
 @dataclass(frozen=True)
 class Api:
-    """One served API. Codecs and handler are imported when the first request for it arrives."""
+    """One served API. Codecs and handler are imported when the first request for it arrives.
+
+    `whole` is what the request needs before anything of it is done: all of these, in this order. `each` is what the
+    handler asks for itself: for each resource that the request or the answer names, or one instead of another, as its
+    head comment says.
+    """
 
     key: int
     min_version: int
     max_version: int
+    whole: tuple[Access, ...] = ()
+    each: tuple[Access, ...] = ()
 
     @cached_property
     def name(self) -> str:
@@ -56,76 +95,108 @@ class Api:
         return registry.request_codec(self.key).decoders
 
 
-# key, first and last served version; the names and layouts come from the schemas.
-_ROWS: tuple[tuple[int, int, int], ...] = (
-    (0, 0, 13),  # Produce
-    (1, 0, 18),  # Fetch
-    (2, 0, 11),  # ListOffsets
-    (3, 0, 13),  # Metadata
-    (8, 0, 10),  # OffsetCommit
-    (9, 0, 10),  # OffsetFetch
-    (10, 0, 6),  # FindCoordinator
-    (11, 0, 9),  # JoinGroup
-    (12, 0, 4),  # Heartbeat
-    (13, 0, 5),  # LeaveGroup
-    (14, 0, 5),  # SyncGroup
-    (15, 0, 6),  # DescribeGroups
-    (16, 0, 5),  # ListGroups
-    (17, 0, 1),  # SaslHandshake
-    (18, 0, 4),  # ApiVersions
-    (19, 0, 7),  # CreateTopics
-    (20, 0, 6),  # DeleteTopics
-    (21, 0, 2),  # DeleteRecords
-    (22, 0, 5),  # InitProducerId
-    (23, 0, 4),  # OffsetForLeaderEpoch
-    (24, 0, 5),  # AddPartitionsToTxn
-    (25, 0, 4),  # AddOffsetsToTxn
-    (26, 0, 5),  # EndTxn
-    (27, 0, 2),  # WriteTxnMarkers
-    (28, 0, 5),  # TxnOffsetCommit
-    (29, 0, 3),  # DescribeAcls
-    (30, 0, 3),  # CreateAcls
-    (31, 0, 3),  # DeleteAcls
-    (32, 0, 4),  # DescribeConfigs
-    (33, 0, 2),  # AlterConfigs
-    (34, 0, 2),  # AlterReplicaLogDirs
-    (35, 0, 5),  # DescribeLogDirs
-    (36, 0, 2),  # SaslAuthenticate
-    (37, 0, 3),  # CreatePartitions
-    (42, 0, 2),  # DeleteGroups
-    (43, 0, 2),  # ElectLeaders
-    (44, 0, 1),  # IncrementalAlterConfigs
-    (45, 0, 1),  # AlterPartitionReassignments
-    (46, 0, 0),  # ListPartitionReassignments
-    (47, 0, 0),  # OffsetDelete
-    (57, 0, 2),  # UpdateFeatures
-    (60, 0, 2),  # DescribeCluster
-    (61, 0, 0),  # DescribeProducers
-    (65, 0, 0),  # DescribeTransactions
-    (66, 0, 2),  # ListTransactions
-    (68, 0, 1),  # ConsumerGroupHeartbeat
-    (69, 0, 1),  # ConsumerGroupDescribe
-    (71, 0, 0),  # GetTelemetrySubscriptions
-    (72, 0, 0),  # PushTelemetry
-    (74, 0, 1),  # ListConfigResources
-    (75, 0, 0),  # DescribeTopicPartitions
-    (76, 0, 1),  # ShareGroupHeartbeat
-    (77, 0, 1),  # ShareGroupDescribe
-    (78, 0, 2),  # ShareFetch
-    (79, 0, 2),  # ShareAcknowledge
-    (83, 0, 0),  # InitializeShareGroupState
-    (84, 0, 0),  # ReadShareGroupState
-    (85, 0, 1),  # WriteShareGroupState
-    (86, 0, 0),  # DeleteShareGroupState
-    (87, 0, 1),  # ReadShareGroupStateSummary
-    (90, 0, 1),  # DescribeShareGroupOffsets
-    (91, 0, 0),  # AlterShareGroupOffsets
-    (92, 0, 0),  # DeleteShareGroupOffsets
-    (88, 0, 1),  # StreamsGroupHeartbeat
-    (89, 0, 1),  # StreamsGroupDescribe
-)
+# Key, first and last served version, what the whole request needs, what each resource that it names needs.
+# Names and layouts come from the schemas.
+_ROWS: tuple[Api, ...] = (
+    Api(0, 0, 13, each=(_TRANSACTION_WRITE, Access(WRITE, TOPIC, "topic_data.name"))),  # Produce
+    Api(1, 0, 18, each=(Access(READ, TOPIC, "topics.topic"), _CLUSTER_ACTION)),  # Fetch
+    Api(2, 0, 11, each=(Access(DESCRIBE, TOPIC, "topics.name"),)),  # ListOffsets
+    Api(3, 0, 13, each=(Access(DESCRIBE, TOPIC, "topics.name"), Access(CREATE, TOPIC, "topics.name"))),  # Metadata
+    Api(8, 0, 10, whole=(_GROUP_READ,), each=(Access(READ, TOPIC, "topics.name"),)),  # OffsetCommit
+    Api(9, 0, 10, each=(
+        Access(DESCRIBE, GROUP, "groups.group_id"), Access(DESCRIBE, TOPIC, "groups.topics.name"),
+    )),  # OffsetFetch
+    Api(10, 0, 6, each=(
+        Access(DESCRIBE, GROUP, "coordinator_keys"), Access(DESCRIBE, TRANSACTIONAL_ID, "coordinator_keys"),
+        _CLUSTER_ACTION,
+    )),  # FindCoordinator
+    Api(11, 0, 9, whole=(_GROUP_READ,)),  # JoinGroup
+    Api(12, 0, 4, whole=(_GROUP_READ,)),  # Heartbeat
+    Api(13, 0, 5, whole=(_GROUP_READ,)),  # LeaveGroup
+    Api(14, 0, 5, whole=(_GROUP_READ,)),  # SyncGroup
+    Api(15, 0, 6, each=(Access(DESCRIBE, GROUP, "groups"),)),  # DescribeGroups
+    Api(16, 0, 5, each=(Access(DESCRIBE, GROUP), Access(DESCRIBE, CLUSTER))),  # ListGroups
+    Api(17, 0, 1),  # SaslHandshake
+    Api(18, 0, 4),  # ApiVersions
+    Api(19, 0, 7, each=(
+        Access(CREATE, TOPIC, "topics.name"), Access(CREATE, CLUSTER), Access(DESCRIBE_CONFIGS, TOPIC, "topics.name"),
+    )),  # CreateTopics
+    Api(20, 0, 6, each=(
+        Access(DELETE, TOPIC, "topics.name"), Access(DESCRIBE, TOPIC, "topics.name"),
+    )),  # DeleteTopics
+    Api(21, 0, 2, each=(Access(DELETE, TOPIC, "topics.name"),)),  # DeleteRecords
+    Api(22, 0, 5, each=(
+        _TRANSACTION_WRITE, Access(IDEMPOTENT_WRITE, CLUSTER), Access(WRITE, TOPIC),
+    )),  # InitProducerId
+    Api(23, 0, 4, each=(Access(DESCRIBE, TOPIC, "topics.topic"), _CLUSTER_ACTION)),  # OffsetForLeaderEpoch
+    Api(24, 0, 5, each=(
+        _CLUSTER_ACTION, Access(WRITE, TRANSACTIONAL_ID, "transactions.transactional_id"),
+        Access(WRITE, TOPIC, "transactions.topics.name"),
+    )),  # AddPartitionsToTxn
+    Api(25, 0, 4, whole=(_TRANSACTION_WRITE, _GROUP_READ)),  # AddOffsetsToTxn
+    Api(26, 0, 5, whole=(_TRANSACTION_WRITE,)),  # EndTxn
+    Api(27, 0, 2, each=(Access(ALTER, CLUSTER), _CLUSTER_ACTION)),  # WriteTxnMarkers
+    Api(28, 0, 5, whole=(_TRANSACTION_WRITE, _GROUP_READ), each=(
+        Access(READ, TOPIC, "topics.name"),
+    )),  # TxnOffsetCommit
+    Api(29, 0, 3, whole=(Access(DESCRIBE, CLUSTER),)),  # DescribeAcls
+    Api(30, 0, 3, whole=(Access(ALTER, CLUSTER),)),  # CreateAcls
+    Api(31, 0, 3, whole=(Access(ALTER, CLUSTER),)),  # DeleteAcls
+    Api(32, 0, 4, each=(
+        Access(DESCRIBE_CONFIGS, CLUSTER), Access(DESCRIBE_CONFIGS, TOPIC, "resources.resource_name"),
+        Access(DESCRIBE_CONFIGS, GROUP, "resources.resource_name"),
+    )),  # DescribeConfigs
+    Api(33, 0, 2, each=_ALTERED_RESOURCES),  # AlterConfigs
+    Api(34, 0, 2, whole=(Access(ALTER, CLUSTER),)),  # AlterReplicaLogDirs
+    Api(35, 0, 5, whole=(Access(DESCRIBE, CLUSTER),)),  # DescribeLogDirs
+    Api(36, 0, 2),  # SaslAuthenticate
+    Api(37, 0, 3, each=(Access(ALTER, TOPIC, "topics.name"),)),  # CreatePartitions
+    Api(42, 0, 2, each=(Access(DELETE, GROUP, "groups_names"),)),  # DeleteGroups
+    Api(43, 0, 2, whole=(Access(ALTER, CLUSTER),)),  # ElectLeaders
+    Api(44, 0, 1, each=_ALTERED_RESOURCES),  # IncrementalAlterConfigs
+    Api(45, 0, 1, whole=(Access(ALTER, CLUSTER),)),  # AlterPartitionReassignments
+    Api(46, 0, 0, whole=(Access(DESCRIBE, CLUSTER),)),  # ListPartitionReassignments
+    Api(47, 0, 0, whole=(Access(DELETE, GROUP, "group_id"),), each=(Access(READ, TOPIC, "topics.name"),)),  # OffsetDelete
+    Api(57, 0, 2, whole=(Access(ALTER, CLUSTER),)),  # UpdateFeatures
+    Api(60, 0, 2, each=(Access(DESCRIBE, CLUSTER),)),  # DescribeCluster
+    Api(61, 0, 0, each=(Access(READ, TOPIC, "topics.name"),)),  # DescribeProducers
+    Api(65, 0, 0, each=(
+        Access(DESCRIBE, TRANSACTIONAL_ID, "transactional_ids"), Access(DESCRIBE, TOPIC),
+    )),  # DescribeTransactions
+    Api(66, 0, 2, each=(Access(DESCRIBE, TRANSACTIONAL_ID),)),  # ListTransactions
+    Api(68, 0, 1, whole=(_GROUP_READ,), each=(
+        Access(DESCRIBE, TOPIC, "subscribed_topic_names"),
+    )),  # ConsumerGroupHeartbeat
+    Api(69, 0, 1, each=(Access(DESCRIBE, GROUP, "group_ids"), Access(DESCRIBE, TOPIC))),  # ConsumerGroupDescribe
+    Api(71, 0, 0),  # GetTelemetrySubscriptions
+    Api(72, 0, 0),  # PushTelemetry
+    Api(74, 0, 1, whole=(Access(DESCRIBE_CONFIGS, CLUSTER),)),  # ListConfigResources
+    Api(75, 0, 0, each=(Access(DESCRIBE, TOPIC, "topics.name"),)),  # DescribeTopicPartitions
+    Api(76, 0, 1, whole=(_GROUP_READ,), each=(
+        Access(DESCRIBE, TOPIC, "subscribed_topic_names"),
+    )),  # ShareGroupHeartbeat
+    Api(77, 0, 1, each=(Access(DESCRIBE, GROUP, "group_ids"), Access(DESCRIBE, TOPIC))),  # ShareGroupDescribe
+    Api(78, 0, 2, whole=(_GROUP_READ,), each=(Access(READ, TOPIC, "topics.topic_id"),)),  # ShareFetch
+    Api(79, 0, 2, whole=(_GROUP_READ,), each=(Access(READ, TOPIC, "topics.topic_id"),)),  # ShareAcknowledge
+    Api(83, 0, 0, whole=(_CLUSTER_ACTION,)),  # InitializeShareGroupState
+    Api(84, 0, 0, whole=(_CLUSTER_ACTION,)),  # ReadShareGroupState
+    Api(85, 0, 1, whole=(_CLUSTER_ACTION,)),  # WriteShareGroupState
+    Api(86, 0, 0, whole=(_CLUSTER_ACTION,)),  # DeleteShareGroupState
+    Api(87, 0, 1, whole=(_CLUSTER_ACTION,)),  # ReadShareGroupStateSummary
+    Api(90, 0, 1, each=(
+        Access(DESCRIBE, GROUP, "groups.group_id"), Access(DESCRIBE, TOPIC, "groups.topics.topic_name"),
+    )),  # DescribeShareGroupOffsets
+    Api(91, 0, 0, whole=(_GROUP_READ,), each=(Access(READ, TOPIC, "topics.topic_name"),)),  # AlterShareGroupOffsets
+    Api(92, 0, 0, whole=(Access(DELETE, GROUP, "group_id"),), each=(
+        Access(READ, TOPIC, "topics.topic_name"),
+    )),  # DeleteShareGroupOffsets
+    Api(88, 0, 1, whole=(_GROUP_READ,), each=(
+        Access(DESCRIBE, TOPIC, "topology.subtopologies.source_topics"), Access(CREATE, TOPIC), Access(CREATE, CLUSTER),
+    )),  # StreamsGroupHeartbeat
+    Api(89, 0, 1, each=(Access(DESCRIBE, GROUP, "group_ids"), Access(DESCRIBE, TOPIC))),  # StreamsGroupDescribe
+)  # fmt: skip
 
-SERVED: dict[int, Api] = {row[0]: Api(*row) for row in _ROWS}
+SERVED: dict[int, Api] = {api.key: api for api in _ROWS}
 
 
 def served_by(config: BrokerConfig) -> dict[int, Api]:

@@ -1,0 +1,123 @@
+"""What an authorizer is asked, and the one that allows everything. Pure.
+
+The rule: operations, resource types and their numbers are Kafka's, since ACLs and authorized operations travel as
+numbers; an authorizer answers for one operation on one resource by name, and nobody else decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from barnabas.wire.generated.errors import ErrorCode
+
+CLUSTER_NAME = "kafka-cluster"
+"""The name of the one resource of type CLUSTER."""
+
+
+class ResourceType(IntEnum):
+    """What ACLs are about, with the numbers of the wire."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class Operation(IntEnum):
+    """What somebody may be allowed to do, with the numbers of the wire."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+OPERATIONS_ON: Mapping[ResourceType, tuple[Operation, ...]] = MappingProxyType({
+    ResourceType.TOPIC: (
+        Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION, Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS, Operation.IDEMPOTENT_WRITE,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
+    ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+})  # fmt: skip
+"""Which operations there are on which resources."""
+
+REFUSALS: Mapping[ResourceType, ErrorCode] = MappingProxyType(
+    {
+        ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+        ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    }
+)
+"""The error code of a refusal, by the type of the resource."""
+
+
+class Requester(NamedTuple):
+    """Who asks: the principal as `Type:name`, and the address the connection comes from."""
+
+    principal: str
+    host: str
+
+
+class Authorizer(Protocol):
+    """Answers whether somebody may do something. Called from the event loop, for every resource of every request."""
+
+    def allows(
+        self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str, /
+    ) -> bool:
+        """Say whether `requester` may do `operation` on this resource."""
+
+    def allows_on_any(
+        self, requester: Requester, operation: Operation, resource_type: ResourceType, /
+    ) -> bool:
+        """Say whether there is some resource of this type on which `requester` may do `operation`."""
+
+
+class AllowEverything:
+    """The authorizer of a broker without any: everybody may do everything."""
+
+    __slots__ = ()
+
+    def allows(self, _: Requester, _operation: Operation, _type: ResourceType, _name: str, /) -> bool:
+        """Allow it."""
+        return True
+
+    def allows_on_any(self, _: Requester, _operation: Operation, _type: ResourceType, /) -> bool:
+        """Allow it."""
+        return True
+
+
+def authorized_operations(
+    authorizer: Authorizer, requester: Requester, resource_type: ResourceType, name: str
+) -> int:
+    """Return the bits of all operations that are allowed on a resource, as Metadata and DescribeGroups tell them."""
+    return sum(
+        1 << operation
+        for operation in OPERATIONS_ON[resource_type]
+        if authorizer.allows(requester, operation, resource_type, name)
+    )
