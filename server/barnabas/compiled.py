@@ -14,7 +14,19 @@ import zlib
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
 
 PACKAGE = "barnabas.records"
-MODULES = ("batch", "control", "convert", "crc", "errors", "legacy", "record", "scan", "validate", "varint")
+MODULES = (
+    "batch",
+    "control",
+    "convert",
+    "crc",
+    "cursor",
+    "errors",
+    "legacy",
+    "record",
+    "scan",
+    "validate",
+    "varint",
+)
 SWITCH = "BARNABAS_COMPILED"
 STAMP = "stamp"
 """The file that says of which sources the compiled modules were made."""

@@ -35,6 +35,7 @@ from barnabas.broker.memory import REQUEST_BYTES_MAX, Memory
 from barnabas.broker.moving import LogMover
 from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.partitions import Partitions
+from barnabas.broker.piecework import Piecework
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.startup import (
     StartupError,
@@ -93,6 +94,7 @@ class Broker:
         self.frame_bytes_max = config.get(settings.SOCKET_REQUEST_MAX_BYTES)
         self.fetch_bytes_max = config.get(settings.FETCH_MAX_BYTES)
         self.budget = LoopBudget()
+        self.piecework = Piecework(self.budget)
         self.buffers = BufferPool()
         self.memory = Memory(
             queued if (queued := config.get(settings.QUEUED_MAX_REQUEST_BYTES)) > 0 else REQUEST_BYTES_MAX

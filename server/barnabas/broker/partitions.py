@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
     from barnabas.log.results import AppendResult
+    from barnabas.records.steps import Steps
+    from barnabas.records.validate import ValidatedBatches
 
 log = logging.getLogger(__name__)
 
@@ -88,26 +90,41 @@ class Partition:
         self._committed: list[tuple[int, trio.Event]] = []
         self._flushed: list[tuple[int, trio.Event]] = []
 
-    def append(self, records: memoryview, *, acks: int, api_version: int, now_ms: int) -> AppendResult:
-        """Validate and append a producer's records as the leader.
+    def validation(
+        self, records: memoryview, *, acks: int, api_version: int, now_ms: int
+    ) -> Steps[ValidatedBatches]:
+        """Return the steps that validate a producer's records, for `append`.
 
-        Raises RequestError with Kafka's code when the records, the producer's state or the in-sync replicas do not
-        allow it, KAFKA_STORAGE_ERROR when the disk fails or is full.
+        Raises NOT_ENOUGH_REPLICAS; the steps raise RequestError with Kafka's code for the records.
         """
+        self._check_replicas(acks)
+        return self.log.validation(records, now_ms=now_ms, api_version=api_version)
+
+    def append(self, valid: ValidatedBatches, *, acks: int, api_version: int, now_ms: int) -> AppendResult:
+        """Append a producer's validated records as the leader.
+
+        Raises RequestError with Kafka's code when the producer's state or the in-sync replicas do not allow it, or the
+        partition was closed since it was looked up; KAFKA_STORAGE_ERROR when the disk fails or is full.
+        """
+        if self.closed:
+            raise RequestError(self._why_closed)
+        self._check_replicas(acks)
+        try:
+            result = self.log.append_valid(
+                valid, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
+            )
+        except StorageError as error:
+            raise self._storage_failed(error) from error
+        self.appended(result)
+        return result
+
+    def _check_replicas(self, acks: int) -> None:
         if acks == ACKS_ALL and self.in_sync_count < self.log.config.min_insync_replicas:
             raise RequestError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.in_sync_count} replicas of {self.topic}-{self.index} are in sync, "
                 f"min.insync.replicas is {self.log.config.min_insync_replicas}",
             )
-        try:
-            result = self.log.append_as_leader(
-                records, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
-            )
-        except StorageError as error:
-            raise self._storage_failed(error) from error
-        self.appended(result)
-        return result
 
     def append_own(self, records: bytearray, *, now_ms: int) -> AppendResult:
         """Append what this broker's own coordinators have written. Raises RequestError, StorageError."""

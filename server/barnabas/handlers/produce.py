@@ -17,8 +17,8 @@ import trio
 
 from barnabas.broker.partitions import ACKS_ALL, Partition
 from barnabas.errors import RequestError
-from barnabas.handlers.transactional import Part, admit
-from barnabas.records.batch import transactional_producer
+from barnabas.handlers.transactional import Part, admit, refusal
+from barnabas.records.batch import BatchHeader, transactional_producer
 from barnabas.transactions.transaction import Place, Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
@@ -46,7 +46,7 @@ async def handle(context: RequestContext, request: ProduceRequest) -> ProduceRes
             context.close_after_response = True
             return None
         raise
-    topics = [_append_topic(context, request, topic, refused, pending) for topic in request.topic_data]
+    topics = [await _append_topic(context, request, topic, refused, pending) for topic in request.topic_data]
     if request.acks == 0:
         _end_without_response(context, topics)
         return None
@@ -58,21 +58,28 @@ async def handle(context: RequestContext, request: ProduceRequest) -> ProduceRes
 async def _admit(context: RequestContext, request: ProduceRequest) -> dict[Place, RequestError]:
     """See that transactional records are in a transaction; returns the partitions where they are not.
 
-    Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED when they come without a transactional id.
+    Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED when they come without a transactional id, and
+    INVALID_PRODUCER_ID_MAPPING when they are of several producers.
     """
-    parts = [
-        Part((_name(context, topic), data.index), Producer(*producer))
-        for topic in request.topic_data
-        for data in topic.partition_data
-        if isinstance(data.records, memoryview)
-        and (producer := transactional_producer(data.records)) is not None
-    ]
+    parts = []
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if (
+                isinstance(data.records, memoryview)
+                and (producer := transactional_producer(data.records)) is not None
+            ):
+                parts.append(Part((_name(context, topic), data.index), Producer(*producer)))
+            await context.broker.budget.checkpoint()
     if not parts:
         return {}
     if request.transactional_id is None:
         raise RequestError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "transactional records without a transactional id",
+        )
+    if any(part.producer != parts[0].producer for part in parts):
+        raise RequestError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer"
         )
     return await admit(
         context,
@@ -89,7 +96,7 @@ def _name(context: RequestContext, topic: ProduceRequest.TopicProduceData) -> st
     return topic.name
 
 
-def _append_topic(
+async def _append_topic(
     context: RequestContext,
     request: ProduceRequest,
     topic: ProduceRequest.TopicProduceData,
@@ -99,6 +106,7 @@ def _append_topic(
     name = _name(context, topic)
     responses = []
     for data in topic.partition_data:
+        await context.broker.budget.checkpoint()
         response = PartitionResponse(index=data.index)
         responses.append(response)
         try:
@@ -106,7 +114,7 @@ def _append_topic(
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
             if refused and (name, data.index) in refused:
                 raise refused[name, data.index]
-            partition, end_offset = _append(context, request, name, data, response)
+            partition, end_offset = await _append(context, request, name, data, response)
         except RequestError as error:
             _fail(context, name, response, error)
         else:
@@ -117,7 +125,7 @@ def _append_topic(
     )
 
 
-def _append(
+async def _append(
     context: RequestContext,
     request: ProduceRequest,
     topic: str,
@@ -131,10 +139,14 @@ def _append(
     records = data.records
     if not isinstance(records, memoryview):
         raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
+    version, now_ms = context.api_version, context.now_ms
+    valid = await context.broker.piecework.do(
+        partition.validation(records, acks=request.acks, api_version=version, now_ms=now_ms)
+    )
+    if valid.batches and valid.batches[0].is_transactional:
+        _check_still_open(context, request, topic, data.index, valid.batches[0])
     try:
-        result = partition.append(
-            records, acks=request.acks, api_version=context.api_version, now_ms=context.now_ms
-        )
+        result = partition.append(valid, acks=request.acks, api_version=version, now_ms=now_ms)
     except RequestError as error:
         if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             response.log_start_offset = partition.log.log_start_offset
@@ -143,6 +155,21 @@ def _append(
     response.log_append_time_ms = result.log_append_time_ms
     response.log_start_offset = result.log_start_offset
     return partition, result.last_offset + 1
+
+
+def _check_still_open(
+    context: RequestContext, request: ProduceRequest, topic: str, index: int, header: BatchHeader
+) -> None:
+    """Raise if the transaction that the records were admitted to has ended while they were validated."""
+    why_not = refusal(
+        context,
+        request.transactional_id or "",
+        Part((topic, index), Producer(header.producer_id, header.producer_epoch)),
+        implicit=context.api_version >= IMPLICIT_SINCE,
+        abortable_known=context.api_version >= ABORTABLE_KNOWN_SINCE,
+    )
+    if why_not is not None:
+        raise why_not
 
 
 def _fail(context: RequestContext, topic: str, response: PartitionResponse, error: RequestError) -> None:

@@ -43,7 +43,7 @@ async def admit(
 ) -> dict[Place, RequestError]:
     """See that the partitions are in the producer's transaction; `implicit` adds those that are not.
 
-    Returns why not, by place. An append must follow without a checkpoint in between.
+    Returns why not, by place. Between this and the append may be checkpoints if `refusal` is asked right before it.
     """
     unknown = [part for part in parts if not _is_open(context, part)]
     if not (implicit or context.broker.config.get(settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE)):
@@ -58,10 +58,7 @@ async def admit(
         nobody = RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         return refused | {part.place: nobody for part in unknown}
     transactions = context.broker.transactions
-    missing = RequestError(
-        ErrorCode.TRANSACTION_ABORTABLE if abortable_known else ErrorCode.INVALID_TXN_STATE,
-        f"the partition was not added to the transaction of {transactional_id!r}",
-    )
+    missing = _missing(transactional_id, abortable_known=abortable_known)
     for producer in {part.producer for part in unknown}:
         places = frozenset(part.place for part in unknown if part.producer == producer)
         try:
@@ -76,6 +73,26 @@ async def admit(
         if place not in refused and not transactions.is_open(transactional_id, producer, frozenset({place})):
             refused[place] = missing
     return refused
+
+
+def refusal(
+    context: RequestContext, transactional_id: str, part: Part, *, implicit: bool, abortable_known: bool
+) -> RequestError | None:
+    """Why a partition that `admit` let in may not be appended to any more: the transaction has ended since."""
+    if not (implicit or context.broker.config.get(settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE)):
+        return None
+    if _is_open(context, part) or context.broker.transactions.is_open(
+        transactional_id, part.producer, frozenset({part.place})
+    ):
+        return None
+    return _missing(transactional_id, abortable_known=abortable_known)
+
+
+def _missing(transactional_id: str, *, abortable_known: bool) -> RequestError:
+    return RequestError(
+        ErrorCode.TRANSACTION_ABORTABLE if abortable_known else ErrorCode.INVALID_TXN_STATE,
+        f"the partition was not added to the transaction of {transactional_id!r}",
+    )
 
 
 def _is_older(context: RequestContext, part: Part) -> bool:

@@ -25,7 +25,8 @@ from barnabas.log.segment import Segment
 from barnabas.log.trash import Trash
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import EndMarker
-from barnabas.records.validate import Origin, ValidatedBatches, validate_produce
+from barnabas.records.steps import Steps, run
+from barnabas.records.validate import Origin, ValidatedBatches, validate_steps
 
 log = logging.getLogger(__name__)
 
@@ -127,21 +128,46 @@ class PartitionLog(ReadableLog):
     ) -> AppendResult:
         """Validate the records of one partition in a produce request, give them offsets, and append them.
 
-        `records` is patched in place if it is writable. Raises RequestError as `validate_produce` and
-        `ProducerState.check` do, and StorageError; then nothing was appended.
+        All at once; `validation` and `append_valid` say what is raised. Then nothing was appended.
         """
-        base_offset = self.log_end_offset
-        valid = validate_produce(
-            records,
-            api_version=api_version,
-            config=self.config.rules,
-            now_ms=now_ms,
-            first_offset=base_offset,
-            leader_epoch=leader_epoch,
-            origin=origin,
+        valid = run(self.validation(records, now_ms=now_ms, api_version=api_version, origin=origin))
+        return self.append_valid(
+            valid, leader_epoch=leader_epoch, now_ms=now_ms, api_version=api_version, origin=origin
         )
+
+    def validation(
+        self,
+        records: bytes | bytearray | memoryview,
+        *,
+        now_ms: int,
+        api_version: int = PRODUCE_VERSION_LATEST,
+        origin: Origin = Origin.CLIENT,
+    ) -> Steps[ValidatedBatches]:
+        """Return the steps that validate the records of one partition in a produce request, for `append_valid`.
+
+        `records` is patched in place if it is writable. They raise RequestError as `validate_steps` says. Nothing of
+        the log is looked at but its settings, so it may change meanwhile.
+        """
+        return validate_steps(
+            records, api_version=api_version, config=self.config.rules, now_ms=now_ms, origin=origin
+        )
+
+    def append_valid(
+        self,
+        valid: ValidatedBatches,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        api_version: int = PRODUCE_VERSION_LATEST,
+        origin: Origin = Origin.CLIENT,
+    ) -> AppendResult:
+        """Give validated records their offsets, and append them.
+
+        Raises RequestError as `ProducerState.check` does, and StorageError; then nothing was appended.
+        """
         if not valid.batches:
             return AppendResult(-1, -1, -1, self.log_start_offset)
+        valid.place(self.log_end_offset, leader_epoch)
         header = valid.batches[0]
         marker: EndMarker | None = None
         if header.producer_id >= 0:

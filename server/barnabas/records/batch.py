@@ -21,6 +21,7 @@ from zlib import crc32
 from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptRecordsError, InvalidRecordsError
 from barnabas.records.record import Record, encode_body, iter_body
+from barnabas.records.steps import Steps
 from barnabas.records.varint import Buffer
 
 LENGTH_OFFSET: Final = 8
@@ -343,6 +344,19 @@ def read_body(buf: Buffer, pos: int, header: BatchHeader, *, decompressed_bytes_
     return decompress(header.codec, body, magic=2, bytes_max=decompressed_bytes_max)
 
 
+def read_body_steps(
+    buf: Buffer, pos: int, header: BatchHeader, *, decompressed_bytes_max: int
+) -> Steps[bytes]:
+    """Do as `read_body` by steps."""
+    size = header.size
+    if not header.attributes & CODEC_MASK or len(buf) - pos < size:
+        return read_body(buf, pos, header, decompressed_bytes_max=decompressed_bytes_max)
+    from barnabas.records.compression import decompress_steps
+
+    data = memoryview(buf)[pos + HEADER_SIZE : pos + size]
+    return (yield from decompress_steps(header.codec, data, magic=2, bytes_max=decompressed_bytes_max))
+
+
 def iter_records(
     buf: Buffer, pos: int = 0, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
@@ -426,14 +440,19 @@ def encode_batch(
 
 
 def assemble_batch(header: BatchHeader, body: Buffer, level: int | None = None) -> bytes:
-    """Compress a body with the header's codec and join the two.
-
-    Sets `batch_length` and `crc` of `header` to what they must be.
-    """
+    """Compress a body with the header's codec and join the two; sets of `header` what `join_batch` does."""
     if header.codec:
         from barnabas.records.compression import compress
 
         body = compress(header.codec, body, level)
+    return bytes(join_batch(header, body))
+
+
+def join_batch(header: BatchHeader, body: Buffer) -> bytearray:
+    """Join a header and a body that is compressed as the header says.
+
+    Sets `batch_length` and `crc` of `header` to what they must be.
+    """
     header.batch_length = HEADER_SIZE - LOG_OVERHEAD + len(body)
     batch = bytearray(HEADER_SIZE)
     batch += body
@@ -444,7 +463,7 @@ def assemble_batch(header: BatchHeader, body: Buffer, level: int | None = None) 
     )  # fmt: skip
     header.crc = compute_crc(batch, 0, header)
     _UINT32.pack_into(batch, CRC_OFFSET, header.crc)
-    return bytes(batch)
+    return batch
 
 
 def retain_records(

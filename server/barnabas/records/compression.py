@@ -1,12 +1,29 @@
 """Compression of records: the codec ids of the protocol, their names and levels, and bounded decompression.
 
-The rule: a codec's library is loaded when records first need it, and no input makes more output than allowed.
+The rule: a codec's library is loaded when records first need it, and no input makes more output than allowed. What is
+small is done at once; the rest by steps, and in `Work`, see docs/decisions/0079-records-in-steps.md.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
+from typing import TYPE_CHECKING
 
-from barnabas.records.errors import UnsupportedCompressionError
+from barnabas.records.errors import DecompressedTooLargeError, UnsupportedCompressionError
+from barnabas.records.steps import Reserve, Steps, Work
 from barnabas.records.varint import Buffer
+
+if TYPE_CHECKING:
+    from barnabas.records.codecs.pieces import Compressor
+
+SMALL_COMPRESSED_BYTES = 64 << 10
+SMALL_BYTES = 1 << 20
+"""What is compressed within 64 KiB and makes up to 1 MiB is small: at most some 3 ms of gzip, the slowest."""
+
+MEDIUM_BYTES = 8 << 20
+"""What is not small is tried within this first, since what makes more is rare and takes its turn alone."""
+
+COMPRESS_AT_ONCE_BYTES = 32 << 10
 
 
 class Codec(IntEnum):
@@ -91,6 +108,122 @@ def decompress(codec: int, data: Buffer, *, magic: int, bytes_max: int) -> bytes
     from barnabas.records.codecs import zstd
 
     return zstd.decompress(data, bytes_max)
+
+
+def decompress_small(codec: int, data: Buffer, *, magic: int, bytes_max: int = SMALL_BYTES) -> bytes | None:
+    """Decompress what makes up to `bytes_max` bytes, or return None if that is too little. Raises as `decompress`."""
+    if len(data) > SMALL_COMPRESSED_BYTES:
+        return None
+    try:
+        return decompress(codec, data, magic=magic, bytes_max=bytes_max)
+    except DecompressedTooLargeError:
+        return None
+
+
+def decompress_steps(codec: int, data: Buffer, *, magic: int, bytes_max: int) -> Steps[bytes]:
+    """Decompress by steps what may be large; raises as `decompress`."""
+    for ceiling in (SMALL_BYTES, MEDIUM_BYTES):
+        if ceiling < bytes_max:
+            yield Reserve(ceiling)
+            try:
+                body: bytes = yield Work(partial(decompress, codec, data, magic=magic, bytes_max=ceiling))
+            except DecompressedTooLargeError:
+                continue
+            return body
+    yield Reserve(bytes_max)
+    body = yield Work(partial(decompress, codec, data, magic=magic, bytes_max=bytes_max))
+    return body
+
+
+def compressor(codec: int, level: int | None, size: int) -> "Compressor":
+    """Make a compressor that takes about `size` bytes of input in pieces, for magic 2. Raises as `compress`."""
+    known = codec_of(codec)
+    if known is Codec.GZIP:
+        from barnabas.records.codecs import gzip
+
+        return gzip.compressor(level, size)
+    if known is Codec.SNAPPY:
+        from barnabas.records.codecs import snappy
+
+        return snappy.compressor(level, size)
+    if known is Codec.LZ4:
+        from barnabas.records.codecs import lz4
+
+        return lz4.compressor(level, size)
+    from barnabas.records.codecs import zstd
+
+    return zstd.compressor(level, size)
+
+
+class Output:
+    """Records on their way into a batch: compressed piece by piece, unless they are few, and refused once too many.
+
+    `too_large(size)` makes the error for a result of more than `bytes_max` bytes, of which `size` are known. Add data,
+    run `flush` as `Work` whenever `is_due`, and at last `finish`.
+    """
+
+    __slots__ = ("_codec", "_level", "_max", "_parts", "_size", "_stream", "_too_large", "pending")
+
+    def __init__(
+        self, codec: int, level: int | None, bytes_max: int, too_large: Callable[[int], Exception]
+    ) -> None:
+        self._codec = codec
+        self._level = level
+        self._max = bytes_max
+        self._too_large = too_large
+        self.pending = bytearray()  # where data are added; another one after each `flush`
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._stream: Compressor | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether so much is pending that it must be flushed before more is added."""
+        return len(self.pending) >= SMALL_BYTES
+
+    def flush(self) -> None:
+        """Compress what is pending. Raises what `too_large` makes."""
+        if not self._codec:
+            if len(self.pending) > self._max:
+                raise self._too_large(len(self.pending))
+            return
+        if self._stream is None:
+            self._stream = compressor(self._codec, self._level, len(self.pending) * 2)
+            self._take(self._stream.start)
+        data, self.pending = self.pending, bytearray()
+        self._take(self._stream.add(data))
+
+    def flush_steps(self) -> Steps[None]:
+        """Do the same by steps."""
+        if self._codec:
+            yield Work(self.flush)
+        else:
+            self.flush()
+
+    def _take(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._max:
+            raise self._too_large(self._size)
+        self._parts.append(part)
+
+    def finish(self) -> Buffer:
+        """Return all of it, compressed. Raises what `too_large` makes."""
+        if self._stream is None:
+            if not self._codec:
+                self.flush()
+                return self.pending
+            self._take(compress(self._codec, self.pending, self._level))
+        else:
+            self.flush()
+            self._take(self._stream.finish())
+        return b"".join(self._parts)
+
+    def finish_steps(self) -> Steps[Buffer]:
+        """Do the same by steps."""
+        if (self._stream is None and len(self.pending) <= COMPRESS_AT_ONCE_BYTES) or not self._codec:
+            return self.finish()
+        body: Buffer = yield Work(self.finish)
+        return body
 
 
 def _refuse_old_zstd(magic: int) -> None:

@@ -5,7 +5,8 @@ producer state, v0's timestamps); what must not be dropped is refused (zstd). Re
 so that a batch takes no more memory than its bytes do.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from barnabas.records import legacy
 from barnabas.records.batch import (
@@ -18,19 +19,23 @@ from barnabas.records.batch import (
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     TimestampType,
-    assemble_batch,
     check_crc,
-    iter_any_records,
     iter_batches,
+    read_body_steps,
 )
-from barnabas.records.compression import Codec
+from barnabas.records.compression import Codec, Output
+from barnabas.records.cursor import RecordCursor
 from barnabas.records.errors import (
     CorruptRecordsError,
+    DecompressedTooLargeError,
     InvalidRecordsError,
     UnsupportedCompressionError,
 )
-from barnabas.records.record import Record, encode_body
-from barnabas.records.varint import Buffer
+from barnabas.records.record import append_record
+from barnabas.records.steps import RECORDS_PER_STEP, Steps, Work, run
+from barnabas.records.varint import Buffer, encode_varint
+
+PIECE_BYTES: Final = 64 << 10
 
 
 def new_header(
@@ -41,7 +46,7 @@ def new_header(
     append_timestamp: int = NO_TIMESTAMP,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> BatchHeader:
-    """Make a header for `rebuild_batch`, of no producer; `append_timestamp` goes with LOG_APPEND_TIME."""
+    """Make a header for a batch that is to be written, of no producer; `append_timestamp` goes with LOG_APPEND_TIME."""
     log_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
     attributes = codec | (TIMESTAMP_TYPE_BIT if log_append_time else 0)
     return BatchHeader(
@@ -50,95 +55,126 @@ def new_header(
     )  # fmt: skip
 
 
-def rebuild_batch(records: Iterable[Record], header: BatchHeader, *, level: int | None = None) -> bytes:
-    """Write a batch (magic 2) from a stream of records, with offsets that count up from the header's.
+Judge: TypeAlias = Callable[[int, bytes | None, int], bool]
+"""Says of a record, by its index, key and timestamp, whether it is to be written."""
 
-    Keeps what else the header says, and updates it: timestamps (with LOG_APPEND_TIME the max timestamp
-    stays), count, last offset delta, length and crc. Raises InvalidRecordsError if there are no records.
+
+def up_convert_steps(
+    buf: Buffer, header: BatchHeader, out: Output, *, magic: int, judge: Judge, decompressed_bytes_max: int
+) -> Steps[None]:
+    """Write the records of a message set, compressed or not, as the body of a batch to `out`.
+
+    All messages, inner ones too, must be of `magic`. Timestamps of v1 are kept, records of v0 have none (-1). Sets of
+    `header`: base and max timestamp (with LOG_APPEND_TIME the max timestamp stays), count, last offset delta. Raises
+    InvalidRecordsError if there are no records, else as `legacy.iter_records`, and what `out` raises.
     """
-    source = iter(records)
-    first = next(source, None)
-    if first is None:
-        raise InvalidRecordsError("there are no records to make a batch of")
-    header.base_timestamp = max_timestamp = first.timestamp
-    count = 0
-
-    def count_up() -> Iterator[Record]:
-        nonlocal count, max_timestamp
-        record: Record | None = first
-        while record is not None:
-            record.offset = header.base_offset + count
-            max_timestamp = max(max_timestamp, record.timestamp)
+    count = pos = index = 0
+    max_timestamp = NO_TIMESTAMP
+    wrapper: legacy.Message | None = None
+    data: Buffer = buf
+    while pos < len(data):
+        message = yield from legacy.read_message_steps(data, pos)
+        pos += message.size
+        legacy.check_message_crc(message)
+        if message.codec and wrapper is None:
+            wrapper = message
+            data, _ = yield from legacy.open_steps(message, decompressed_bytes_max=decompressed_bytes_max)
+            pos = 0
+            continue
+        legacy.check_is_inner(message)
+        if message.magic != magic:
+            raise InvalidRecordsError(f"a message of magic {message.magic} is inside of one of {magic}")
+        timestamp = message.timestamp
+        if wrapper is not None and magic and wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            timestamp = wrapper.timestamp
+        if judge(index, message.key, timestamp):
+            if not count:
+                header.base_timestamp = max_timestamp = timestamp
+            max_timestamp = max(max_timestamp, timestamp)
+            append_record(
+                out.pending, timestamp - header.base_timestamp, count, message.key, message.value, []
+            )
             count += 1
-            yield record
-            record = next(source, None)
-
-    body = encode_body(count_up(), header.base_offset, header.base_timestamp)
+            if out.is_due:
+                yield from out.flush_steps()
+        index += 1
+        if not index % RECORDS_PER_STEP:
+            yield None
+    if not count and not index:
+        raise InvalidRecordsError("there are no records to make a batch of")
     header.records_count = count
     header.last_offset_delta = count - 1
     if header.timestamp_type is TimestampType.CREATE_TIME:
         header.max_timestamp = max_timestamp
-    return assemble_batch(header, body, level)
 
 
-def up_convert(
-    buf: Buffer,
-    header: BatchHeader,
-    *,
-    level: int | None = None,
-    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
-) -> bytes:
-    """Turn a message set of v0 or v1, compressed or not, into one batch; see `rebuild_batch` for `header`.
-
-    Timestamps of v1 are kept, records of v0 have none (-1). Raises as `legacy.iter_records`.
-    """
-    records = (
-        Record(inner.offset, inner.timestamp, inner.key, inner.value)
-        for message in legacy.iter_message_set(buf)
-        for inner in legacy.iter_deep(message, decompressed_bytes_max=decompressed_bytes_max)
-    )
-    return rebuild_batch(records, header, level=level)
+def copy_steps(body: bytes, out: Output) -> Steps[None]:
+    """Write the records of a body to `out` as they are."""
+    for at in range(0, len(body), PIECE_BYTES):
+        out.pending += body[at : at + PIECE_BYTES]
+        if out.is_due:
+            yield from out.flush_steps()
 
 
-def iter_down_converted(
+def renumber_steps(body: bytes, count: int, out: Output) -> Steps[None]:
+    """Write the records of a body (magic 2, known to be well-formed) to `out` with offset deltas that count up."""
+    cursor = RecordCursor(body, count)
+    while cursor.advance():
+        delta = encode_varint(cursor.index)
+        rest, end = cursor.key_size_at, cursor.end
+        size = end - cursor.fields + len(delta) - (rest - cursor.offset_at)
+        out.pending += encode_varint(size)
+        out.pending += body[cursor.fields : cursor.offset_at]
+        out.pending += delta
+        while end - rest > PIECE_BYTES:
+            out.pending += body[rest : rest + PIECE_BYTES]
+            rest += PIECE_BYTES
+            if out.is_due:
+                yield from out.flush_steps()
+        out.pending += body[rest:end]
+        if out.is_due:
+            yield from out.flush_steps()
+        elif not (cursor.index + 1) % RECORDS_PER_STEP:
+            yield None
+
+
+def down_convert_steps(
     buf: Buffer,
     to_magic: int,
     *,
+    bytes_max: int,
     fetch_offset: int = 0,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
-) -> Iterator[bytes]:
-    """Yield each whole batch or message of `buf` in a format that readers of `to_magic` (0 or 1) know.
+) -> Steps[bytes]:
+    """Return each whole batch or message of `buf` in a format that readers of `to_magic` (0 or 1) know.
 
     Older ones stay as they are, control batches are left out. Compressed batches become a wrapper with the
     same codec; uncompressed ones become messages from `fetch_offset` on, because some releases of librdkafka
-    stumble over earlier ones. Offsets stay. Raises UnsupportedCompressionError at a zstd batch,
-    CorruptRecordsError at a wrong checksum, DecompressedTooLargeError.
+    stumble over earlier ones. Offsets stay. Ends before more than `bytes_max` bytes, but not before the first piece.
+
+    Raises UnsupportedCompressionError at a zstd batch, CorruptRecordsError at a wrong checksum, InvalidRecordsError,
+    DecompressedTooLargeError. An error after some batches ends the result before the batch at fault: the reader gets it
+    with its next fetch.
     """
-    for pos, header in iter_batches(buf):
-        if header.magic <= to_magic:
-            yield bytes(buf[pos : pos + header.size])
-            continue
-        if header.is_control:
-            continue
-        if header.codec == Codec.ZSTD:
-            raise UnsupportedCompressionError(
-                f"a zstd batch cannot be converted to message format v{to_magic}"
-            )
-        if not check_crc(buf, pos, header):
-            raise CorruptRecordsError(f"the batch at offset {header.base_offset} has a wrong checksum")
-        records = iter_any_records(buf, pos, decompressed_bytes_max=decompressed_bytes_max)
-        if not header.codec:
-            records = (record for record in records if record.offset >= fetch_offset)
-        converted = legacy.encode_message_set(
-            records,
-            magic=to_magic,
-            codec=header.codec,
-            timestamp_type=header.timestamp_type,
-            append_timestamp=header.max_timestamp,
-            decompressed_bytes_max=decompressed_bytes_max,
-        )
-        if converted:
-            yield converted
+    converted = bytearray()
+    try:
+        for pos, header in iter_batches(buf):
+            if header.magic <= to_magic:
+                piece = bytes(buf[pos : pos + header.size])
+            elif header.is_control:
+                continue
+            else:
+                piece = yield from _down_convert_batch_steps(
+                    buf, pos, header, to_magic, fetch_offset, decompressed_bytes_max
+                )
+            if converted and len(converted) + len(piece) > bytes_max:
+                break
+            converted += piece
+            yield None
+    except (UnsupportedCompressionError, CorruptRecordsError, InvalidRecordsError, DecompressedTooLargeError):
+        if not converted:
+            raise
+    return bytes(converted)
 
 
 def down_convert(
@@ -149,21 +185,76 @@ def down_convert(
     fetch_offset: int = 0,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytes:
-    """Return what `iter_down_converted` yields up to `bytes_max` bytes, but at least its first piece.
-
-    An error after some batches ends the result before the batch at fault: the reader gets it with its next
-    fetch.
-    """
-    converted = bytearray()
-    batches = iter_down_converted(
-        buf, to_magic, fetch_offset=fetch_offset, decompressed_bytes_max=decompressed_bytes_max
+    """Do as `down_convert_steps` at once."""
+    return run(
+        down_convert_steps(
+            buf,
+            to_magic,
+            bytes_max=bytes_max,
+            fetch_offset=fetch_offset,
+            decompressed_bytes_max=decompressed_bytes_max,
+        )
     )
-    try:
-        for batch in batches:
-            if converted and len(converted) + len(batch) > bytes_max:
-                break
-            converted += batch
-    except (UnsupportedCompressionError, CorruptRecordsError, InvalidRecordsError):
-        if not converted:
-            raise
-    return bytes(converted)
+
+
+def _down_convert_batch_steps(
+    buf: Buffer, pos: int, header: BatchHeader, to_magic: int, fetch_offset: int, decompressed_bytes_max: int
+) -> Steps[bytes]:
+    """Return a message set of the records of the batch (magic 2, or 1 for readers of 0) at `pos`."""
+    if header.codec == Codec.ZSTD:
+        raise UnsupportedCompressionError(f"a zstd batch cannot be converted to message format v{to_magic}")
+    if not check_crc(buf, pos, header):
+        raise CorruptRecordsError(f"the batch at offset {header.base_offset} has a wrong checksum")
+    writer = legacy.MessageSetWriter(
+        magic=to_magic,
+        codec=header.codec,
+        level=None,
+        timestamp_type=header.timestamp_type,
+        append_timestamp=header.max_timestamp,
+        bytes_max=decompressed_bytes_max,
+    )
+    if header.magic < 2:
+        yield from _add_message_steps(buf, pos, writer, fetch_offset, decompressed_bytes_max)
+        return writer.finish()
+    body = yield from read_body_steps(buf, pos, header, decompressed_bytes_max=decompressed_bytes_max)
+    cursor = RecordCursor(body, header.records_count)
+    while cursor.advance():
+        offset = header.base_offset + cursor.offset_delta
+        if header.codec or offset >= fetch_offset:
+            timestamp = header.base_timestamp + cursor.timestamp_delta
+            if cursor.value_size > PIECE_BYTES:
+                end = cursor.value + cursor.value_size
+                yield from writer.add_large_steps(
+                    offset, timestamp, cursor.read_key(), body, cursor.value, end
+                )
+            else:
+                writer.add(offset, timestamp, cursor.read_key(), cursor.read_value())
+        if not (cursor.index + 1) % RECORDS_PER_STEP:
+            yield None
+    if not writer.is_large:
+        return writer.finish()
+    converted: bytes = yield Work(writer.finish)
+    return converted
+
+
+def _add_message_steps(
+    buf: Buffer, pos: int, writer: legacy.MessageSetWriter, fetch_offset: int, decompressed_bytes_max: int
+) -> Steps[None]:
+    """Add the message of v1 at `pos`, or those in it, to a set of v0; only logs that old releases wrote have such."""
+    message = yield from legacy.read_message_steps(buf, pos)
+    legacy.check_message_crc(message)
+    if not message.codec:
+        if message.offset >= fetch_offset:
+            writer.add(message.offset, NO_TIMESTAMP, message.key, message.value)
+        return
+    data, shift = yield from legacy.open_steps(message, decompressed_bytes_max=decompressed_bytes_max)
+    at = count = 0
+    while at < len(data):
+        inner = yield from legacy.read_message_steps(data, at)
+        legacy.check_message_crc(inner)
+        legacy.check_is_inner(inner)
+        writer.add(inner.offset + shift, NO_TIMESTAMP, inner.key, inner.value)
+        at += inner.size
+        count += 1
+        if not count % RECORDS_PER_STEP:
+            yield None

@@ -14,6 +14,7 @@ all inner ones (KIP-32).
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
 from typing import Final
 from zlib import crc32
@@ -28,9 +29,10 @@ from barnabas.records.batch import (
     TIMESTAMP_TYPE_BIT,
     TimestampType,
 )
-from barnabas.records.compression import Codec, compress, decompress
+from barnabas.records.compression import Codec, compress, decompress_small, decompress_steps
 from barnabas.records.errors import CorruptRecordsError, DecompressedTooLargeError, InvalidRecordsError
 from barnabas.records.record import Record
+from barnabas.records.steps import RECORDS_PER_STEP, Steps, Work, run
 from barnabas.records.varint import Buffer
 
 _PREFIX: Final = Struct(">qiIbb")
@@ -41,6 +43,8 @@ _UINT32: Final = Struct(">I")
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _CHECKED_AT: Final = 16  # where the checksum begins to count: the magic
+_STEP_BYTES: Final = 64 << 10
+_LARGE_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -126,32 +130,59 @@ def open_wrapper(
     Their checksums are computed but not enforced. Raises InvalidRecordsError if it holds nothing, or one of
     them is compressed, or its offset cannot be; else as `read_message` and `decompress`.
     """
-    if wrapper.value is None:
-        raise InvalidRecordsError("a compressed message holds null")
-    if wrapper.codec == Codec.ZSTD:
-        raise InvalidRecordsError(f"message format v{wrapper.magic} knows no zstd")
-    data = decompress(wrapper.codec, wrapper.value, magic=wrapper.magic, bytes_max=decompressed_bytes_max)
-    last_offset = _last_offset(data)
-    shift = _base_offset_v1(wrapper.offset, last_offset) if wrapper.magic == 1 else 0
+    data, shift = run(open_steps(wrapper, decompressed_bytes_max=decompressed_bytes_max))
     replace = wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME
     for message in iter_message_set(data):
-        if message.codec:
-            raise InvalidRecordsError("a compressed message holds another compressed message")
+        check_is_inner(message)
         message.offset += shift
         if replace and message.magic == 1:
             message.timestamp = wrapper.timestamp
         yield message
 
 
-def _last_offset(data: bytes) -> int:
+def open_steps(wrapper: Message, *, decompressed_bytes_max: int) -> Steps[tuple[bytes, int]]:
+    """Decompress what a wrapper holds: (a message set, what its offsets lack). Raises as `open_wrapper`."""
+    value = wrapper.value
+    if value is None:
+        raise InvalidRecordsError("a compressed message holds null")
+    if wrapper.codec == Codec.ZSTD:
+        raise InvalidRecordsError(f"message format v{wrapper.magic} knows no zstd")
+    small = min(_STEP_BYTES, decompressed_bytes_max)
+    data = decompress_small(wrapper.codec, value, magic=wrapper.magic, bytes_max=small)
+    if data is None:
+        data = yield from decompress_steps(
+            wrapper.codec, value, magic=wrapper.magic, bytes_max=decompressed_bytes_max
+        )
+    last_offset = yield from _last_offset_steps(data)
+    return data, _base_offset_v1(wrapper.offset, last_offset) if wrapper.magic == 1 else 0
+
+
+def check_is_inner(message: Message) -> None:
+    """Refuse a message inside of a wrapper that is one itself."""
+    if message.codec:
+        raise InvalidRecordsError("a compressed message holds another compressed message")
+
+
+def _last_offset_steps(data: bytes) -> Steps[int]:
     """Return the offset of the last message of a set, read by its lengths alone."""
-    pos = offset = 0
+    pos = offset = count = 0
     while len(data) - pos >= LEGACY_SIZE_MIN:
         offset, length = _OFFSET_AND_SIZE.unpack_from(data, pos)
         pos += LOG_OVERHEAD + max(length, 0)
+        count += 1
+        if not count % RECORDS_PER_STEP:
+            yield None
     if not pos:
         raise InvalidRecordsError("a compressed message holds no messages")
     return offset
+
+
+def read_message_steps(buf: Buffer, pos: int) -> Steps[Message]:
+    """Read the message at `pos` as `read_message` does; its checksum, if it is large, in `Work`."""
+    if len(buf) - pos >= LOG_OVERHEAD and _OFFSET_AND_SIZE.unpack_from(buf, pos)[1] > _LARGE_BYTES:
+        message: Message = yield Work(partial(read_message, buf, pos))
+        return message
+    return read_message(buf, pos)
 
 
 def _base_offset_v1(wrapper_offset: int, last_inner_offset: int) -> int:
@@ -239,22 +270,107 @@ def encode_message_set(
     `append_timestamp` is the timestamp of all of them if the type is LOG_APPEND_TIME. Raises
     UnsupportedCompressionError for zstd, DecompressedTooLargeError if a wrapper would hold too much.
     """
-    log_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
-    messages = bytearray()
-    first_offset = last_offset = None
-    max_timestamp = NO_TIMESTAMP
+    writer = MessageSetWriter(
+        magic=magic,
+        codec=codec,
+        level=level,
+        timestamp_type=timestamp_type,
+        append_timestamp=append_timestamp,
+        bytes_max=decompressed_bytes_max,
+    )
     for record in records:
-        last_offset = record.offset
-        if first_offset is None:
-            first_offset = last_offset
-        timestamp = append_timestamp if log_append_time else record.timestamp
-        max_timestamp = max(max_timestamp, timestamp)
-        inner_offset = last_offset - first_offset if codec and magic else last_offset
-        inner = Record(inner_offset, timestamp, record.key, record.value)
-        messages += encode_message(inner, magic=magic, timestamp_type=timestamp_type)
-        if codec and len(messages) > decompressed_bytes_max:
-            raise DecompressedTooLargeError("converted", decompressed_bytes_max)
-    if last_offset is None or not codec:
-        return bytes(messages)
-    wrapper = Record(last_offset, max_timestamp, None, compress(codec, messages, level, magic=magic))
-    return encode_message(wrapper, magic=magic, codec=codec, timestamp_type=timestamp_type)
+        writer.add(record.offset, record.timestamp, record.key, record.value)
+    return writer.finish()
+
+
+class MessageSetWriter:
+    """A message set in the making; what it must be is said at `encode_message_set`, and what it raises."""
+
+    __slots__ = (
+        "_append_timestamp",
+        "_bytes_max",
+        "_codec",
+        "_first_offset",
+        "_last_offset",
+        "_level",
+        "_magic",
+        "_max_timestamp",
+        "_messages",
+        "_timestamp_type",
+    )
+
+    def __init__(
+        self,
+        *,
+        magic: int,
+        codec: int,
+        level: int | None,
+        timestamp_type: TimestampType,
+        append_timestamp: int,
+        bytes_max: int,
+    ) -> None:
+        self._magic = magic
+        self._codec = codec
+        self._level = level
+        self._timestamp_type = timestamp_type
+        self._append_timestamp = append_timestamp
+        self._bytes_max = bytes_max
+        self._messages = bytearray()
+        self._first_offset = self._last_offset = -1
+        self._max_timestamp = NO_TIMESTAMP
+
+    def add(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> None:
+        """Append a message."""
+        record = self._place(offset, timestamp, key, value)
+        self._messages += encode_message(record, magic=self._magic, timestamp_type=self._timestamp_type)
+        self._check_size()
+
+    def add_large_steps(
+        self, offset: int, timestamp: int, key: bytes | None, body: Buffer, at: int, end: int
+    ) -> Steps[None]:
+        """Append a message whose value is `body[at:end]`, piece by piece."""
+        record = self._place(offset, timestamp, key, None)
+        start = len(self._messages)
+        empty = encode_message(record, magic=self._magic, timestamp_type=self._timestamp_type)
+        self._messages += empty[: -_INT32.size] + _INT32.pack(end - at)
+        crc = crc32(memoryview(self._messages)[start + _CHECKED_AT :])
+        while at < end:
+            piece = body[at : min(at + _STEP_BYTES, end)]
+            crc = crc32(piece, crc)
+            self._messages += piece
+            self._check_size()
+            at += _STEP_BYTES
+            yield None
+        _OFFSET_AND_SIZE.pack_into(
+            self._messages, start, record.offset, len(self._messages) - start - LOG_OVERHEAD
+        )
+        _UINT32.pack_into(self._messages, start + LOG_OVERHEAD, crc)
+
+    def _place(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> Record:
+        if self._first_offset < 0:
+            self._first_offset = offset
+        self._last_offset = offset
+        if self._timestamp_type is TimestampType.LOG_APPEND_TIME:
+            timestamp = self._append_timestamp
+        self._max_timestamp = max(self._max_timestamp, timestamp)
+        inner_offset = offset - self._first_offset if self._codec and self._magic else offset
+        return Record(inner_offset, timestamp, key, value)
+
+    def _check_size(self) -> None:
+        if self._codec and len(self._messages) > self._bytes_max:
+            raise DecompressedTooLargeError("converted", self._bytes_max)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether `finish` may take long, and is to be run as `Work`."""
+        return self._codec != Codec.NONE and len(self._messages) > _STEP_BYTES
+
+    def finish(self) -> bytes:
+        """Return all messages or, with a codec, the wrapper; nothing if there are none."""
+        if self._last_offset < 0 or not self._codec:
+            return bytes(self._messages)
+        value = compress(self._codec, self._messages, self._level, magic=self._magic)
+        wrapper = Record(self._last_offset, self._max_timestamp, None, value)
+        return encode_message(
+            wrapper, magic=self._magic, codec=self._codec, timestamp_type=self._timestamp_type
+        )

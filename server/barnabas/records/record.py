@@ -135,16 +135,41 @@ def _read_nullable(body: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
     size, pos = read_varint(body, pos, end)
     if size < 0:
         return None, pos  # Kafka takes every negative length for null
-    if size > end - pos:
-        raise InvalidRecordsError(f"a field of {size} bytes does not fit the {end - pos} that are left of it")
+    check_size(size, end - pos)
     return body[pos : pos + size], pos + size
+
+
+def read_header_count(body: bytes, pos: int, end: int) -> tuple[int, int]:
+    """Read how many headers a record has: (count, position after it). Raises InvalidRecordsError."""
+    count, pos = read_varint(body, pos, end)
+    if not 0 <= count <= (end - pos) // 2:
+        raise InvalidRecordsError(f"{count} headers cannot be in {end - pos} bytes")
+    return count, pos
+
+
+def skip_headers(body: bytes, pos: int, end: int, count: int) -> int:
+    """Check `count` headers as `read_headers` does, without making anything of them; returns where they end."""
+    for _ in range(count):
+        size, pos = read_varint(body, pos, end)
+        if size < 0:
+            raise InvalidRecordsError("a header key is null")
+        check_size(size, end - pos)
+        size, pos = read_varint(body, pos + size, end)
+        if size > 0:
+            check_size(size, end - pos)
+            pos += size
+    return pos
+
+
+def check_size(size: int, left: int) -> None:
+    """Refuse a field that reaches beyond its record."""
+    if size > left:
+        raise InvalidRecordsError(f"a field of {size} bytes does not fit the {left} that are left of it")
 
 
 def read_headers(body: bytes, pos: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:
     """Read the headers, from their count on: (headers, position after them). Raises InvalidRecordsError."""
-    count, pos = read_varint(body, pos, end)
-    if not 0 <= count <= (end - pos) // 2:
-        raise InvalidRecordsError(f"{count} headers cannot be in {end - pos} bytes")
+    count, pos = read_header_count(body, pos, end)
     headers = []
     for _ in range(count):
         name, pos = _read_nullable(body, pos, end)
@@ -158,32 +183,44 @@ def read_headers(body: bytes, pos: int, end: int) -> tuple[list[tuple[str, bytes
 def encode_body(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytearray:
     """Encode `records` as the uncompressed body of a batch. Raises OverflowError if a delta does not fit."""
     body = bytearray()
-    null = SMALL[-1]
     for record in records:
-        key = record.key
-        value = record.value
-        delta = record.timestamp - base_timestamp
-        timestamp = SMALL[delta] if 0 <= delta < SMALL_COUNT else encode_varint(delta)
         delta = record.offset - base_offset
         if not 0 <= delta < 1 << 31:
             raise OverflowError(f"offset {record.offset} is out of reach of base offset {base_offset}")
-        offset = SMALL[delta] if delta < SMALL_COUNT else encode_varint(delta)
-        if key is None:
-            key_size, key = null, b""
-        else:
-            size = len(key)
-            key_size = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
-        if value is None:
-            value_size, value = null, b""
-        else:
-            size = len(value)
-            value_size = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
-        headers = _encode_headers(record.headers) if record.headers else b"\x00"
-        fields = b"".join((b"\x00", timestamp, offset, key_size, key, value_size, value, headers))
-        size = len(fields)
-        body += SMALL[size] if size < SMALL_COUNT else encode_varint(size)
-        body += fields
+        append_record(
+            body, record.timestamp - base_timestamp, delta, record.key, record.value, record.headers
+        )
     return body
+
+
+def append_record(
+    body: bytearray,
+    timestamp_delta: int,
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[tuple[str, bytes | None]],
+) -> None:
+    """Encode one record at the end of `body`. Raises OverflowError if a timestamp delta does not fit."""
+    timestamp = (
+        SMALL[timestamp_delta] if 0 <= timestamp_delta < SMALL_COUNT else encode_varint(timestamp_delta)
+    )
+    offset = SMALL[offset_delta] if offset_delta < SMALL_COUNT else encode_varint(offset_delta)
+    if key is None:
+        key_size, key = SMALL[-1], b""
+    else:
+        size = len(key)
+        key_size = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+    if value is None:
+        value_size, value = SMALL[-1], b""
+    else:
+        size = len(value)
+        value_size = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+    encoded_headers = _encode_headers(headers) if headers else b"\x00"
+    fields = b"".join((b"\x00", timestamp, offset, key_size, key, value_size, value, encoded_headers))
+    size = len(fields)
+    body += SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+    body += fields
 
 
 def _encode_headers(headers: list[tuple[str, bytes | None]]) -> bytes:

@@ -6,6 +6,8 @@ Going from record to record costs Python about half a microsecond each. But prod
 that are all built alike, with keys and values of one size. Such a run is checked by columns: the bytes at one
 place of each record, taken with a strided slice, must be the same (sizes) or count up (offsets). That is a
 few operations for a whole run, however long it is. Where no run is found, the next try is made ever later.
+
+A scan can be done in pieces, and a piece is short whatever the records are: one record may have millions of headers.
 """
 
 from dataclasses import dataclass
@@ -13,7 +15,8 @@ from sys import byteorder
 from typing import Final, NamedTuple
 
 from barnabas.records.errors import InvalidRecordsError
-from barnabas.records.record import TIMESTAMP_LIMIT, check_count, read_headers
+from barnabas.records.record import TIMESTAMP_LIMIT, check_count, read_header_count, skip_headers
+from barnabas.records.steps import RECORDS_PER_STEP
 from barnabas.records.varint import read_unsigned
 
 _RUN_MIN: Final = 4
@@ -32,6 +35,9 @@ _SECOND_OF_TWO: Final = b"".join(bytes((second,)) * 64 for second in range(0x80)
 _SECOND_OF_THREE: Final = b"".join(bytes((second,)) * 64 for second in range(0x80, 0x100))
 _CONTINUED: Final = bytes(range(0x80, 0x100))
 _RUNS_MAX: Final = 64
+_RUN_EFFORT: Final = 256  # what a look for a run counts for, in records
+_HEADERS_AT_ONCE: Final = 16  # a record with more headers is not finished in one go
+_DELTAS_MAX: Final = 1_024  # different timestamps that are kept before only the ends of their range are
 
 
 @dataclass(slots=True, init=False)  # with an __init__ that can be compiled: one is made for each batch
@@ -71,62 +77,131 @@ def scan_body(body: bytes, count: int, base_timestamp: int) -> BodyScan:
 
     Raises InvalidRecordsError if they are malformed, or more, or less.
     """
-    check_count(count, len(body))
-    assert count > 0, "an empty body spans nothing"
-    scanner = _Scanner(body, count)
-    try:
-        scanner.run()
-    except InvalidRecordsError as error:
-        raise InvalidRecordsError(
-            f"record {scanner.index} of {count} is malformed: {error.message}"
-        ) from None
-    except IndexError:
-        index = scanner.index
-        raise InvalidRecordsError(f"record {index} of {count} is cut short by the end of the batch") from None
-    if scanner.pos != len(body):
-        left = len(body) - scanner.pos
-        raise InvalidRecordsError(f"{left} bytes are left over after the last of {count} records")
-    if len(scanner.raw_deltas) == 1:  # one record, or all of the same millisecond
-        raw = scanner.raw_deltas.pop()
-        low = high = base_timestamp + (raw >> 1 ^ -(raw & 1))
-    else:
-        deltas = [raw >> 1 ^ -(raw & 1) for raw in scanner.raw_deltas]
-        low, high = base_timestamp + min(deltas), base_timestamp + max(deltas)
-    if not -TIMESTAMP_LIMIT <= low <= high < TIMESTAMP_LIMIT:
-        raise InvalidRecordsError(f"timestamps from {low} to {high} are out of range")
-    return BodyScan(low, high, scanner.null_keys, scanner.offsets_consecutive)
+    scanner = Scanner(body, count, base_timestamp)
+    while not scanner.advance(RECORDS_PER_STEP):
+        pass
+    return scanner.result()
 
 
-class _Scanner:
-    """The state of one scan: all records before `index`, which begins at `pos`, are well-formed."""
+class Scanner:
+    """The state of one scan: all records before `index`, which begins at `pos`, are well-formed.
 
-    __slots__ = ("body", "count", "index", "null_keys", "offsets_consecutive", "pos", "raw_deltas")
+    Lifecycle: `advance` until it says that it is done, then `result`. Both raise InvalidRecordsError.
+    """
 
-    def __init__(self, body: bytes, count: int) -> None:
+    __slots__ = (
+        "base_timestamp",
+        "body",
+        "count",
+        "headers_left",
+        "index",
+        "is_any_folded",
+        "max_delta",
+        "min_delta",
+        "null_keys",
+        "offsets_consecutive",
+        "pos",
+        "raw_deltas",
+        "record_end",
+        "step",
+    )
+
+    def __init__(self, body: bytes, count: int, base_timestamp: int) -> None:
+        check_count(count, len(body))
+        assert count > 0, "an empty body spans nothing"
         self.body = body
         self.count = count
+        self.base_timestamp = base_timestamp
         self.index = 0
         self.pos = 0
         self.null_keys = 0
         self.offsets_consecutive = True
         self.raw_deltas: set[int] = set()  # of timestamps, before the zigzag; few different ones as a rule
+        self.min_delta = 0  # of those timestamp deltas that are not in `raw_deltas` any more
+        self.max_delta = 0
+        self.is_any_folded = False
+        self.headers_left = 0  # headers of the record `index` that are not looked at yet, from `pos` on
+        self.record_end = 0  # where the record with these headers ends
+        self.step = 1
 
-    def run(self) -> None:
-        """Scan everything: try for a run of records alike, else go on record by record, in growing steps."""
-        step = 1
+    def advance(self, effort: int) -> bool:
+        """Scan some more, about as many records as `effort` says; whether all are scanned."""
+        try:
+            return self.go_on(effort)
+        except InvalidRecordsError as error:
+            raise InvalidRecordsError(
+                f"record {self.index} of {self.count} is malformed: {error.message}"
+            ) from None
+        except IndexError:
+            raise InvalidRecordsError(
+                f"record {self.index} of {self.count} is cut short by the end of the batch"
+            ) from None
+
+    def result(self) -> BodyScan:
+        """Tell what the records span, all of which must have been scanned."""
+        if self.pos != len(self.body):
+            left = len(self.body) - self.pos
+            raise InvalidRecordsError(f"{left} bytes are left over after the last of {self.count} records")
+        if len(self.raw_deltas) == 1 and not self.is_any_folded:  # one record, or all of the same millisecond
+            raw = self.raw_deltas.pop()
+            low = high = self.base_timestamp + (raw >> 1 ^ -(raw & 1))
+        else:
+            self.fold_deltas()
+            low, high = self.base_timestamp + self.min_delta, self.base_timestamp + self.max_delta
+        if not -TIMESTAMP_LIMIT <= low <= high < TIMESTAMP_LIMIT:
+            raise InvalidRecordsError(f"timestamps from {low} to {high} are out of range")
+        return BodyScan(low, high, self.null_keys, self.offsets_consecutive)
+
+    def fold_deltas(self) -> None:
+        """Keep of the timestamp deltas only the ends of their range."""
+        deltas = [raw >> 1 ^ -(raw & 1) for raw in self.raw_deltas]
+        self.raw_deltas.clear()
+        if self.is_any_folded:
+            deltas += (self.min_delta, self.max_delta)
+        self.min_delta, self.max_delta = min(deltas), max(deltas)
+        self.is_any_folded = True
+
+    def go_on(self, effort: int) -> bool:
+        """Try for a run of records alike, else go on record by record, in growing steps."""
         while self.index < self.count:
-            if self.count - self.index < _TRY_MIN:
+            if effort <= 0:
+                return False
+            first = self.index
+            if self.headers_left:
+                effort -= self.skip_some_headers(effort)
+            elif self.count - first < _TRY_MIN:
                 self.walk(self.count)
-                return
-            at = self.pos
-            self.walk(self.index + 1)
-            if self.index == self.count:
-                return
-            if self.skip_run(at):
-                step = 1
             else:
-                self.walk(min(self.index + step, self.count))
-                step = min(step * 2, _STEP_MAX)
+                effort -= _RUN_EFFORT
+                at = self.pos
+                self.walk(first + 1)
+                if self.headers_left or self.index == self.count:
+                    continue
+                if self.skip_run(at):
+                    self.step = 1
+                    continue
+                self.walk(min(self.index + self.step, self.count))
+                self.step = min(self.step * 2, _STEP_MAX)
+                effort += _RUN_EFFORT  # it was cheap
+            effort -= self.index - first
+            if len(self.raw_deltas) > _DELTAS_MAX:
+                self.fold_deltas()
+        return True
+
+    def skip_some_headers(self, effort: int) -> int:
+        """Check some more headers of a record that has very many; returns how many."""
+        count = min(self.headers_left, effort)
+        self.pos = skip_headers(self.body, self.pos, self.record_end, count)
+        self.headers_left -= count
+        if not self.headers_left:
+            self.check_end(self.pos, self.record_end)
+            self.index += 1
+        return count
+
+    def check_end(self, pos: int, end: int) -> None:
+        """Refuse a record whose fields do not fill it."""
+        if pos != end:
+            raise InvalidRecordsError(f"its fields end {pos - end:+d} bytes from where its length says")
 
     def walk(self, stop: int) -> None:
         """Check the records up to the index `stop`, one by one."""
@@ -192,7 +267,11 @@ class _Scanner:
             if not size & 1:
                 pos += size >> 1
             if body[pos]:
-                _, pos = read_headers(body, pos, end)
+                headers, pos = read_header_count(body, pos, end)
+                if headers > _HEADERS_AT_ONCE:
+                    self.headers_left, self.record_end = headers, end
+                    break
+                pos = skip_headers(body, pos, end, headers)
             else:
                 pos += 1
             if pos != end:

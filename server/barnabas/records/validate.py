@@ -8,9 +8,9 @@ How far records are looked at is `AppendRules.record_validation`; docs/decisions
 the reasons.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final, Literal
 
 from barnabas.records.batch import (
@@ -26,12 +26,22 @@ from barnabas.records.batch import (
     TimestampType,
     check_crc,
     iter_batches,
-    read_body,
+    join_batch,
+    read_body_steps,
     read_header,
     rebase,
     set_max_timestamp,
 )
-from barnabas.records.compression import CODECS_BY_NAME, Codec, codec_of
+from barnabas.records.compression import (
+    CODECS_BY_NAME,
+    SMALL_BYTES,
+    SMALL_COMPRESSED_BYTES,
+    Codec,
+    Output,
+    codec_of,
+    decompress_small,
+)
+from barnabas.records.cursor import RecordCursor
 from barnabas.records.errors import (
     Code,
     CorruptRecordsError,
@@ -40,13 +50,14 @@ from barnabas.records.errors import (
     RecordsError,
     UnsupportedCompressionError,
 )
-from barnabas.records.record import Record, iter_body
-from barnabas.records.scan import scan_body
+from barnabas.records.scan import Scanner
+from barnabas.records.steps import RECORDS_PER_STEP, Reserve, Steps, Work, run
 from barnabas.records.varint import Buffer
 
 PRODUCE_VERSION_MAGIC_2: Final = 3  # the first version of Produce that takes magic 2 only (KIP-98)
 PRODUCE_VERSION_ZSTD: Final = 7  # the first one whose clients know zstd (KIP-110)
 UNBOUNDED_MS: Final = (1 << 63) - 1
+OLD_DECOMPRESSED_BYTES_MAX: Final = 32 << 20  # of a wrapper of v0 or v1, whose clients sent up to 1 MB
 RECORD_ERRORS_MAX: Final = 1_000  # enough to find a mistake; a batch of 1 MB may hold 150,000 records
 
 
@@ -61,6 +72,11 @@ class Origin(Enum):
 _CLIENT: Final = Origin.CLIENT
 _ZSTD: Final = Codec.ZSTD
 _LZ4: Final = Codec.LZ4
+_NONE: Final = Codec.NONE
+
+_SUM_AT_ONCE_BYTES: Final = 4 << 20  # summed up in a millisecond
+_SMALL_EFFORT: Final = 4 * RECORDS_PER_STEP  # room for headers, and for looks at columns
+_WRONG_CHECKSUM: Final = "the checksum of the records is wrong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +114,11 @@ class AppendRules:
 class ValidatedBatches:
     """Records ready to be appended.
 
-    `records` is the request's own memory, patched, wherever that was possible. `offset_of_max_timestamp` is
-    the last offset of the batch that has the max timestamp, as the time index wants it, or -1 without
-    timestamps. `log_append_time_ms` is -1 with CreateTime. `batches` are the headers of what is in `records`:
-    one, or none if an old client sent no whole message (then the offsets are -1 and nothing is to be
-    appended).
+    `records` is the request's own memory, patched, wherever that was possible. Offsets begin at 0 until `place`
+    says where. `offset_of_max_timestamp` is the last offset of the batch that has the max timestamp, as the time
+    index wants it, or -1 without timestamps. `log_append_time_ms` is -1 with CreateTime. `batches` are the headers
+    of what is in `records`: one, or none if an old client sent no whole message (then the offsets are -1 and
+    nothing is to be appended).
     """
 
     records: Buffer
@@ -134,6 +150,19 @@ class ValidatedBatches:
         self.record_count = record_count
         self.batches = batches
 
+    def place(self, first_offset: int, leader_epoch: int) -> None:
+        """Give the records their place in the log; outside of the checksum, so that nothing else is to be done."""
+        if not self.batches:
+            return
+        header = self.batches[0]
+        header.base_offset = self.base_offset = first_offset
+        header.leader_epoch = leader_epoch
+        self.last_offset = header.last_offset
+        if self.offset_of_max_timestamp >= 0:
+            self.offset_of_max_timestamp = self.last_offset
+        assert not isinstance(self.records, bytes)
+        rebase(self.records, 0, first_offset, leader_epoch)
+
 
 def validate_produce(
     buf: Buffer,
@@ -147,29 +176,44 @@ def validate_produce(
 ) -> ValidatedBatches:
     """Check the records of one partition in a produce request, and give them offsets from `first_offset` on.
 
+    All at once; `validate_steps` says what is raised.
+    """
+    valid = run(validate_steps(buf, api_version=api_version, config=config, now_ms=now_ms, origin=origin))
+    valid.place(first_offset, leader_epoch)
+    return valid
+
+
+def validate_steps(
+    buf: Buffer, *, api_version: int, config: AppendRules, now_ms: int, origin: Origin = Origin.CLIENT
+) -> Steps[ValidatedBatches]:
+    """Check the records of one partition in a produce request by steps; the result is still to be placed.
+
     `buf` is patched in place if it is writable, also before an error shows. Raises RecordsError (a
     RequestError) with the code for the client: CORRUPT_MESSAGE, INVALID_RECORD and INVALID_TIMESTAMP (both
     perhaps with `record_errors`), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    entries = _entries(buf)
+    header = _first_header(buf)
     if api_version >= PRODUCE_VERSION_MAGIC_2:
-        _check_produce_version(entries, api_version)
-    elif not entries:
+        _check_produce_version(header, api_version)
+    if header is None:
         return ValidatedBatches(b"", -1, -1, NO_TIMESTAMP, -1, -1, 0, [])
-    for pos, header in entries:
+    appender = _Appender(config, now_ms, origin)
+    if header.magic == 2:
+        if header.size != len(buf) and next(iter_batches(buf, header.size), None) is not None:
+            raise InvalidRecordsError("one batch is allowed per partition, not several")
         if header.size > config.max_message_bytes:
             raise _too_large(header.size, config.max_message_bytes)
-        if header.magic == 2 and header.base_offset != 0 and origin is _CLIENT:
+        if header.base_offset != 0 and origin is _CLIENT:
             raise InvalidRecordsError(f"a producer's batch begins at offset 0, not {header.base_offset}")
-        if not check_crc(buf, pos, header):
-            raise CorruptRecordsError("the checksum of the records is wrong")
-    appender = _Appender(config, now_ms, first_offset, leader_epoch, origin)
-    if entries[0][1].magic == 2:
-        if len(entries) > 1:
-            raise InvalidRecordsError(f"one batch is allowed per partition, not {len(entries)}")
-        result = appender.take_batch(buf, entries[0][1])
+        if header.size > _SUM_AT_ONCE_BYTES:
+            is_sound = yield Work(partial(check_crc, buf, 0, header))
+        else:
+            is_sound = check_crc(buf, 0, header)
+        if not is_sound:
+            raise CorruptRecordsError(_WRONG_CHECKSUM)
+        result = yield from appender.batch_steps(buf, header)
     else:
-        result = appender.take_messages(buf, [header for _, header in entries])
+        result = yield from appender.message_steps(buf, header.magic)
     if len(result.records) > config.segment_bytes:
         raise RecordsError(
             Code.RECORD_LIST_TOO_LARGE,
@@ -178,25 +222,23 @@ def validate_produce(
     return result
 
 
-def _entries(buf: Buffer) -> list[tuple[int, BatchHeader]]:
-    """All of `iter_batches`; without going about it for the usual request, which is one batch and nothing else."""
-    if len(buf) >= HEADER_SIZE and buf[MAGIC_OFFSET] == 2:
+def _first_header(buf: Buffer) -> BatchHeader | None:
+    """The header of the first batch or message that is whole, None if there is none."""
+    if len(buf) >= HEADER_SIZE and buf[MAGIC_OFFSET] == 2:  # without going about it, for the usual request
         header = read_header(buf)
         if LOG_OVERHEAD + header.batch_length == len(buf):
-            return [(0, header)]
-    return list(iter_batches(buf))
+            return header
+    first = next(iter_batches(buf), None)
+    return None if first is None else first[1]
 
 
-def _check_produce_version(entries: list[tuple[int, BatchHeader]], api_version: int) -> None:
-    if not entries:
+def _check_produce_version(header: BatchHeader | None, api_version: int) -> None:
+    if header is None:
         raise InvalidRecordsError("there is no whole record batch")
-    header = entries[0][1]
     if header.magic != 2:
         raise InvalidRecordsError(f"Produce v{api_version} takes magic 2 only, not {header.magic}")
     if header.codec == _ZSTD and api_version < PRODUCE_VERSION_ZSTD:
         raise UnsupportedCompressionError(f"Produce v{api_version} knows no zstd")
-    if len(entries) > 1:
-        raise InvalidRecordsError(f"one batch is allowed per partition, not {len(entries)}")
 
 
 def _too_large(size: int, size_max: int) -> RecordsError:
@@ -205,41 +247,118 @@ def _too_large(size: int, size_max: int) -> RecordsError:
     )
 
 
+class _Judge:
+    """Which records break the rules: `allows` each of them, then `finish`."""
+
+    __slots__ = ("code", "config", "errors", "now_ms")
+
+    def __init__(self, config: AppendRules, now_ms: int) -> None:
+        self.config = config
+        self.now_ms = now_ms
+        self.errors: list[RecordError] = []
+        self.code = Code.INVALID_RECORD
+
+    def allows(self, index: int, key: bytes | None, timestamp: int) -> bool:
+        """Say whether a record obeys the rules, and remember if it does not."""
+        if self.config.compacted and key is None:
+            message = "a record of a compacted topic must have a key"
+        elif not self.is_timestamp_allowed(timestamp):
+            self.code = Code.INVALID_TIMESTAMP
+            before = self.config.message_timestamp_before_max_ms
+            after = self.config.message_timestamp_after_max_ms
+            message = (
+                f"timestamp {timestamp} is not from {before} ms before to {after} ms after {self.now_ms}"
+            )
+        else:
+            return True
+        if len(self.errors) < RECORD_ERRORS_MAX:
+            self.errors.append(RecordError(index, message))
+        return False
+
+    def is_timestamp_allowed(self, timestamp: int) -> bool:
+        """Say whether a record may have that timestamp; none at all (-1) is allowed (KIP-937)."""
+        config = self.config
+        if config.append_time or timestamp == NO_TIMESTAMP:
+            return True
+        age_ms = self.now_ms - timestamp
+        return -config.message_timestamp_after_max_ms <= age_ms <= config.message_timestamp_before_max_ms
+
+    def finish(self) -> None:
+        """Raise if any record broke the rules, with which."""
+        if self.errors:
+            shown = "; ".join(f"record {error.batch_index}: {error.message}" for error in self.errors[:3])
+            raise InvalidRecordsError(f"records were refused: {shown}", self.code, tuple(self.errors))
+
+
 class _Appender:
     """The circumstances of one append: what every check and every way of writing needs to know."""
 
-    __slots__ = ("config", "first_offset", "leader_epoch", "now_ms", "origin")
+    __slots__ = ("config", "judge", "now_ms", "origin")
 
-    def __init__(
-        self, config: AppendRules, now_ms: int, first_offset: int, leader_epoch: int, origin: Origin
-    ) -> None:
+    def __init__(self, config: AppendRules, now_ms: int, origin: Origin) -> None:
         self.config = config
         self.now_ms = now_ms
-        self.first_offset = first_offset
-        self.leader_epoch = leader_epoch
         self.origin = origin
+        self.judge = _Judge(config, now_ms)
 
-    def take_batch(self, buf: Buffer, header: BatchHeader) -> ValidatedBatches:
+    def batch_steps(self, buf: Buffer, header: BatchHeader) -> Steps[ValidatedBatches]:
         """Take a batch of magic 2 at the start of `buf`, in place if possible."""
         config = self.config
         source = codec_of(header.codec)
-        target = source
-        max_timestamp = header.max_timestamp
-        if self.origin is _CLIENT:
-            _check_client_header(header)
-            target = config.target_codec(source)
-            if header.attributes & TIMESTAMP_TYPE_BIT:
-                raise InvalidRecordsError(
-                    "only the broker may set the timestamp type LogAppendTime", Code.INVALID_TIMESTAMP
-                )
-            if target != source or self.must_look_at_records(header):
-                body = read_body(buf, 0, header, decompressed_bytes_max=config.decompressed_bytes_max)
-                if source is _LZ4:
-                    _check_lz4_frame(buf)
-                max_timestamp, is_sound = self.check_body(body, header)
-                if target != source or not is_sound:
-                    return self.rewrite(body, header, target)
-        return self.patch(buf, header, max_timestamp)
+        if self.origin is not _CLIENT:
+            return self.patch(buf, header, header.max_timestamp)
+        _check_client_header(header)
+        target = config.target_codec(source)
+        if header.attributes & TIMESTAMP_TYPE_BIT:
+            raise InvalidRecordsError(
+                "only the broker may set the timestamp type LogAppendTime", Code.INVALID_TIMESTAMP
+            )
+        if target == source and not self.must_look_at_records(header):
+            return self.patch(buf, header, header.max_timestamp)
+        if source is _LZ4:
+            _check_lz4_frame(buf)
+        scanner = self.scan_small(buf, header)
+        if scanner is None:
+            if source is _NONE:
+                yield Reserve(header.size)
+            body = yield from read_body_steps(
+                buf, 0, header, decompressed_bytes_max=config.decompressed_bytes_max
+            )
+            scanner = Scanner(body, header.records_count, header.base_timestamp)
+            while not scanner.advance(RECORDS_PER_STEP):
+                yield None
+        scan = scanner.result()
+        judge = self.judge
+        if (config.compacted and scan.null_keys) or not (
+            judge.is_timestamp_allowed(scan.min_timestamp) and judge.is_timestamp_allowed(scan.max_timestamp)
+        ):
+            yield from self.judge_steps(scanner.body, header)
+        if target == source and scan.offsets_consecutive:
+            return self.patch(buf, header, scan.max_timestamp)
+        header.attributes = header.attributes & TRANSACTIONAL_BIT | target
+        header.max_timestamp = scan.max_timestamp
+        return (
+            yield from self.rewrite_steps(scanner.body, header, are_numbers_right=scan.offsets_consecutive)
+        )
+
+    def scan_small(self, buf: Buffer, header: BatchHeader) -> Scanner | None:
+        """Scan the records if that is done at once, as it is of most batches; None if it takes longer."""
+        if header.records_count > RECORDS_PER_STEP or header.size > SMALL_BYTES:
+            return None
+        body: bytes | None
+        if header.codec:
+            body = decompress_small(
+                header.codec,
+                memoryview(buf)[HEADER_SIZE : header.size],
+                magic=2,
+                bytes_max=min(SMALL_BYTES, self.config.decompressed_bytes_max),
+            )
+            if body is None:
+                return None
+        else:
+            body = bytes(buf[HEADER_SIZE : header.size])
+        scanner = Scanner(body, header.records_count, header.base_timestamp)
+        return scanner if scanner.advance(_SMALL_EFFORT) else None
 
     def must_look_at_records(self, header: BatchHeader) -> bool:
         """Say whether the header alone cannot show that the records obey the rules."""
@@ -254,51 +373,15 @@ class _Appender:
             )
         )
 
-    def check_body(self, body: bytes, header: BatchHeader) -> tuple[int, bool]:
-        """Check all records: (their max timestamp, whether their offsets count up from 0)."""
-        scan = scan_body(body, header.records_count, header.base_timestamp)
-        if (self.config.compacted and scan.null_keys) or not (
-            self.is_timestamp_allowed(scan.min_timestamp) and self.is_timestamp_allowed(scan.max_timestamp)
-        ):
-            records = iter_body(body, header.records_count, header.base_offset, header.base_timestamp)
-            for _ in self.checked(records):
-                pass
-        return scan.max_timestamp, scan.offsets_consecutive
-
-    def is_timestamp_allowed(self, timestamp: int) -> bool:
-        """Say whether a record may have that timestamp; none at all (-1) is allowed (KIP-937)."""
-        config = self.config
-        if config.append_time or timestamp == NO_TIMESTAMP:
-            return True
-        age_ms = self.now_ms - timestamp
-        return -config.message_timestamp_after_max_ms <= age_ms <= config.message_timestamp_before_max_ms
-
-    def checked(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Pass on the records that obey the rules; after the last one, raise if any did not, with which."""
-        errors: list[RecordError] = []
-        code = Code.INVALID_RECORD
-        for index, record in enumerate(records):
-            if self.config.compacted and record.key is None:
-                message = "a record of a compacted topic must have a key"
-            elif not self.is_timestamp_allowed(record.timestamp):
-                code = Code.INVALID_TIMESTAMP
-                message = self.explain_timestamp(record.timestamp)
-            else:
-                yield record
-                continue
-            if len(errors) < RECORD_ERRORS_MAX:
-                errors.append(RecordError(index, message))
-        if errors:
-            shown = "; ".join(f"record {error.batch_index}: {error.message}" for error in errors[:3])
-            raise InvalidRecordsError(f"records were refused: {shown}", code, tuple(errors))
-
-    def explain_timestamp(self, timestamp: int) -> str:
-        """Say why a timestamp was refused."""
-        before, after = (
-            self.config.message_timestamp_before_max_ms,
-            self.config.message_timestamp_after_max_ms,
-        )
-        return f"timestamp {timestamp} is not from {before} ms before to {after} ms after {self.now_ms}"
+    def judge_steps(self, body: bytes, header: BatchHeader) -> Steps[None]:
+        """Look for the records that break the rules, and raise with which."""
+        cursor = RecordCursor(body, header.records_count)
+        while cursor.advance():
+            key = None if cursor.key_size < 0 else b""
+            self.judge.allows(cursor.index, key, header.base_timestamp + cursor.timestamp_delta)
+            if not (cursor.index + 1) % RECORDS_PER_STEP:
+                yield None
+        self.judge.finish()
 
     def patch(self, buf: Buffer, header: BatchHeader, max_timestamp: int) -> ValidatedBatches:
         """Give the batch its offsets, epoch and timestamps where it lies, if that is not read-only memory."""
@@ -313,59 +396,86 @@ class _Appender:
         elif max_timestamp != header.max_timestamp:
             set_max_timestamp(buf, 0, TimestampType.CREATE_TIME, max_timestamp)
             header = read_header(buf)
-        header.base_offset = self.first_offset
-        header.leader_epoch = self.leader_epoch
-        rebase(buf, 0, self.first_offset, self.leader_epoch)
         return self.result(buf, header)
 
-    def rewrite(self, body: bytes, header: BatchHeader, target: Codec) -> ValidatedBatches:
-        """Write the batch anew, in another codec or with the offsets that its records should have had."""
-        source = iter_body(body, header.records_count, 0, header.base_timestamp)
-        header.attributes = header.attributes & TRANSACTIONAL_BIT | target
-        return self.write(source, header)
+    def rewrite_steps(
+        self, body: bytes, header: BatchHeader, *, are_numbers_right: bool
+    ) -> Steps[ValidatedBatches]:
+        """Write a batch in another codec, or with the offsets that its records should have had."""
+        from barnabas.records.convert import copy_steps, renumber_steps  # not on the way of most requests
 
-    def take_messages(self, buf: Buffer, headers: list[BatchHeader]) -> ValidatedBatches:
+        out = self.output(header)
+        if are_numbers_right:
+            yield from copy_steps(body, out)
+        else:
+            yield from renumber_steps(body, header.records_count, out)
+        return (yield from self.finish_steps(out, header))
+
+    def message_steps(self, buf: Buffer, magic: int) -> Steps[ValidatedBatches]:
         """Take a message set of v0 or v1, as one batch of magic 2."""
-        from barnabas.records.convert import new_header  # not on the way of most requests: loaded when needed
+        from barnabas.records.convert import new_header, up_convert_steps
 
-        magic = headers[0].magic
-        codecs = {header.codec for header in headers} - {Codec.NONE}
-        if codecs and len(headers) > 1:
-            raise InvalidRecordsError(f"a compressed message must be the only one, not one of {len(headers)}")
-        if any(header.magic != magic for header in headers):
+        size, codec = yield from self.check_messages_steps(buf, magic)
+        header = new_header(0, codec=self.config.target_codec(codec))
+        out = self.output(header)
+        if size > SMALL_COMPRESSED_BYTES:
+            yield Reserve(2 * SMALL_BYTES)
+        yield from up_convert_steps(
+            buf[:size],
+            header,
+            out,
+            magic=magic,
+            judge=self.judge.allows,
+            decompressed_bytes_max=min(self.config.decompressed_bytes_max, OLD_DECOMPRESSED_BYTES_MAX),
+        )
+        self.judge.finish()
+        return (yield from self.finish_steps(out, header))
+
+    def check_messages_steps(self, buf: Buffer, magic: int) -> Steps[tuple[int, Codec]]:
+        """Check the headers of a message set: (bytes of its whole messages, codec of the one that is compressed)."""
+        size = count = summed = 0
+        packed = 0
+        is_mixed = has_append_time = False
+        for pos, header in iter_batches(buf):
+            if header.size > self.config.max_message_bytes:
+                raise _too_large(header.size, self.config.max_message_bytes)
+            if not check_crc(buf, pos, header):
+                raise CorruptRecordsError(_WRONG_CHECKSUM)
+            packed = packed or header.codec
+            is_mixed = is_mixed or header.magic != magic
+            has_append_time = has_append_time or header.timestamp_type is TimestampType.LOG_APPEND_TIME
+            size = pos + header.size
+            count += 1
+            if size - summed > SMALL_COMPRESSED_BYTES:
+                summed = size
+                yield None
+        if packed and count > 1:
+            raise InvalidRecordsError(f"a compressed message must be the only one, not one of {count}")
+        if is_mixed:
             raise InvalidRecordsError("messages of different magic are in one set")
-        if any(header.timestamp_type is TimestampType.LOG_APPEND_TIME for header in headers):
+        if has_append_time:
             raise InvalidRecordsError(
                 "only the broker may set the timestamp type LogAppendTime", Code.INVALID_TIMESTAMP
             )
-        size = sum(header.size for header in headers)
-        target = self.config.target_codec(codec_of(codecs.pop() if codecs else Codec.NONE))
-        return self.write(self.checked(self.iter_deep(buf[:size], magic)), new_header(0, codec=target))
+        return size, codec_of(packed)
 
-    def iter_deep(self, message_set: Buffer, magic: int) -> Iterator[Record]:
-        """Decode all records of a message set, inner ones too, which must be of the same magic."""
-        from barnabas.records import legacy
+    def output(self, header: BatchHeader) -> Output:
+        """Make what the records of a new batch are written to; it refuses more than max.message.bytes."""
+        size_max = self.config.max_message_bytes
+        return Output(
+            header.codec,
+            self.config.compression_level if header.codec else None,
+            size_max - HEADER_SIZE,
+            lambda size: _too_large(HEADER_SIZE + size, size_max),
+        )
 
-        for message in legacy.iter_message_set(message_set):
-            for inner in legacy.iter_deep(message, decompressed_bytes_max=self.config.decompressed_bytes_max):
-                if inner.magic != magic:
-                    raise InvalidRecordsError(f"a message of magic {inner.magic} is inside of one of {magic}")
-                yield Record(inner.offset, inner.timestamp, inner.key, inner.value)
-
-    def write(self, records: Iterable[Record], header: BatchHeader) -> ValidatedBatches:
-        """Write a new batch of records that have been or are being checked."""
-        from barnabas.records.convert import rebuild_batch
-
-        header.base_offset = self.first_offset
-        header.leader_epoch = self.leader_epoch
+    def finish_steps(self, out: Output, header: BatchHeader) -> Steps[ValidatedBatches]:
+        """Make a batch of what was written."""
         if self.config.append_time:
             header.attributes |= TIMESTAMP_TYPE_BIT
             header.max_timestamp = self.now_ms
-        level = self.config.compression_level if header.codec else None
-        batch = rebuild_batch(records, header, level=level)
-        if len(batch) > self.config.max_message_bytes:
-            raise _too_large(len(batch), self.config.max_message_bytes)
-        return self.result(batch, header)
+        body = yield from out.finish_steps()
+        return self.result(join_batch(header, body), header)
 
     def result(self, records: Buffer, header: BatchHeader) -> ValidatedBatches:
         """Describe what is to be appended."""

@@ -13,6 +13,7 @@ from barnabas.records.errors import InvalidRecordsError, RecordsError
 from barnabas.records.record import Record, encode_body, iter_body
 from barnabas.records.scan import BodyScan, scan_body
 from barnabas.records.validate import AppendRules, validate_produce
+from tests.support.conversion import up_convert
 
 NOW = 1_700_000_000_000
 CODECS = st.sampled_from(list(Codec))
@@ -97,7 +98,7 @@ def test_down_and_up_again(records, magic, codec, timestamp_type):
     raw = batch.encode_batch(records, codec=codec, timestamp_type=timestamp_type, max_timestamp=NOW)
     down = convert.down_convert(raw, magic, bytes_max=1 << 30)
     assert read_all(down) == without_headers(batch.read_records(raw), magic)
-    up = convert.up_convert(down, convert.new_header(7, codec=codec))
+    up = up_convert(down, convert.new_header(7, codec=codec))
     expected = without_headers(read_all(down), 1)
     for offset, record in enumerate(expected, 7):
         record.offset = offset

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from barnabas.records.steps import run
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.brokers import running
@@ -83,7 +84,8 @@ async def test_acks_0_asks_for_the_sync_and_waits_for_nothing():
     async with waiting_for_the_disk() as (client, disk):
         partition = client.broker.partitions.leader("t", 0)
         batch = bytearray(client.batch(b"x"))
-        partition.append(memoryview(batch), acks=0, api_version=8, now_ms=client.broker.now_ms())
+        circumstances = {"acks": 0, "api_version": 8, "now_ms": client.broker.now_ms()}
+        partition.append(run(partition.validation(memoryview(batch), **circumstances)), **circumstances)
         await sync_begun(disk)
         assert (partition.log.log_end_offset, partition.log.high_watermark) == (1, 0)
         disk.gate.set()

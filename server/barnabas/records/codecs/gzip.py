@@ -2,7 +2,8 @@
 
 import zlib
 
-from barnabas.records.errors import CompressedStreamError, DecompressedTooLargeError
+from barnabas.records.codecs.pieces import Compressor, Pieces
+from barnabas.records.errors import CompressedStreamError
 from barnabas.records.varint import Buffer
 
 _WBITS_GZIP = 31
@@ -21,32 +22,33 @@ def decompress(data: Buffer, bytes_max: int) -> bytes:
     """Decompress all members. Raises CompressedStreamError, DecompressedTooLargeError."""
     try:
         stream = zlib.decompressobj(_WBITS_GZIP)
-        first = stream.decompress(data, bytes_max + 1)
-        if len(first) > bytes_max:
-            raise DecompressedTooLargeError("gzip", bytes_max)
-        if not stream.eof:
-            raise CompressedStreamError("gzip stream is cut short")
-        if not stream.unused_data:
-            return first
-        return first + _decompress_members(stream.unused_data, bytes_max - len(first), bytes_max)
+        out = Pieces("gzip", bytes_max)
+        out.add(stream.decompress(data, out.next_size))
+        while not stream.eof:
+            if not stream.unconsumed_tail:
+                raise CompressedStreamError("gzip stream is cut short")
+            out.add(stream.decompress(stream.unconsumed_tail, out.next_size))
+        if stream.unused_data:
+            _decompress_members(stream.unused_data, out)
+        return out.join()
     except zlib.error as error:
         raise CompressedStreamError(f"gzip stream is corrupt: {error}") from None
 
 
-def _decompress_members(data: bytes, left: int, bytes_max: int) -> bytes:
-    parts = []
+def _decompress_members(data: bytes, out: Pieces) -> None:
     stream = zlib.decompressobj(_WBITS_GZIP)
     for at in range(0, len(data), _STEP_BYTES):
         step = data[at : at + _STEP_BYTES]
         while step:
             if stream.eof:
                 stream = zlib.decompressobj(_WBITS_GZIP)
-            part = stream.decompress(step, left + 1)
-            left -= len(part)
-            if left < 0:
-                raise DecompressedTooLargeError("gzip", bytes_max)
-            parts.append(part)
+            out.add(stream.decompress(step, out.next_size))
             step = stream.unused_data if stream.eof else stream.unconsumed_tail
     if not stream.eof:
         raise CompressedStreamError("gzip stream is cut short")
-    return b"".join(parts)
+
+
+def compressor(level: int | None, size: int) -> Compressor:  # noqa: ARG001 (other codecs want the size)
+    """Make a compressor that takes its input in pieces."""
+    stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _WBITS_GZIP)
+    return Compressor(b"", stream.compress, stream.flush)

@@ -8,7 +8,8 @@ blocks only, and only the first frame.
 from lz4 import frame
 from xxhash import xxh32_intdigest
 
-from barnabas.records.errors import CompressedStreamError, DecompressedTooLargeError
+from barnabas.records.codecs.pieces import Compressor, Pieces
+from barnabas.records.errors import CompressedStreamError
 from barnabas.records.varint import Buffer
 
 _FRAME_MAGIC = b"\x04\x22\x4d\x18"
@@ -17,15 +18,13 @@ _FLAG_CONTENT_SIZE = 0x08
 _FLAG_DICTIONARY_ID = 0x01
 _FAST_LEVEL = 9  # Kafka's default level means the fast compressor, all others mean the "high" one (KIP-390)
 _HIGH_LEVEL_MIN, _HIGH_LEVEL_MAX = 3, 12
-_CHUNK_BYTES = 1 << 20
 
 
 def compress(data: Buffer, level: int | None, *, broken_checksum: bool = False) -> bytes:
     """Compress into one frame of independent 64 KiB blocks; `level` is 1 to 17, None or 9 the fast one."""
-    high = 0 if level in (None, _FAST_LEVEL) else min(max(level or 0, _HIGH_LEVEL_MIN), _HIGH_LEVEL_MAX)
     raw = frame.compress(
         data,
-        compression_level=high,
+        compression_level=_library_level(level),
         block_size=frame.BLOCKSIZE_MAX64KB,
         block_linked=False,
         store_size=False,
@@ -40,23 +39,33 @@ def decompress(data: Buffer, bytes_max: int, *, ignore_checksum: bool = False) -
     if ignore_checksum:
         data = _with_header_checksum(bytes(data), broken=False)
     stream = frame.LZ4FrameDecompressor()
-    parts = []
-    left = bytes_max
+    out = Pieces("lz4", bytes_max)
     try:
         while not stream.eof:
-            part = stream.decompress(data, min(left + 1, _CHUNK_BYTES))
-            left -= len(part)
-            if left < 0:
-                raise DecompressedTooLargeError("lz4", bytes_max)
+            part = stream.decompress(data, out.next_size)
             if stream.needs_input and not stream.eof and not part:
                 raise CompressedStreamError("LZ4 frame is cut short")
-            parts.append(part)
+            out.add(part)
             data = b""
     except RuntimeError as error:
         raise CompressedStreamError(f"LZ4 frame is corrupt: {error}") from None
     if stream.unused_data:
         raise CompressedStreamError(f"{len(stream.unused_data)} bytes follow the LZ4 frame")
-    return b"".join(parts)
+    return out.join()
+
+
+def compressor(level: int | None, size: int) -> Compressor:  # noqa: ARG001 (other codecs want the size)
+    """Make a compressor that takes its input in pieces; for magic 2, whose header checksum is right."""
+    stream = frame.LZ4FrameCompressor(
+        block_size=frame.BLOCKSIZE_MAX64KB, block_linked=False, compression_level=_library_level(level)
+    )
+    return Compressor(stream.begin(), stream.compress, stream.flush)
+
+
+def _library_level(level: int | None) -> int:
+    if level in (None, _FAST_LEVEL):
+        return 0
+    return min(max(level or 0, _HIGH_LEVEL_MIN), _HIGH_LEVEL_MAX)
 
 
 def has_linked_blocks(data: Buffer) -> bool:

@@ -9,8 +9,10 @@ we write what a Java broker writes.
 
 from struct import Struct
 
+import cramjam
 import snappy
 
+from barnabas.records.codecs.pieces import PIECE_BYTES, Compressor, Pieces
 from barnabas.records.errors import CompressedStreamError, DecompressedTooLargeError
 from barnabas.records.varint import Buffer
 
@@ -33,10 +35,11 @@ def compress(data: Buffer, level: int | None) -> bytes:
 
 def decompress(data: Buffer, bytes_max: int) -> bytes:
     """Decompress either framing. Raises CompressedStreamError, DecompressedTooLargeError."""
+    out = Pieces("snappy", bytes_max)
     with memoryview(data) as view:
         if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
-            return _decompress_block(view, bytes_max, bytes_max)
-        parts = []
+            _decompress_block(view, bytes_max, bytes_max, out)
+            return out.join()
         pos = len(_XERIAL_HEADER)
         left = bytes_max
         if len(view) < pos:
@@ -48,20 +51,27 @@ def decompress(data: Buffer, bytes_max: int) -> bytes:
             pos += _LENGTH.size
             if not 0 < size <= len(view) - pos:
                 raise CompressedStreamError(f"snappy block of {size} bytes where {len(view) - pos} are left")
-            part = _decompress_block(view[pos : pos + size], left, bytes_max)
-            left -= len(part)
-            parts.append(part)
+            left -= _decompress_block(view[pos : pos + size], left, bytes_max, out)
             pos += size
-        return b"".join(parts)
+        return out.join()
 
 
-def _decompress_block(block: memoryview, left: int, bytes_max: int) -> bytes:
+def _decompress_block(block: memoryview, left: int, bytes_max: int, out: Pieces) -> int:
+    """Decompress a raw block, at most `left` bytes, to the end of `out`; returns how many."""
     if _announced_size(block) > left:
         raise DecompressedTooLargeError("snappy", bytes_max)
     try:
-        return bytes(snappy.decompress(block))
-    except snappy.UncompressError as error:
-        raise CompressedStreamError(f"snappy block is corrupt: {error.__cause__ or error}") from None
+        found = memoryview(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise CompressedStreamError(f"snappy block is corrupt: {error}") from None
+    for at in range(0, len(found), PIECE_BYTES):
+        out.add(bytes(found[at : at + PIECE_BYTES]))
+    return len(found)
+
+
+def compressor(level: int | None, size: int) -> Compressor:  # noqa: ARG001 (other codecs want the size)
+    """Make a compressor that takes its input in pieces, each of which becomes blocks of its own."""
+    return Compressor(_XERIAL_HEADER, lambda piece: compress(piece, level)[len(_XERIAL_HEADER) :], bytes)
 
 
 def _announced_size(block: memoryview) -> int:

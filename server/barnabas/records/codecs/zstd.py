@@ -6,13 +6,13 @@ first, by their block headers; then the output can be taken in bounded steps.
 
 import zstandard
 
+from barnabas.records.codecs.pieces import Compressor, Pieces
 from barnabas.records.errors import CompressedStreamError, DecompressedTooLargeError
 from barnabas.records.varint import Buffer
 
 _MAGIC = 0xFD2FB528
 _SKIPPABLE_MAGIC, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
 _WINDOW_BYTES_MAX = 1 << 27  # the library's own limit, and that of Kafka's clients
-_CHUNK_BYTES = 1 << 20
 _BLOCK_RLE = 1
 _BLOCK_RESERVED = 3
 
@@ -28,19 +28,25 @@ def decompress(data: Buffer, bytes_max: int) -> bytes:
     announced = _check_frames(raw)
     if announced > bytes_max:
         raise DecompressedTooLargeError("zstd", bytes_max)
-    parts = []
-    left = bytes_max
+    out = Pieces("zstd", bytes_max)
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES_MAX)
     try:
         with decompressor.stream_reader(raw, read_across_frames=True) as reader:
-            while part := reader.read(min(left + 1, max(announced, _CHUNK_BYTES))):
-                left -= len(part)
-                if left < 0:
-                    raise DecompressedTooLargeError("zstd", bytes_max)
-                parts.append(part)
+            while part := reader.read(out.next_size):
+                out.add(part)
     except zstandard.ZstdError as error:
         raise CompressedStreamError(f"zstd frame is corrupt: {error}") from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return out.join()
+
+
+def compressor(level: int | None, size: int) -> Compressor:
+    """Make a compressor that takes its input, about `size` bytes, in pieces."""
+    # With the size, high levels do not take hundreds of megabytes for a small input.
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        3 if level is None else level, source_size=max(size, 1), write_content_size=0
+    )
+    stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    return Compressor(b"", stream.compress, stream.flush)
 
 
 def _check_frames(raw: bytes) -> int:

@@ -1,0 +1,76 @@
+"""Steps of long work, done in turns with everybody else's.
+
+The rule: what is short is done at once and costs nothing more; what takes several steps looks at the loop's budget
+after each; what is in libraries runs in a thread. Bytes that such work makes are counted by lanes: so much work of each
+size is in hand at a time, first come, first served, and small work never waits for large.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TypeVar
+
+import trio
+
+from barnabas.loop_budget import LoopBudget
+from barnabas.records.compression import MEDIUM_BYTES, SMALL_BYTES
+from barnabas.records.steps import Reserve, Step, Steps, Work
+
+T = TypeVar("T")
+
+LANES = ((SMALL_BYTES, 48), (MEDIUM_BYTES, 6), (1 << 62, 1))
+"""Up to how many bytes each, and how many at a time: 48 MiB, 48 MiB, and one that may decompress to 128 MiB."""
+
+
+class Piecework:
+    """Whoever has steps to go through has them done here."""
+
+    def __init__(self, budget: LoopBudget) -> None:
+        self._budget = budget
+        self._lanes = [(bytes_max, trio.Semaphore(count)) for bytes_max, count in LANES]
+        self._threads = trio.CapacityLimiter(max(1, (os.cpu_count() or 2) - 1))
+
+    async def do(self, steps: Steps[T]) -> T:
+        """Go through all steps; returns their result, raises their error. Waits only if there are several."""
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        return await self._go_on(steps, step)
+
+    async def _go_on(self, steps: Steps[T], step: Step) -> T:
+        lane: trio.Semaphore | None = None
+        try:
+            while True:
+                if step is None:
+                    await self._budget.checkpoint()
+                    step = next(steps)
+                elif isinstance(step, Work):
+                    step = await self._work(steps, step)
+                else:
+                    if lane is not None:
+                        lane.release()
+                        lane = None
+                    lane = await self._enter(step)
+                    step = next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        finally:
+            steps.close()
+            if lane is not None:
+                lane.release()
+
+    async def _work(self, steps: Steps[T], work: Work) -> Step:
+        try:
+            done = await trio.to_thread.run_sync(work.call, limiter=self._threads)
+        except Exception as error:
+            return steps.throw(error)
+        return steps.send(done)
+
+    async def _enter(self, wanted: Reserve) -> trio.Semaphore:
+        lane = next(lane for bytes_max, lane in self._lanes if wanted.bytes_max <= bytes_max)
+        try:
+            lane.acquire_nowait()
+        except trio.WouldBlock:
+            await lane.acquire()
+        return lane
