@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import trio
 
-from barnabas.loop_budget import LoopBudget
+from barnabas.loop_budget import LoopBudget, Stall
 
 
 class Clock:
@@ -101,3 +101,29 @@ async def test_without_an_instrument_others_run_once_per_budget() -> None:
             await budget.checkpoint()
         assert 5 <= ran <= 15  # trio draws the order of those that run in one turn
         nursery.cancel_scope.cancel()
+
+
+async def test_a_long_turn_is_told_with_its_longest_step() -> None:
+    clock = Clock()
+    stalls: list[Stall] = []
+    tasks: list[trio.lowlevel.Task] = []
+
+    async def work(seconds: float) -> None:
+        if seconds == 0.3:
+            tasks.append(trio.lowlevel.current_task())
+        clock.now += seconds
+
+    with LoopBudget(clock=clock) as budget:
+        budget.on_long_turn = stalls.append
+        async with trio.open_nursery() as nursery:
+            for seconds in (0.1, 0.3, 0.002):
+                nursery.start_soon(work, seconds)
+        await trio.lowlevel.checkpoint()
+        for seconds in (0.004, 0.006):
+            clock.now += seconds
+            await trio.lowlevel.checkpoint()
+        assert budget.long_turns == [1, 0, 0, 1, 0]
+        assert round(budget.longest_seconds, 3) == 0.402
+    assert [round(stall.seconds, 3) for stall in stalls] == [0.402, 0.006]
+    assert (round(stalls[0].step_seconds, 3), stalls[0].task) == (0.3, tasks[0])
+    assert stalls[0].steps >= 3

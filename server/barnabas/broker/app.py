@@ -30,6 +30,7 @@ from barnabas.broker.internal_topics import (
     InternalTopic,
 )
 from barnabas.broker.listener import Connections, Listener
+from barnabas.broker.log_limit import LogLimit
 from barnabas.broker.markers import write_marker
 from barnabas.broker.memory import REQUEST_BYTES_MAX, Memory
 from barnabas.broker.moving import LogMover
@@ -37,6 +38,7 @@ from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.piecework import Piecework
 from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.stalls import StallMeter
 from barnabas.broker.startup import (
     StartupError,
     advertised_listeners,
@@ -95,6 +97,9 @@ class Broker:
         self.fetch_bytes_max = config.get(settings.FETCH_MAX_BYTES)
         self.budget = LoopBudget()
         self.piecework = Piecework(self.budget)
+        self.log_limit = LogLimit()
+        self.stalls = StallMeter(self.log_limit)
+        self.budget.on_long_turn = self.stalls.long_turn
         self.buffers = BufferPool()
         self.memory = Memory(
             queued if (queued := config.get(settings.QUEUED_MAX_REQUEST_BYTES)) > 0 else REQUEST_BYTES_MAX
@@ -210,6 +215,7 @@ class Broker:
             background.start_soon(housekeeping.keep_house, self)
             background.start_soon(self.flusher.run)
             background.start_soon(self.memory.run)
+            background.start_soon(self.log_limit.run)
             background.start_soon(self.mover.run)
             background.start_soon(self.groups.run)
             background.start_soon(self.transactions.run)

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 UNCOUNTED_BYTES_MAX = 4096
 """Requests up to this size are not counted among the memory of requests: each connection may hold one."""
 
+CUT_SHORT = "requests cut short"
+
 
 class Connection:
     """An accepted connection and the task that serves it.
@@ -69,6 +71,7 @@ class Connection:
 
     async def serve(self) -> None:
         """Serve until the peer closes, misbehaves, or `scope` is cancelled. Raises nothing but cancellation."""
+        self._broker.stalls.connections[trio.lowlevel.current_task()] = self.info
         try:
             with self.scope:
                 while not self.stopping and await self._serve_one():
@@ -76,7 +79,7 @@ class Connection:
                         # Whoever sends many requests at once takes turns with the others.
                         await self._broker.budget.checkpoint()
         except PeerError as error:
-            log.warning("closing %s: malformed request: %s", self.info, error)
+            self._warn("malformed requests", f"malformed request: {error}")
         except OSError as error:
             log.debug("connection %s ended: %s", self.info, error)
         except StorageError as error:
@@ -120,7 +123,7 @@ class Connection:
             count = await self._transport.receive_into(scratch)
             if count == 0:
                 if data:
-                    self._warn("peer closed inside a frame's size field")
+                    self._warn(CUT_SHORT, "peer closed inside a frame's size field")
                 return False
             # Copied before anything is awaited: another connection's task would reuse the scratch buffer.
             data = data + bytes(scratch[:count]) if data else bytes(scratch[:count])
@@ -165,7 +168,7 @@ class Connection:
                 with memoryview(buffer) as view, view[used:size] as part:
                     count = self._transport.receive_now(part)
             if count == 0:
-                self._warn(f"peer closed after {used} of a frame's {size} bytes")
+                self._warn(CUT_SHORT, f"peer closed after {used} of a frame's {size} bytes")
                 return None
             if count is not None:
                 used += count
@@ -235,8 +238,9 @@ class Connection:
             self._unsent = None
 
     def _close_for_memory(self, reason: str) -> None:
-        self._warn(reason)
+        self._warn("connections closed since memory was short", reason)
         self.scope.cancel()
 
-    def _warn(self, reason: str) -> None:
-        log.warning("closing %s: %s", self.info, reason)
+    def _warn(self, kind: str, reason: str) -> None:
+        host = self.info.peer_address[0]
+        self._broker.log_limit.log(log, logging.WARNING, kind, host, "closing %s: %s", self.info, reason)

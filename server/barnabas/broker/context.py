@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.broker.memory import Reservation
+from barnabas.wire import registry
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -62,6 +64,20 @@ class RequestContext:
     """Set by a handler whose answer must be the connection's last."""
     reservation: Reservation | None = field(default=None)
 
+    def __str__(self) -> str:
+        return (
+            f"{_api_name(self.api_key)} v{self.api_version} (correlation id {self.correlation_id}) "
+            f"from client {self.client_id!r} on {self.connection}"
+        )
+
+    def log(self, logger: logging.Logger, level: int, kind: str, text: str, *args: object) -> None:
+        """Write a line about this request, which is named at its end; few of one kind for each host and minute.
+
+        `kind` is a few words in the plural, as in `refused produce requests`.
+        """
+        host = self.connection.peer_address[0]
+        self.broker.log_limit.log(logger, level, kind, host, f"{text}: %s", *args, self)
+
     async def reserve(self, size: int) -> None:
         """Reserve memory of `size` bytes until the response has been sent; waits while there is not enough.
 
@@ -86,6 +102,10 @@ class RequestContext:
     def endpoint_of(self, broker_id: int) -> tuple[str, int, str | None]:
         """Host, port and rack of a broker as this client can reach it: (host, port, rack)."""
         return self.broker.endpoint_of(broker_id, self.connection)
+
+
+def _api_name(key: int) -> str:
+    return registry.name_of(key) if registry.is_known(key) else f"API key {key}"
 
 
 def _join(address: tuple[str, int]) -> str:

@@ -37,7 +37,9 @@ async def answer(
     api = broker.served.get(key)
     if api is None or not api.min_version <= version <= api.max_version:
         if key != apis.API_VERSIONS:
-            raise PeerError(apis.refusal(key, version, header.client_id))
+            raise PeerError(
+                f"{apis.refusal(key, version, header.client_id)} (correlation id {header.correlation_id})"
+            )
         from barnabas.handlers.api_versions import unsupported_version
 
         await transport.send(
@@ -64,13 +66,15 @@ async def _answer_with(
     transport: PlainTransport,
     frame: memoryview,
 ) -> bool:
-    key, version, connection = header.api_key, header.api_version, context.connection
+    key, version = header.api_key, header.api_version
     metrics = broker.metrics
     started = time.perf_counter() if metrics is not None else 0.0
     try:
         request, _ = api.decoders[version](frame, header.body_position)
     except PeerError as error:
-        raise PeerError(f"{api.name} v{version} from client {header.client_id!r}: {error}") from error
+        raise PeerError(
+            f"{api.name} v{version} (correlation id {header.correlation_id}) from client {header.client_id!r}: {error}"
+        ) from error
     try:
         response = await api.handle(context, request)
     except RequestError as error:
@@ -79,7 +83,7 @@ async def _answer_with(
         seen = broker.storage_failed(failure)
         response = _failed(context, api, request, seen.code, seen.message)
     except Exception:
-        log.exception("%s v%d from client %r on %s failed", api.name, version, header.client_id, connection)
+        log.exception("internal error in %s", context)
         response = _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
     size = 0
     if response is not None:
@@ -87,7 +91,7 @@ async def _answer_with(
             chunks = encode_response(key, version, header.correlation_id, response)
         except Exception:
             # Our own mistake: the client still gets an answer that it can act on.
-            log.exception("the answer to %s v%d cannot be written", api.name, version)
+            log.exception("the answer cannot be written: %s", context)
             response = _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
             if response is None:
                 return False

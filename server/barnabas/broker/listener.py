@@ -29,8 +29,6 @@ ACCEPTS_AT_ONCE = 64
 ACCEPT_BACKOFF_SECONDS = 0.1
 """How long accepting pauses when the process has no file descriptor left for a connection."""
 
-REFUSAL_TOLD_SECONDS = 1.0
-
 DRAIN_SECONDS = 1.0
 """How long requests in hand may take to finish at shutdown."""
 
@@ -76,12 +74,10 @@ class Listener:
                 continue
             except OSError as error:
                 if error.errno in _OUT_OF_DESCRIPTORS:
-                    log.error(
-                        "cannot accept on %s: %s; trying again in %ss",
-                        self.name,
-                        error,
-                        ACCEPT_BACKOFF_SECONDS,
-                    )
+                    broker.log_limit.log(
+                        log, logging.ERROR, "failures to accept", self.name,
+                        "cannot accept on %s: %s; trying again in %ss", self.name, error, ACCEPT_BACKOFF_SECONDS,
+                    )  # fmt: skip
                     await trio.sleep(ACCEPT_BACKOFF_SECONDS)
                 else:
                     log.debug("a connection to %s went away before it was accepted: %s", self.name, error)
@@ -109,7 +105,6 @@ class Connections:
         """`count_max` is what the system allows, None for any number."""
         self._nursery = nursery
         self._count_max = count_max
-        self._tell_again_s = 0.0
         self._open: set[Connection] = set()
         self._idle_seconds_max = idle_ms_max / 1000
         self._per_ip: dict[str, int] = {}
@@ -128,13 +123,20 @@ class Connections:
         host = peer[0]
         most = broker.config.get(settings.MAX_CONNECTIONS)
         if len(self._open) >= most or self._per_ip.get(host, 0) >= most_from(host, broker.config):
-            log.warning("refusing a connection from %s: %d are open, %d of them from there",
-                        host, len(self._open), self._per_ip.get(host, 0))  # fmt: skip
+            broker.log_limit.log(
+                log, logging.WARNING, "connections refused", host,
+                "refusing a connection from %s: %d are open, %d of them from there",
+                host, len(self._open), self._per_ip.get(host, 0),
+            )  # fmt: skip
             sock.close()
             return
         if self._count_max is not None and len(self._open) >= self._count_max:
             sock.close()
-            self._tell_of_files(host)
+            broker.log_limit.log(
+                log, logging.ERROR, "connections refused for want of open files", "all hosts",
+                "refusing connections, one of them from %s: %d are open, and that is all that the system allows "
+                "beside the log's files (ulimit -n)", host, len(self._open),
+            )  # fmt: skip
             return
         try:
             sock.setblocking(False)
@@ -150,14 +152,6 @@ class Connections:
         self._per_ip[host] = self._per_ip.get(host, 0) + 1
         self.accepted[listener.name] = self.accepted.get(listener.name, 0) + 1
         self._nursery.start_soon(self._serve, connection)
-
-    def _tell_of_files(self, host: str) -> None:
-        """Say that a connection was refused; no more than once a second, since there may be many."""
-        now_s = time.monotonic()
-        if now_s >= self._tell_again_s:
-            self._tell_again_s = now_s + REFUSAL_TOLD_SECONDS
-            log.error("refusing connections, one of them from %s: %d are open, and that is all that the system allows "
-                      "beside the log's files (ulimit -n)", host, len(self._open))  # fmt: skip
 
     async def _serve(self, connection: Connection) -> None:
         try:

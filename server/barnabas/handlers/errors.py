@@ -109,9 +109,7 @@ _TOP_LEVEL_UNTIL = {9: 7, 10: 3}
 
 def error_response(api: Api, context: RequestContext, request: Any, code: int, message: str) -> Any:
     """The response of `api` that says `code`; None, and the end of the connection, where none can say it."""
-    log.info(
-        "%s from client %r on %s: error %s %s", api.name, context.client_id, context.connection, code, message
-    )
+    context.log(log, logging.INFO, f"refused {api.name} requests", "error %s %s", code, message)
     version = context.api_version
     if api.key == 0 and request.acks == 0:
         context.close_after_response = True

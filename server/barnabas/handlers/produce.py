@@ -180,10 +180,15 @@ def _fail(context: RequestContext, topic: str, response: PartitionResponse, erro
         ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
         for index, message in getattr(error, "record_errors", ())
     ]
-    log.info(
-        "produce to %s-%d from client %r on %s refused: %s",
-        topic, response.index, context.client_id, context.connection, error,
-    )  # fmt: skip
+    context.log(
+        log,
+        logging.INFO,
+        "refused produce requests",
+        "produce to %s-%d refused: %s",
+        topic,
+        response.index,
+        error,
+    )
 
 
 async def _wait(pending: Pending, request: ProduceRequest) -> None:

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas import __version__
+from barnabas.loop_budget import BOUNDS_SECONDS
 from barnabas.metrics.families import GAUGE, INFO, SUMMARY, Families
 from barnabas.telemetry.payload import Distribution
 from barnabas.wire.generated.errors import ErrorCode
@@ -37,7 +38,54 @@ def broker_families(broker: Broker, meter: RequestMeter, shards: list[GroupShard
     _cleaner(families, broker)
     _groups(families, shards)
     _telemetry(families, broker)
+    _event_loop(families, broker)
+    _memory(families, broker)
     return families
+
+
+def _event_loop(families: Families, broker: Broker) -> None:
+    """What is this broker's own, without a name in Kafka."""
+    prefix = "barnabas_event_loop_"
+    budget = broker.budget
+    families.gauge(
+        f"{prefix}longest_turn_seconds", "The longest turn of the event loop so far", budget.longest_seconds
+    )
+    over = 0
+    for bound, count in reversed(list(zip(BOUNDS_SECONDS, budget.long_turns, strict=True))):
+        over += count
+        families.counter(
+            f"{prefix}long_turns",
+            "Turns of the event loop longer than so many seconds",
+            over,
+            longer_than=bound,
+        )
+    for name, count in broker.stalls.counts.items():
+        families.counter(
+            f"{prefix}stalls",
+            "Turns longer than 20 ms, by the request that held them longest",
+            count,
+            request=name,
+        )
+    families.counter(
+        "barnabas_log_lines_left_out",
+        "Lines of the log that clients caused too often",
+        broker.log_limit.left_out,
+    )
+
+
+def _memory(families: Families, broker: Broker) -> None:
+    memory = broker.memory
+    held = families.get("barnabas_memory_held_bytes", GAUGE, "Bytes that requests and responses hold")
+    waiting = families.get("barnabas_memory_waiting", GAUGE, "Requests that wait for memory")
+    for name, pool in (
+        ("large_requests", memory.large_requests),
+        ("small_requests", memory.small_requests),
+        ("large_responses", memory.large_responses),
+        ("small_responses", memory.small_responses),
+    ):
+        held.add(pool.held, pool=name)
+        waiting.add(pool.waiting, pool=name)
+    held.add(memory.unsent.held, pool="unread_responses")
 
 
 def _node(families: Families, broker: Broker) -> None:

@@ -11,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import ConnectionInfo
 from barnabas.broker.memory import Held, Memory
+from barnabas.errors import RequestError
 from barnabas.loop_budget import LoopBudget
 from tests.support.broker import broker_to_ask
 
@@ -166,3 +167,41 @@ async def test_a_reader_that_gives_up_leaves_nothing_behind(broker) -> None:
         connection.scope.cancel()
         await wait_all_tasks_blocked()
         assert broker.memory.unsent.held == 0
+
+
+async def test_malformed_requests_are_named_in_the_log_and_only_the_first_of_them(broker, caplog) -> None:
+    for n in range(20):
+        async with connected(broker) as (_, client):
+            await client.send(request(METADATA, 1, struct.pack(">i", 1000), correlation_id=n))
+            assert await client.recv(1) == b""
+    lines = [record.getMessage() for record in caplog.records if "malformed" in record.getMessage()]
+    assert len(lines) == 5
+    assert "Metadata v1 (correlation id 3) from client 'raw'" in lines[3]
+    assert "127.0.0.1:50000->127.0.0.1:9092#1" in lines[3]
+
+
+async def test_who_held_the_event_loop_up_is_named(broker, caplog, monkeypatch) -> None:
+    class Clock:
+        now = 0.0
+
+        def __call__(self) -> float:
+            return self.now
+
+    clock = Clock()
+    api = broker.served[METADATA]
+
+    async def slow(context, message):
+        clock.now += 0.3
+        raise RequestError(41, "slow")
+
+    monkeypatch.setitem(api.__dict__, "handle", slow)
+    budget = LoopBudget(clock=clock)
+    budget.on_long_turn = broker.stalls.long_turn
+    with budget:
+        async with connected(broker) as (_, client):
+            await client.send(request(METADATA, 1, struct.pack(">i", 0), correlation_id=44))
+            await answer(client)
+    assert broker.stalls.counts == {"Metadata": 1}
+    (line,) = [record.getMessage() for record in caplog.records if "held up" in record.getMessage()]
+    assert line.startswith("the event loop was held up for 300 ms in ")
+    assert "longest of 300 ms: Metadata v1 (correlation id 44) from client 'raw' on 127.0.0.1:50000->" in line
