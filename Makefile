@@ -1,21 +1,25 @@
 # Each target sets up what it needs in .venv and .tools, from the locked requirements; nothing else has to be installed
-# first but Debian (or the like), Python 3.11+ and make.
+# first but Debian (or the like), Python 3.11+ with its venv module (python3-venv), and make.
 
 # The first of these that really runs and is new enough: a name on the PATH may be a shim with nothing behind it.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
+SOURCES := $(shell find server pipeline -name '*.py')
 ARGS ?=
 EFFORT ?= 100
 
-.PHONY: run test test-pipeline pipeline-demo check bench compat compare handover oracle crash soak hostile gen docs lock clean nightly help
+.PHONY: run setup test test-pipeline pipeline-demo check bench compat compare handover oracle crash soak hostile gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
-run: $(VENV)/.compiled  ## start the broker (ARGS="--listen HOST:PORT --data DIR ...")
+run: setup  ## start the broker (ARGS="--listen HOST:PORT --data DIR ...")
 	@exec $(BIN)/barnabas serve $(ARGS)
+
+setup: $(VENV)/.bytecode  ## set up what `make run` needs, without starting anything
+	@:
 
 test: $(VENV)/.ready-test  ## run the tests (ARGS="-k name ...")
 	$(BIN)/python -m pytest $(ARGS)
@@ -86,11 +90,17 @@ $(VENV)/.ready-run: $(VENV)/bin/python requirements/run.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Compiles what looks at every record, where there is a C compiler; the broker runs without that too, but slower.
+# Compiles the code for records and batches to machine code, where there is a C compiler; without it the broker needs more CPU.
 $(VENV)/.compiled: $(VENV)/.ready-run requirements/compile.txt tools/accelerate.py $(wildcard server/barnabas/records/*.py)
 	@if [ -z "$$($(BIN)/python -m tools.accelerate --lack)" ]; then $(BIN)/python -m pip install --quiet \
 		--disable-pip-version-check --require-hashes -r requirements/compile.txt; fi
 	@$(BIN)/python -m tools.accelerate || [ -z "$$CI" ]
+	@touch $@
+
+# Python's byte code, which a process with PYTHONDONTWRITEBYTECODE or without the right to write here would compile at each start.
+$(VENV)/.bytecode: $(VENV)/.compiled $(SOURCES)
+	@$(BIN)/python -m compileall -q server/barnabas pipeline/barnabas_pipeline
+	@$(BIN)/python -m compileall -qq $(VENV)/lib || true  # some packages bring files for other versions of Python
 	@touch $@
 
 $(VENV)/.ready-test: $(VENV)/.compiled requirements/test.txt

@@ -41,9 +41,9 @@ def main(arguments: list[str]) -> int:
     if compiled.find():
         return 0
     if lack:
-        print(f"records are looked at by interpreted code, which takes some more CPU: {lack}")
+        print(f"the code for records runs interpreted, which takes more CPU: {lack}")
         return 0
-    print("compiling what looks at every record (once; some seconds)", flush=True)
+    print("compiling the code for records to machine code (once, about 15 s)", flush=True)
     with tempfile.TemporaryDirectory(prefix="barnabas-compile-") as work:
         done = subprocess.run(
             [sys.executable, __file__, "build", work],
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
         )
         if done.returncode:
             print(
-                f"that failed, so interpreted code does it:\n{(done.stdout + done.stderr)[-2000:]}",
+                f"that failed, so the code runs interpreted:\n{(done.stdout + done.stderr)[-2000:]}",
                 file=sys.stderr,
             )
             return 1

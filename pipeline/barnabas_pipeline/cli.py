@@ -9,16 +9,17 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from barnabas_pipeline import requirements
 from barnabas_pipeline.commands.common import Parser
 from barnabas_pipeline.errors import EXIT_INCOMPLETE, EXIT_USAGE, DataLossError, PipelineError
 
 JOBS = {
     "simulate": ("simulate", "send the events of a simulated site to a broker"),
     "load": ("lake", "from a topic into the lake, exactly once, in batches or as a stream"),
-    "backfill": ("lake", "replace the rows of some hours by what the log says of them, decoded anew"),
+    "backfill": ("lake", "replace the rows of some hours by what the log says of them, decoded again"),
     "compact": ("lake", "many small files of an hour become few large ones"),
     "audit": ("lake", "compare the lake with the log, record by record; seal complete hours"),
-    "redrive": ("lake", "decode dead letters again, and load those that are good now"),
+    "redrive": ("lake", "decode dead letters again, and load those that can be decoded now"),
     "mirror": ("mirror", "from a topic of one cluster to a topic of another, each record once"),
     "feed": ("derived", "for each member the newest items that those they follow voted for"),
     "rank": ("derived", "items by clicks per view and votes"),
@@ -28,6 +29,10 @@ JOBS = {
     "demo": ("demo", "a broker, a simulated stream, and all jobs; ends with an HTML report"),
 }
 """Each job: the module of `commands` that has its `add_<job>` and `run_<job>`, and what it does."""
+
+
+WITHOUT_SPARK = {"simulate", "redrive"}
+"""Jobs that start no Spark session, and so need no Java."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     parser = Parser(prog="barnabas-pipeline", description="Barnabas' data pipeline on Apache Spark.")
     jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB", parser_class=Parser)
+    if arguments and arguments[0] in JOBS:
+        asks_for_help = "-h" in arguments or "--help" in arguments
+        requirements.check(needs_java=arguments[0] not in WITHOUT_SPARK and not asks_for_help)
     for job, (module, text) in JOBS.items():
         sub = jobs.add_parser(job, help=text, description=text)
         if job in arguments[:1]:

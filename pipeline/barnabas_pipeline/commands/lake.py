@@ -15,6 +15,7 @@ from barnabas_pipeline import schema
 from barnabas_pipeline.commands import common
 from barnabas_pipeline.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
 from barnabas_pipeline.progress import Bar, summarize
+from barnabas_pipeline.requirements import install_command
 
 
 def add_lake(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +46,7 @@ def iceberg_options(args: Any) -> Any:
             raise UsageError("--iceberg-... are for --table iceberg")
         return None
     if importlib.util.find_spec("pyiceberg") is None:
-        raise UsageError("--table iceberg needs the extra `iceberg`: pip install 'barnabas[iceberg]'")
+        raise UsageError(f"--table iceberg needs the extra `iceberg`: {install_command('iceberg')}")
     from barnabas_pipeline.lake.iceberg import CATALOG, IcebergOptions
 
     name = args.iceberg_name or f"barnabas.{re.sub('[^A-Za-z0-9_]', '_', args.topic)}"

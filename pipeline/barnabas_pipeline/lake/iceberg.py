@@ -32,6 +32,7 @@ from barnabas_pipeline.lake.changes import Changes
 from barnabas_pipeline.lake.files import COORDINATES, HOUR_MS, lake_schema, numbered
 from barnabas_pipeline.lake.manifest import BrokenLakeError
 from barnabas_pipeline.lake.table import Table, put_if_absent
+from barnabas_pipeline.requirements import install_command
 from barnabas_pipeline.schema import EventSchema
 
 ICEBERG, METADATA = "_iceberg", "metadata"  # below the table's root
@@ -343,7 +344,7 @@ def _explained() -> Iterator[None]:
         yield
     except ImportError as error:
         raise UsageError(
-            f"Iceberg needs the extra `iceberg` (pip install 'barnabas[iceberg]'): {error}"
+            f"Iceberg needs the extra `iceberg` ({install_command('iceberg')}): {error}"
         ) from None
     except Exception as error:
         if type(error).__module__.partition(".")[0] in ("pyiceberg", "sqlalchemy", "requests", "urllib3"):

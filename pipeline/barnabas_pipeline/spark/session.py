@@ -16,6 +16,7 @@ from typing import Any
 from barnabas_pipeline.errors import UsageError
 
 JAVA_MIN = 17
+PACKAGE = f"(Debian: apt-get install openjdk-{JAVA_MIN}-jre-headless, or default-jre-headless)"
 SCALA = "2.13"
 
 DEFAULT_MASTER = "local[*, 4]"  # all cores, and up to four tries for a task, as on a cluster
@@ -49,7 +50,7 @@ def source_roots() -> list[str]:
 
 def create(app_name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
     """Create or get the session, with the data source `barnabas` registered. Raises UsageError without Java."""
-    _check_java()
+    check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take `python3` from the PATH
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -84,12 +85,13 @@ def create(app_name: str, *, master: str | None = None, conf: Mapping[str, str] 
     return session
 
 
-def _check_java() -> None:
+def check_java() -> None:
+    """See that Spark will find a Java that it can use. Raises UsageError."""
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
     if not java:
         raise UsageError(
-            f"Spark needs Java {JAVA_MIN} or newer: no `java` on the PATH, and JAVA_HOME is not set"
+            f"Spark needs Java {JAVA_MIN} or newer: no `java` on the PATH, and JAVA_HOME is not set {PACKAGE}"
         )
     try:
         text = subprocess.run(
@@ -99,4 +101,4 @@ def _check_java() -> None:
         raise UsageError(f"cannot run {java}: {error}") from None
     version = text.split('"')[1].split(".")[0].split("-")[0] if '"' in text else ""
     if version.isdigit() and int(version) < JAVA_MIN:
-        raise UsageError(f"Spark needs Java {JAVA_MIN} or newer, {java} is {version}")
+        raise UsageError(f"Spark needs Java {JAVA_MIN} or newer, {java} is {version} {PACKAGE}")

@@ -1,0 +1,33 @@
+"""What jobs need beside Python: the packages of an extra, and Java.
+
+The rule: what is missing is named before a job does anything, with the command that installs it.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from barnabas_pipeline.errors import UsageError
+
+SPARK = ("pyspark", "pyarrow", "numpy", "pandas", "confluent_kafka")
+"""The packages of the extra `spark`, as they are imported."""
+
+
+def install_command(extra: str) -> str:
+    """How to install an extra: no package is published, so from a checkout or a wheel."""
+    return (
+        f"pip install '.[{extra}]' in a checkout, or pip install 'barnabas-VERSION-py3-none-any.whl[{extra}]'"
+    )
+
+
+def check(*, needs_java: bool) -> None:
+    """Raise UsageError for packages of the extra `spark` that are missing, and for a missing Java."""
+    missing = [name for name in SPARK if find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"{', '.join(missing)} not installed; the pipeline needs the extra `spark`: {install_command('spark')}"
+        )
+    if needs_java:
+        from barnabas_pipeline.spark.session import check_java
+
+        check_java()

@@ -1,0 +1,49 @@
+"""The container files: the options that they give the broker are ones that it takes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+from barnabas.broker.startup import advertised_listeners, parse_endpoint
+from barnabas.cli import _add_serve
+from barnabas.config.loading import BrokerConfig
+from barnabas.config.without_effect import judge
+from barnabas.serve_options import collect
+
+ROOT = Path(__file__).resolve().parents[2]
+ENTRYPOINT = json.loads(
+    re.search(r"^ENTRYPOINT (.*)$", (ROOT / "deploy/Containerfile").read_text(), re.M).group(1)
+)
+COMPOSE = (ROOT / "deploy/compose.yaml").read_text()
+
+
+def config_of(arguments: list[str]) -> BrokerConfig:
+    parser = argparse.ArgumentParser()
+    _add_serve(parser.add_subparsers())
+    given = collect(parser.parse_args(arguments))
+    config = BrokerConfig(given.settings, given.origins)
+    assert config.unknown == []
+    assert judge(config, given.origins).refusals == []
+    return config
+
+
+def test_the_image_serves_on_all_interfaces_of_the_container():
+    config = config_of(ENTRYPOINT[1:])
+    assert [parse_endpoint(text) for text in config.listeners()] == [("PLAINTEXT", "0.0.0.0", 9092)]
+    assert config.log_dirs == ("/var/lib/barnabas",)
+
+
+def test_the_compose_file_advertises_the_port_that_it_maps():
+    command = json.loads(re.search(r"^ +command: (.*)$", COMPOSE, re.M).group(1))
+    config = config_of([*ENTRYPOINT[1:], *command])
+    mapped, inner = re.search(r'- "127\.0\.0\.1:(\d+):(\d+)"', COMPOSE).groups()
+    assert advertised_listeners(config) == {"OUTSIDE": ("localhost", int(mapped))}
+    assert ("OUTSIDE", "0.0.0.0", int(inner)) in [parse_endpoint(text) for text in config.listeners()]
+
+
+def test_what_the_image_is_built_with_is_a_target_of_make():
+    (target,) = re.findall(r"^RUN make (\S+)$", (ROOT / "deploy/Containerfile").read_text(), re.M)
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M)

@@ -1,0 +1,40 @@
+"""`barnabas-pipeline` where something that it needs is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas_pipeline import requirements
+from barnabas_pipeline.cli import JOBS, WITHOUT_SPARK, main
+from barnabas_pipeline.errors import EXIT_USAGE
+from barnabas_pipeline.spark import session
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_missing_packages_are_named_with_the_command_that_installs_them(monkeypatch, capsys, job):
+    monkeypatch.setattr(
+        requirements, "find_spec", lambda name: None if name in ("pyspark", "numpy") else name
+    )
+    assert main([job, "--help"]) == EXIT_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("usage: pyspark, numpy not installed; the pipeline needs the extra `spark`: ")
+    assert "pip install '.[spark]' in a checkout" in line
+
+
+@pytest.mark.parametrize("job", sorted(JOBS.keys() - WITHOUT_SPARK))
+def test_java_is_looked_for_first(monkeypatch, capsys, tmp_path, job):
+    monkeypatch.setattr(requirements, "find_spec", lambda name: name)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert main([job]) == EXIT_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no `java` on the PATH" in line
+    assert f"apt-get install openjdk-{session.JAVA_MIN}-jre-headless" in line
+
+
+def test_the_list_of_jobs_needs_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(requirements, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    assert "simulate" in capsys.readouterr().out
