@@ -8,6 +8,7 @@ from pathlib import Path
 
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk
+from barnabas.log.format import names
 from barnabas.log.manager import LogManager
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.batch import encode_batch, iter_batches, read_records
@@ -70,6 +71,11 @@ class Broker:
         for log in self.manager:
             log.abandon()
         self.manager._release_locks()
+
+    def reboot(self) -> None:
+        """Let the next start believe that the machine was restarted meanwhile: what was not synced may be gone."""
+        for path in self.dirs:
+            Path(path, names.BOOT_ID).unlink(missing_ok=True)
 
     def restart(self, *, clean: bool, now_ms: int = NOW_MS) -> LogManager:
         if clean:

@@ -18,6 +18,7 @@ from barnabas.wire.regions import FileRegion
 
 Buffer = bytes | bytearray | memoryview
 _FILE_MODE = 0o644
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Entry(NamedTuple):
@@ -129,6 +130,9 @@ class Disk(Protocol):
 
     def unique_id(self) -> bytes:
         """Return 16 random bytes, for names and ids."""
+
+    def boot_id(self) -> bytes:
+        """Return what names this run of the machine, from boot to power cut; empty if that is not known."""
 
 
 class OsFile:
@@ -335,3 +339,10 @@ class OsDisk:
     def unique_id(self) -> bytes:
         """Return 16 random bytes."""
         return os.urandom(16)
+
+    def boot_id(self) -> bytes:
+        """Return the random id that Linux makes at each boot."""
+        try:
+            return self.read(_BOOT_ID).strip()
+        except OSError:
+            return b""

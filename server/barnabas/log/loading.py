@@ -1,24 +1,33 @@
 """Opening a partition's directory: finish what was interrupted, check what may be damaged, rebuild what is
 missing.
 
-The rule: after a crash nothing behind the recovery point is believed. Each batch there is checked, the log
-ends before the first one that is not sound or missing, and every cut is told in one WARNING line with file,
-position and reason.
+The rule: after a crash nothing behind the recovery point is believed: each batch there is checked. A torn end is cut off.
+Damage that sound batches follow is cut out if all that was written is still there (only the broker ended, not the
+machine), or if it is before the recovery point; else the log ends before it. What is cut then is kept beside the log
+(`barnabas.log.damage`), and one ERROR line says which offsets are lost, where, why, and what to do.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from barnabas.log.config import UNBOUNDED, LogConfig
+from barnabas.log.damage import (
+    Damage,
+    find_sound_batch,
+    is_known_gap,
+    keep_damaged,
+    split_off,
+    true_base_offset,
+)
 from barnabas.log.disk import Disk
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.format import CorruptFileError, checkpoints, names
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.openfiles import OpenFiles
-from barnabas.log.producers import CompletedTransaction, ProducerState, is_end_marker
+from barnabas.log.producers import ProducerState
 from barnabas.log.recovery import (
     Inventory,
     SegmentFiles,
@@ -28,13 +37,19 @@ from barnabas.log.recovery import (
     stray_snapshots,
     take_inventory,
 )
-from barnabas.log.scan import iter_checked, read_marker
+from barnabas.log.replay import replay_batch, replay_producers
+from barnabas.log.scan import iter_checked, sound_header_at
 from barnabas.log.segment import Segment
 from barnabas.log.snapshots import ProducerSnapshots
-from barnabas.records.batch import BatchHeader
 from barnabas.records.errors import RecordsError
 
 log = logging.getLogger(__name__)
+
+RESTORED_OFFSETS_MAX = 100
+
+
+class _FilesChangedError(Exception):
+    """Files of the directory were changed while it was read: read it again."""
 
 
 @dataclass(slots=True)
@@ -53,7 +68,11 @@ class LoadedLog:
 
 @dataclass(slots=True)
 class Loader:
-    """Opens one partition. `now_ms` decides which producers have expired."""
+    """Opens one partition. `now_ms` decides which producers have expired.
+
+    `is_cache_intact` says that the machine has run since the log was written: what was not synced is there all the same.
+    `damages` is what was cut out, and what was left behind it.
+    """
 
     disk: Disk
     pool: OpenFiles
@@ -65,9 +84,25 @@ class Loader:
     recovery_point: int = 0
     log_start_offset: int = 0
     clean_offset: int = 0  # up to where the log was once compacted
+    is_cache_intact: bool = False
+    damages: list[Damage] = field(default_factory=list)
+    lost_bytes: int = 0  # what was taken out of the log
+    _opened: list[Segment] = field(default_factory=list)
+    _checked_offset: int = 0  # all before it has been checked already
+    _restored_offsets: int = 0
 
     def load(self) -> LoadedLog:
-        """Do it. Raises OSError if the disk fails."""
+        """Open the log. Raises OSError if the disk fails."""
+        while True:
+            try:
+                return self._load()
+            except _FilesChangedError:
+                self.is_clean = False
+                for segment in self._opened:
+                    segment.abandon()
+                self._opened.clear()
+
+    def _load(self) -> LoadedLog:
         inventory = self._tidy_up()
         for name in inventory.orphans:
             log.warning("removing %s/%s: there is no segment to it", self.directory, name)
@@ -90,12 +125,13 @@ class Loader:
         if not is_clean:
             end_offset = self._recover(segments, epochs, producers, snapshots)
         if end_offset < self.log_start_offset:
-            log.warning(
-                "%s ends at offset %d, before its log start offset %d: beginning anew there",
-                self.directory, end_offset, self.log_start_offset,
+            log.error(
+                "%s ends at offset %d, before its log start offset %d: it is empty and begins there; what it had was "
+                "renamed to *%s*",
+                self.directory, end_offset, self.log_start_offset, names.DAMAGED,
             )  # fmt: skip
             for segment in segments:
-                self._remove_segment(segment, snapshots)
+                self._set_aside(segment, snapshots)
             segments.clear()
             epochs.clear()
             end_offset = self.log_start_offset
@@ -152,10 +188,19 @@ class Loader:
 
     def _open_segment(self, files: SegmentFiles) -> Segment:
         segment = self._segment(files)
+        self._opened.append(segment)
         if self.is_clean and not files.has_indexes and segment.size:
             log.warning("rebuilding the indexes of %s: a file is missing", segment)
             segment.rebuild_indexes()
         return segment
+
+    def _set_aside(self, segment: Segment, snapshots: ProducerSnapshots) -> None:
+        """Take a segment out of the log; its records, if there are any, are kept under another name."""
+        if segment.size:
+            self.lost_bytes += segment.size
+            path = segment.path(names.LOG)
+            self.disk.rename(path, f"{path}{names.DAMAGED}{segment.base_offset}")
+        self._remove_segment(segment, snapshots)
 
     def _remove_segment(self, segment: Segment, snapshots: ProducerSnapshots) -> None:
         segment.abandon()
@@ -185,45 +230,89 @@ class Loader:
         """Check all that was written after the recovery point, and rebuild what is derived from it."""
         if not segments:
             return self.log_start_offset
-        first = first_to_check([s.base_offset for s in segments], self.recovery_point, is_clean=False)
+        checked_offset = max(self._checked_offset, min(self.recovery_point, self._unfinished_cut(segments)))
+        first = first_to_check([s.base_offset for s in segments], checked_offset, is_clean=False)
         start = segments[first].base_offset
         snapshots.remove([offset for offset in snapshots.offsets if offset > start])
         self._load_producers(segments[:first], producers, snapshots, self.log_start_offset, start)
         end_offset = start
         kept = first
-        for segment in segments[first:]:
+        for n, segment in enumerate(segments[first:], first + 1):
             if segment.base_offset > end_offset:
-                if not self.config.is_compacted and end_offset >= self.clean_offset:
+                if not self._may_follow_gap(end_offset):
                     # Nobody but a cleaner takes the end of a segment away: it was not written when the power
                     # went, and without it what follows must not be seen.
                     log.warning("offsets %d on are missing before %s", end_offset, segment)
                     break
+                if self.is_cache_intact and not self.config.is_compacted and end_offset >= self.clean_offset:
+                    log.error(
+                        "offsets %d to %d are missing before %s", end_offset, segment.base_offset - 1, segment
+                    )
                 end_offset = segment.base_offset
             if kept > first:
                 producers.end_offset = segment.base_offset
                 snapshots.save(producers)
             kept += 1
-            end_offset, is_cut = self._recover_segment(segment, epochs, producers, end_offset)
+            later = [one for one in segments[n:] if one.size]
+            end_offset, is_cut = self._recover_segment(segment, later, epochs, producers, end_offset)
             if is_cut:
                 break
-        for later in segments[kept:]:
-            log.warning("removing %s: it follows what was lost", later)
-            self._remove_segment(later, snapshots)
+        for later_one in segments[kept:]:
+            log.warning("setting %s aside: it follows what was lost", later_one)
+            self._set_aside(later_one, snapshots)
         if segments[kept:]:
             self.disk.sync_dir(self.directory)
         del segments[kept:]
         producers.end_offset = end_offset
         return end_offset
 
+    def _unfinished_cut(self, segments: Sequence[Segment]) -> int:
+        """Return the first base offset of a segment from which damage was to be cut out when a crash came in between."""
+        cuts: dict[str, int] = {}
+        for name in self._list():
+            log_name, mark, offset = name.partition(names.DAMAGED)
+            if mark and offset.isdecimal():
+                cuts[log_name] = min(int(offset), cuts.get(log_name, UNBOUNDED))
+        for segment in segments:
+            cut_at = cuts.get(names.file_name(segment.base_offset, names.LOG))
+            if cut_at is not None and segment.size and not self._ends_at(segment, cut_at):
+                return segment.base_offset
+        return UNBOUNDED
+
+    def _ends_at(self, segment: Segment, offset: int) -> bool:
+        """Whether a segment, which was cut at `offset`, has nothing behind it; or begins there, and was replaced."""
+        if offset == segment.base_offset:
+            return sound_header_at(segment.file, 0, segment.size) is not None
+        try:
+            return segment.read_end_offset() <= offset
+        except RecordsError:
+            return False
+
+    def _may_follow_gap(self, offset: int) -> bool:
+        return (
+            self.is_cache_intact
+            or self.config.is_compacted
+            or offset < self.clean_offset
+            or is_known_gap(self._list(), offset)
+        )
+
     def _recover_segment(
-        self, segment: Segment, epochs: LeaderEpochs, producers: ProducerState, end_offset: int
+        self,
+        segment: Segment,
+        later: Sequence[Segment],
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+        end_offset: int,
     ) -> tuple[int, bool]:
-        """Check a segment and rebuild its indexes: (its end offset, whether a damaged part was cut off)."""
+        """Check a segment and rebuild its indexes: (its end offset, whether the log ends with it)."""
         size = segment.size
         segment.reset_indexes()
         aborted: list[AbortedTransaction] = []
         problems: list[tuple[int, str]] = []
         valid_bytes = 0
+        last: tuple[int, int] | None = (
+            None  # where the last sound batch begins, and the offset that it should have
+        )
         for position, header in iter_checked(
             segment.file,
             size,
@@ -242,19 +331,103 @@ class Loader:
             if header.leader_epoch > epochs.latest and header.magic == 2:
                 epochs.assign(header.leader_epoch, header.base_offset)
             valid_bytes = position + header.size
+            last = position, end_offset
             end_offset = header.next_offset
-        for position, reason in problems:
+        is_cut_out = False
+        if problems:
+            self._restore_offset(segment, valid_bytes, end_offset, last)
+            is_cut_out = self._cut(segment, later, valid_bytes, end_offset, problems[0][1])
+        if is_cut_out and not valid_bytes:
+            self._forget_segment(segment)
+        else:
+            if valid_bytes < size:
+                segment.file.truncate(valid_bytes)
+                segment.file.sync()
+                segment.size = valid_bytes
+            segment.set_aborted(aborted)
+            segment.seal()
+        if is_cut_out:
+            save_epochs(self.disk, self.directory, epochs, sync=True)
+            raise _FilesChangedError
+        return end_offset, bool(problems)
+
+    def _restore_offset(
+        self, segment: Segment, position: int, end_offset: int, last: tuple[int, int] | None
+    ) -> None:
+        """Write a damaged base offset again, if the batches around it leave one only.
+
+        That of the batch at `position`, which does not follow `end_offset`, or that of the last one before it. Raises
+        _FilesChangedError when it was done.
+        """
+        file = segment.file
+        for at, expected in [(position, end_offset), *([last] if last else [])]:
+            base_offset = true_base_offset(file, at, segment.size, expected)
+            if base_offset is None or self._restored_offsets >= RESTORED_OFFSETS_MAX:
+                continue
+            before, data = file.read(8, at), base_offset.to_bytes(8, "big")
+            if before != data:
+                log.warning(
+                    "the base offset of the batch at position %d of %s was damaged (%d): it is %d, as the batches "
+                    "around it say",
+                    at, segment.path(names.LOG), int.from_bytes(before, "big", signed=True), base_offset,
+                )  # fmt: skip
+                file.write(data, at)
+                file.sync()
+                self._restored_offsets += 1
+                raise _FilesChangedError
+
+    def _cut(
+        self, segment: Segment, later: Sequence[Segment], position: int, offset: int, reason: str
+    ) -> bool:
+        """Keep what is behind a damage at `position`, if it is sound. Says whether it stays in the log.
+
+        What is before the damage is left to the caller.
+        """
+        path, size = segment.path(names.LOG), segment.size
+        next_base = later[0].base_offset if later else segment.base_offset + (1 << 31)
+        found = find_sound_batch(segment.file, position, size, first_offset=offset, offset_limit=next_base)
+        if found is None and not later:
+            self.lost_bytes += size - position
             log.warning(
                 "cutting off %d bytes of %s at position %d, offset %d: %s",
-                size - valid_bytes, segment.path(names.LOG), position, end_offset, reason,
+                size - position, path, position, offset, reason,
             )  # fmt: skip
-        if valid_bytes < size:
-            segment.file.truncate(valid_bytes)
-            segment.file.sync()
-            segment.size = valid_bytes
-        segment.set_aborted(aborted)
-        segment.seal()
-        return end_offset, bool(problems)
+            return False
+        end, next_offset = found or (size, next_base)
+        damage = Damage(path, position, end, offset, next_offset, reason)
+        self.damages.append(damage)
+        name = self.directory.rpartition("/")[2]
+        if not self.is_cache_intact and offset >= self.recovery_point:
+            self.lost_bytes += size - position
+            kept = keep_damaged(self.disk, damage, size)
+            log.error(
+                "%s: the log ends at offset %d: %s (position %d of %s). Sound batches from offset %d on follow, "
+                "which a power cut may have left behind a hole; they are kept in %s%s. To put them back, stop the "
+                "broker and run: barnabas log repair --salvage %s",
+                name, offset, reason, position, path, next_offset, kept,
+                f" and {len(later)} segments beside it" if later else "", self.directory,
+            )  # fmt: skip
+            return False
+        self.lost_bytes += end - position
+        kept = keep_damaged(self.disk, damage, end)
+        if found is not None:
+            split_off(self.disk, self.directory, damage, size)
+        self._checked_offset = next_offset
+        log.error(
+            "%s: lost %s: %s (%d bytes at position %d of %s). All that follows was kept, with a gap in the offsets; the "
+            "damaged bytes are in %s",
+            name, damage.lost, reason, end - position, position, path, kept,
+        )  # fmt: skip
+        return True
+
+    def _forget_segment(self, segment: Segment) -> None:
+        """Remove the files of a segment that nothing is left of, unless another one has its name by now."""
+        segment.abandon()
+        is_replaced = self._checked_offset == segment.base_offset
+        for suffix in names.SEGMENT_SUFFIXES:
+            if suffix != names.LOG or not is_replaced:
+                self.disk.remove(segment.path(suffix))
+        self.disk.sync_dir(self.directory)
 
     def _rebuild_epochs(self, segments: list[Segment]) -> LeaderEpochs:
         """Read the leader epochs from all batches."""
@@ -308,62 +481,3 @@ def save_epochs(disk: Disk, directory: str, epochs: LeaderEpochs, *, sync: bool)
     """Write the leader epochs. Raises OSError."""
     path = f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}"
     disk.replace(path, checkpoints.encode_epochs(epochs.entries), sync=sync)
-
-
-def replay_producers(segments: Sequence[Segment], producers: ProducerState, end_offset: int) -> None:
-    """Take in the batches between the producers' end offset and `end_offset`.
-
-    Raises OSError, RecordsError.
-    """
-    for n, segment in enumerate(segments):
-        next_base = segments[n + 1].base_offset if n + 1 < len(segments) else end_offset
-        if next_base <= producers.end_offset or segment.base_offset >= end_offset or not segment.size:
-            continue
-        found = segment.find(max(producers.end_offset, segment.base_offset))
-        if found is None:
-            continue
-        for position, header in segment.headers(found[0]):
-            if header.next_offset > end_offset:
-                break
-            replay_batch(segment, position, header, producers)
-    producers.end_offset = end_offset
-
-
-def replay_batch(
-    segment: Segment, position: int, header: BatchHeader, producers: ProducerState
-) -> AbortedTransaction | None:
-    """Take in one batch; returns the entry for the transaction index if it aborts a transaction.
-
-    Raises OSError, RecordsError.
-    """
-    if header.producer_id < 0:
-        return None
-    if not is_end_marker(header):
-        producers.append(header)
-        return None
-    marker = read_marker(segment.file, position, header)
-    completed = producers.append_marker(header, marker) if marker else None
-    return aborted_entry(completed, producers) if completed and completed.is_aborted else None
-
-
-def aborted_entry(completed: CompletedTransaction, producers: ProducerState) -> AbortedTransaction:
-    """Return the entry for the transaction index of a transaction that was just aborted."""
-    undecided = producers.first_undecided_offset
-    last_stable_offset = completed.last_offset + 1 if undecided is None else undecided
-    return AbortedTransaction(
-        completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset
-    )
-
-
-def rebuild_txn_index(segments: Sequence[Segment], damaged: Segment, snapshots: ProducerSnapshots) -> None:
-    """Make the transaction index of one segment anew, from the batches. Raises OSError, RecordsError."""
-    log.warning("rebuilding the transaction index of %s", damaged.path(names.LOG))
-    producers = ProducerState(expiration_ms=UNBOUNDED)
-    snapshots.peek(producers, segments[0].base_offset, damaged.base_offset)
-    replay_producers(segments, producers, damaged.base_offset)
-    aborted = []
-    for position, header in damaged.headers():
-        entry = replay_batch(damaged, position, header, producers)
-        if entry is not None:
-            aborted.append(entry)
-    damaged.set_aborted(aborted)

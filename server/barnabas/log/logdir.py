@@ -28,6 +28,7 @@ class Checkpoints(NamedTuple):
     high_watermarks: Mapping[TopicPartition, int] = {}
     clean_offsets: Mapping[TopicPartition, int] = {}
     is_clean: bool = False
+    is_cache_intact: bool = False  # the machine has run since: what was not synced is there all the same
 
 
 def read_meta(disk: Disk, path: str) -> MetaProperties | None:
@@ -83,7 +84,28 @@ def read_checkpoints(disk: Disk, path: str, *, is_clean: bool) -> Checkpoints:
         _read_checkpoint(disk, path, names.HIGH_WATERMARK_CHECKPOINT),
         _read_checkpoint(disk, path, names.CLEANER_CHECKPOINT),
         is_clean,
+        _was_opened_since_boot(disk, path),
     )
+
+
+def _was_opened_since_boot(disk: Disk, path: str) -> bool:
+    boot_id = disk.boot_id()
+    try:
+        return bool(boot_id) and disk.read(f"{path}/{names.BOOT_ID}") == boot_id
+    except FileNotFoundError:
+        return False
+
+
+def write_boot_id(disk: Disk, path: str) -> None:
+    """Note in which run of the machine a log dir, whose logs have all been checked, is open. Raises OSError.
+
+    Not synced: after a power cut it may be the old one or none, and neither is the next one.
+    """
+    try:
+        disk.replace(f"{path}/{names.BOOT_ID}", disk.boot_id(), sync=False)
+    except OSError as error:
+        if not StorageError(path, error).is_full:
+            raise  # without it, the next start takes a crash for a power cut
 
 
 def _read_checkpoint(disk: Disk, path: str, name: str) -> dict[TopicPartition, int]:

@@ -163,6 +163,7 @@ class LogManager:
             self._recover(path, keys, known, now_ms)
         for key in {key for offsets in known[:4] for key in offsets}.difference(keys):
             self.checkpoints.log_removed(path, key)
+        logdir.write_boot_id(self.disk, path)
         if keys and not is_clean:
             log.warning("%s was not closed cleanly: its %d logs were checked", path, len(keys))
 
@@ -185,6 +186,7 @@ class LogManager:
         """What opens the log of a partition, with what the checkpoints say of it."""
         loader = self._loader(f"{path}/{names.dir_name(*key)}", self.config_for(key[0]), now_ms)
         loader.is_clean = known.is_clean
+        loader.is_cache_intact = known.is_cache_intact
         loader.recovery_point = known.recovery_points.get(key, 0)
         loader.log_start_offset = known.log_starts.get(key, 0)
         loader.clean_offset = known.clean_offsets.get(key, 0)

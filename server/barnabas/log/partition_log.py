@@ -16,10 +16,11 @@ from barnabas.log.errors import Code, failure_of, guarded, in_doubt
 from barnabas.log.flushing import FlushTask, plan_flush
 from barnabas.log.format import names, properties
 from barnabas.log.incoming import check_replicated, read_end_marker
-from barnabas.log.loading import LoadedLog, aborted_entry, replay_producers, save_epochs
+from barnabas.log.loading import LoadedLog, save_epochs
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.producers import is_end_marker
 from barnabas.log.readable import ReadableLog
+from barnabas.log.replay import aborted_entry, replay_producers
 from barnabas.log.results import AppendResult
 from barnabas.log.segment import Segment
 from barnabas.log.trash import Trash

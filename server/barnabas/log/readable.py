@@ -13,8 +13,9 @@ from barnabas.log.disk import Disk
 from barnabas.log.errors import Code, guarded
 from barnabas.log.format import CorruptFileError, names
 from barnabas.log.format.txn_index import AbortedTransaction
-from barnabas.log.loading import LoadedLog, rebuild_txn_index
+from barnabas.log.loading import LoadedLog
 from barnabas.log.openfiles import OpenFiles
+from barnabas.log.replay import rebuild_txn_index
 from barnabas.log.results import ReadResult
 from barnabas.log.segment import Segment
 from barnabas.log.segments import Segments

@@ -84,6 +84,25 @@ def read_marker(file: File, position: int, header: BatchHeader) -> EndMarker | N
     return None if record is None else parse_end_marker(record)
 
 
+def sound_header_at(file: File, position: int, end: int) -> BatchHeader | None:
+    """Return the header of the batch at `position` if all of it is there before `end`, with a good checksum."""
+    if position >= end:
+        return None
+    try:
+        header = read_any_header(file.read(min(HEADER_SIZE, end - position), position))
+        if header.size > end - position:
+            return None
+        chunk = memoryview(file.read(min(CHECK_BYTES, header.size), position))
+        is_sound = (
+            check_crc(chunk, 0, header)
+            if header.size <= len(chunk)
+            else _check_long(file, chunk, header, position)
+        )
+    except RecordsError:
+        return None
+    return header if is_sound else None
+
+
 def iter_checked(
     file: File, end: int, *, base_offset: int, on_problem: Problem
 ) -> Iterator[tuple[int, BatchHeader]]:

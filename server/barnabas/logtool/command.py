@@ -7,6 +7,7 @@ its work. Rows go to standard output, all else to standard error.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -46,6 +47,9 @@ def main(arguments: Sequence[str]) -> int:
     for add in (_add_dump, _add_verify, _add_repair, _add_stats):
         add(commands, common)
     options = parser.parse_args(arguments)
+    logging.getLogger("barnabas.log").addHandler(
+        logging.NullHandler()
+    )  # recovery's own messages: rows say it all
     run: Callable[[argparse.Namespace], int] = options.run
     try:
         return run(options)
@@ -109,9 +113,14 @@ def _add_repair(
 ) -> None:
     repair = commands.add_parser("repair", parents=[common], help="rebuild indexes, cut a torn end off")
     repair.add_argument("--dry-run", action="store_true", help="only say what would be done")
-    repair.add_argument(
+    choice = repair.add_mutually_exclusive_group()
+    choice.add_argument(
+        "--salvage", action="store_true",
+        help="cut out what is damaged and keep the sound records behind it; put back what a recovery has cut off",
+    )  # fmt: skip
+    choice.add_argument(
         "--give-up-sound-records", action="store_true",
-        help="cut at the first damage even if sound records follow it, as a broker does when it recovers a log",
+        help="cut at the first damage even if sound records follow it",
     )  # fmt: skip
     repair.set_defaults(run=_repair)
 
@@ -305,17 +314,28 @@ def _repair_partitions(
     with _progress(disk, partitions) as progress:
         for partition in partitions:
             start = starts.get((partition.topic, partition.partition), 0)
-            plan = plan_repair(disk, partition, log_start_offset=start, on_bytes=progress.add)
+            plan = plan_repair(
+                disk, partition, log_start_offset=start, salvage=options.salvage, on_bytes=progress.add
+            )
             progress.clear()
-            if plan.survivor is not None and not options.give_up_sound_records:
+            for left in plan.left:
+                emit(
+                    {
+                        "kind": "left",
+                        "path": left,
+                        "text": "sound records stay in it: others have their offsets by now",
+                    }
+                )
+            if plan.survivor is not None and not options.give_up_sound_records and not options.salvage:
                 path, position, offset = plan.survivor
                 emit(
                     {
                         "kind": "refused",
                         "path": partition.path,
                         "text": f"the log would end at {plan.log_end_offset} and lose {plan.lost_bytes} bytes, but a "
-                        f"sound batch with offset {offset} follows at byte {position} of {path.rpartition('/')[2]}; "
-                        "restore the partition from a replica or a copy, or use --give-up-sound-records",
+                        f"sound batch with offset {offset} follows (damage up to byte {position} of "
+                        f"{path.rpartition('/')[2]}); use --salvage to cut out the damage alone, or "
+                        "--give-up-sound-records",
                     }
                 )
                 is_left = True

@@ -60,7 +60,7 @@ class Dumper:
     def file(self, path: str, topic: str = "") -> Iterator[Row]:
         """One file, known by its name. Raises PlaceError for a name that means nothing, OSError."""
         name = path.rpartition("/")[2]
-        parsed = names.parse_file_name(name)
+        parsed = names.parse_file_name(name.partition(names.DAMAGED)[0])
         if parsed is not None:
             readers: dict[str, Callable[[str, int, str], Iterator[Row]]] = {
                 names.LOG: self._log,

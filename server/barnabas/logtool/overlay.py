@@ -203,6 +203,10 @@ class OverlayDisk:
         """Return 16 random bytes."""
         return self.below.unique_id()
 
+    def boot_id(self) -> bytes:
+        """Return what names this run of the machine."""
+        return self.below.boot_id()
+
 
 def apply_changes(disk: Disk, changes: Iterable[Change]) -> None:
     """Really do what an overlay was only told; what was done lasts when this returns. Raises OSError."""

@@ -15,8 +15,8 @@ from struct import Struct
 from barnabas.log.config import UNBOUNDED
 from barnabas.log.disk import Disk, File
 from barnabas.log.format import CorruptFileError, checkpoints, names, properties, snapshot, txn_index
-from barnabas.log.loading import aborted_entry
 from barnabas.log.producers import ProducerState, is_end_marker
+from barnabas.log.replay import aborted_entry
 from barnabas.log.scan import iter_checked, read_marker
 from barnabas.logtool.dump import padding
 from barnabas.logtool.places import PartitionPlace

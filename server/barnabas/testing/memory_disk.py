@@ -142,6 +142,7 @@ class MemoryDisk:
         self._root = root or Inode(is_dir=True)
         self._locks: dict[str, MemoryLock] = {}
         self._ids = 0
+        self.boots = 1  # how often the machine was started
 
     # --- faults ---------------------------------------------------------------------------------------------
 
@@ -181,6 +182,7 @@ class MemoryDisk:
         survivor = MemoryDisk(_survivor(self._root, random, {}))
         survivor.now_ms = self.now_ms
         survivor._ids = self._ids
+        survivor.boots = self.boots + 1
         return survivor
 
     # --- the Disk protocol ----------------------------------------------------------------------------------
@@ -304,6 +306,10 @@ class MemoryDisk:
             return self._find(path) is inode
         except FileNotFoundError:
             return False
+
+    def boot_id(self) -> bytes:
+        """Return another one after each crash."""
+        return b"%d" % self.boots
 
     def _find(self, path: str) -> Inode:
         inode = self._root

@@ -61,10 +61,11 @@ def test_zeros_at_the_end_are_cut_off(broker):
     assert read_all(reopened(broker)) == before
 
 
-def test_all_segments_after_a_damaged_one_are_removed(broker, caplog):
+def test_after_a_power_cut_all_segments_after_a_damaged_one_are_set_aside(broker, caplog):
     before = fill(broker)
     bases = [segment.base_offset for segment in broker.log().segments]
     broker.crash()
+    broker.reboot()
     damaged = path(broker, bases[1], ".log")
     data = bytearray(damaged.read_bytes())
     data[-10] ^= 1
@@ -73,7 +74,8 @@ def test_all_segments_after_a_damaged_one_are_removed(broker, caplog):
     assert read_all(log) == before[: bases[2] - 2]
     assert [segment.base_offset for segment in log.segments] == bases[:2]
     assert "the checksum is wrong" in caplog.text
-    assert sorted(file.name for file in damaged.parent.glob(f"{bases[2]:020d}*")) == []
+    set_aside = f"{bases[2]:020d}.log.damaged-{bases[2]}"
+    assert sorted(file.name for file in damaged.parent.glob(f"{bases[2]:020d}*")) == [set_aside]
 
 
 def test_damage_before_the_recovery_point_is_met_by_its_readers_only(broker):
@@ -248,7 +250,8 @@ def test_a_log_that_ends_before_its_start_begins_anew(broker, caplog):
         path(broker, base, ".log").unlink()
     log = reopened(broker)
     assert (log.log_start_offset, log.log_end_offset) == (110, 110)
-    assert "beginning anew" in caplog.text
+    assert "before its log start offset 110" in caplog.text
+    assert path(broker, 0, ".log.damaged-0").exists()
     assert append(log, batch(b"v"), epoch=9).base_offset == 110
 
 
@@ -325,6 +328,7 @@ def test_what_follows_a_lost_end_of_a_segment_is_not_seen(tmp_path, caplog, comp
     first = broker.log().segments[0]
     *_, (position, header) = first.headers()
     broker.crash()
+    broker.reboot()
     with path(broker, 0, ".log").open("r+b") as file:
         file.truncate(position)
     log = reopened(broker)

@@ -167,3 +167,79 @@ def test_a_copy_of_a_partition_needs_no_lock(tool, log_dir, directory):
     sorted(copy.glob("*.index"))[0].unlink()
     assert tool("repair", copy)[-1]["kind"] == "repaired"
     assert [path.name for path in copy.parent.iterdir()] == ["orders-0"]
+
+
+@pytest.mark.parametrize("segment", [0, 1])
+@pytest.mark.parametrize("at", [-1, 100, 11])
+def test_damage_in_the_middle_is_cut_out(tool, log_dir, directory, segment, at):
+    before = records(log_dir, directory)
+    path = sorted((log_dir / "orders-0").glob("*.log"))[segment]
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    damaged = contents(log_dir)
+    plan = tool("repair", "--salvage", "--dry-run", log_dir)
+    assert (tool.code, plan[-1]["kind"]) == (0, "to_repair")
+    assert contents(log_dir) == damaged
+    done = tool("repair", "--salvage", log_dir)
+    assert (tool.code, done[-1]["kind"]) == (0, "repaired")
+    assert 0 < done[-1]["lost_bytes"] < 300
+    assert done[-1]["log_end_offset"] == before[-1].offset + 1
+    tool("verify", "--deep", log_dir)
+    assert tool.code == 0
+    after = records(log_dir, directory)
+    assert [record for record in before if record not in after] != []
+    assert len(after) >= len(before) - 2
+    assert all(record in before for record in after)
+    assert tool("repair", log_dir)[-1]["kind"] == "sound"
+
+
+def cut_by_a_power_cut(log_dir):
+    """A broker's recovery has cut the log off before a damaged batch; returns the broker."""
+    path = sorted((log_dir / "orders-0").glob("*.log"))[1]
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    (log_dir / "recovery-point-offset-checkpoint").unlink()
+    (log_dir / ".barnabas-boot-id").unlink()
+    return Broker(log_dir, **SETTINGS)
+
+
+def test_what_a_recovery_has_cut_off_is_put_back(tool, log_dir, directory):
+    before = records(log_dir, directory)
+    broker = cut_by_a_power_cut(log_dir)
+    assert broker.log("orders").log_end_offset < 30
+    broker.manager.close()
+    done = tool("repair", "--salvage", log_dir)
+    assert (tool.code, done[-1]["kind"]) == (0, "repaired")
+    tool("verify", "--deep", log_dir)
+    assert tool.code == 0
+    after = records(log_dir, directory)
+    assert len(after) == len(before) - 2
+    assert all(record in before for record in after)
+    assert tool("repair", "--salvage", log_dir)[-1]["kind"] == "sound"
+    for clean in (True, False):  # the gap is known from now on, whatever becomes of the machine
+        broker = Broker(log_dir, **SETTINGS)
+        broker.manager.close() if clean else broker.crash()
+        broker.reboot()
+        assert records(log_dir, directory) == after
+
+
+def test_what_was_written_since_a_recovery_stays(tool, log_dir, directory):
+    before = records(log_dir, directory)
+    broker = cut_by_a_power_cut(log_dir)
+    log = broker.log("orders")
+    cut_at = log.log_end_offset
+    for n in range(2):
+        append(log, batch(b"new %d" % n), epoch=4)
+    broker.manager.close()
+    rows = tool("repair", "--salvage", log_dir)
+    assert tool.code == 0
+    after = records(log_dir, directory)
+    assert [record.value for record in after if cut_at <= record.offset < cut_at + 2] == [b"new 0", b"new 1"]
+    assert [record for record in after if record.offset >= cut_at + 2] == [
+        record for record in before if record.offset >= cut_at + 2
+    ]
+    assert rows[-1]["kind"] == "repaired"
+    tool("verify", "--deep", log_dir)

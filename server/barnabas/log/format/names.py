@@ -7,6 +7,7 @@ The rule: a name is parsed here or not at all. What Kafka would not have named i
     <topic>-<partition>.<hex>-future/         being moved here from another log dir (KIP-113)
     <topic>-<partition>.<hex>-stray/          no longer assigned to this broker
     <20 digits>.{log,index,timeindex,txnindex,snapshot}[.deleted|.cleaned|.swap]
+    <20 digits>.log.damaged-<offset>         what was cut out of a log (ours; Kafka ignores it)
 """
 
 import re
@@ -23,6 +24,8 @@ SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
+DAMAGED = ".damaged-"
+"""After the name of a log file, and before an offset: what was cut out there, kept for whoever wants to look at it."""
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -33,6 +36,8 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
+BOOT_ID = ".barnabas-boot-id"
+"""Of a log dir: which run of the machine it was opened in (ours; Kafka ignores it)."""
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 DIR_NAME_LENGTH_MAX = 255  # what common file systems allow for one name

@@ -1,0 +1,236 @@
+"""Damage in the middle of a segment: what of it is sound, and how the sound part is kept.
+
+The rule: nothing sound is removed. What is cut out of a log is kept beside it, in a file `<base>.log.damaged-<offset>`, and
+whatever takes its place is on the medium before anything goes. A crash in between leaves what the next recovery brings
+to the same end.
+
+A damaged batch is cut out by splitting the segment: what follows the damage becomes a segment of its own, at the offset
+of its first batch. Readers then meet a gap in the offsets, as compaction leaves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import NamedTuple
+
+from barnabas.log.disk import Disk, File
+from barnabas.log.format import names
+from barnabas.log.scan import sound_header_at
+from barnabas.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    BatchHeader,
+    read_any_header,
+    read_header,
+)
+from barnabas.records.errors import RecordsError
+
+log = logging.getLogger(__name__)
+
+COPY_BYTES = 1 << 20
+SUMMED_BYTES_MIN = 64 << 20
+"""How many bytes are summed up at least before a search gives up: whatever looks like a header costs a checksum."""
+
+
+class Damage(NamedTuple):
+    """What is not sound in a segment file, from `position` up to `end`, where a sound batch begins or the file ends.
+
+    `offset` is the first one that is missing, `next_offset` that of the sound batch (-1 without one).
+    """
+
+    path: str
+    position: int
+    end: int
+    offset: int
+    next_offset: int
+    reason: str
+
+    @property
+    def lost(self) -> str:
+        """The offsets that are missing, in words."""
+        if self.next_offset < 0:
+            return f"offsets from {self.offset} on"
+        if self.next_offset == self.offset:
+            return "no offset"
+        return f"offsets {self.offset} to {self.next_offset - 1}"
+
+
+class SoundBatch(NamedTuple):
+    """Where a sound batch is, and its base offset."""
+
+    position: int
+    base_offset: int
+
+
+def find_sound_batch(
+    file: File,
+    position: int,
+    end: int,
+    *,
+    first_offset: int = 0,
+    offset_limit: int = 1 << 63,
+) -> SoundBatch | None:
+    """Find the first batch (magic 2) at or after `position` that is sound, and has a place in the log there.
+
+    It has a good checksum, offsets from `first_offset` up to before `offset_limit`, and is followed by another batch or the
+    end: a batch in the value of a record is none of the log's. Raises OSError.
+    """
+    at_next = _declared_next(file, position, end)
+    if at_next is not None:
+        header = sound_header_at(file, at_next, end)
+        if header is not None and _belongs(header, first_offset, offset_limit):
+            return SoundBatch(at_next, header.base_offset)
+    budget = max(SUMMED_BYTES_MIN, 16 * (end - position))
+    position += 1
+    while end - position >= HEADER_SIZE:
+        data = file.read(min(COPY_BYTES, end - position), position)
+        at = data.find(2, MAGIC_OFFSET)
+        while at >= 0:
+            start = position + at - MAGIC_OFFSET
+            header = _header_at(data, at - MAGIC_OFFSET, file, start)
+            if (
+                header is not None
+                and header.size <= end - start
+                and _belongs(header, first_offset, offset_limit)
+            ):
+                budget -= header.size
+                if _begins_chain(file, start, header, end):
+                    return SoundBatch(start, header.base_offset)
+                if budget < 0:
+                    return None
+            at = data.find(2, at + 1)
+        if len(data) <= MAGIC_OFFSET:
+            return None
+        position += len(data) - MAGIC_OFFSET
+    return None
+
+
+def _declared_next(file: File, position: int, end: int) -> int | None:
+    """Where the batch at `position` says that the next one begins."""
+    try:
+        at = position + read_any_header(file.read(HEADER_SIZE, position)).size
+    except RecordsError:
+        return None
+    return at if at < end else None
+
+
+def _header_at(data: bytes, at: int, file: File, start: int) -> BatchHeader | None:
+    length = int.from_bytes(data[at + 8 : at + LOG_OVERHEAD], "big")
+    if length < HEADER_SIZE - LOG_OVERHEAD:
+        return None
+    try:
+        if len(data) - at >= HEADER_SIZE:
+            return read_header(data, at)
+        return read_header(file.read(HEADER_SIZE, start))
+    except RecordsError:
+        return None
+
+
+def _belongs(header: BatchHeader, first_offset: int, offset_limit: int) -> bool:
+    return first_offset <= header.base_offset <= header.last_offset < offset_limit
+
+
+def _begins_chain(file: File, position: int, header: BatchHeader, end: int) -> bool:
+    if sound_header_at(file, position, end) is None:
+        return False
+    at_next = position + header.size
+    if at_next == end:
+        return True
+    following = sound_header_at(file, at_next, end)
+    return following is not None and following.base_offset >= header.next_offset
+
+
+def true_base_offset(file: File, position: int, end: int, next_offset: int) -> int | None:
+    """Say at which offset the batch at `position` belongs if nothing but its base offset is damaged.
+
+    No checksum covers that. It is known where the batch fills exactly what is between `next_offset` and the sound
+    batch that follows. Raises OSError.
+    """
+    header = sound_header_at(file, position, end)
+    if header is None or header.magic != 2 or header.last_offset_delta < 0:
+        return None
+    following = sound_header_at(file, position + header.size, end)
+    fits = following is not None and following.base_offset == next_offset + header.last_offset_delta + 1
+    return next_offset if fits else None
+
+
+def is_known_gap(file_names: Collection[str], offset: int) -> bool:
+    """Say whether something was cut out of the log at `offset`, so that what follows may be at a higher one."""
+    return any(name.endswith(f"{names.LOG}{names.DAMAGED}{offset}") for name in file_names)
+
+
+def keep_damaged(disk: Disk, damage: Damage, end: int) -> str:
+    """Copy the bytes from the damage up to `end` into a file beside the segment; returns its path.
+
+    It lasts when this returns. Raises OSError.
+    """
+    target = f"{damage.path}{names.DAMAGED}{damage.offset}"
+    _copy(disk, damage.path, damage.position, end, target)
+    return target
+
+
+def split_off(disk: Disk, directory: str, damage: Damage, end: int) -> None:
+    """Make what follows the damage a segment of its own; it lasts when this returns. Raises OSError."""
+    target = f"{directory}/{names.file_name(damage.next_offset, names.LOG)}"
+    _copy(disk, damage.path, damage.end, end, target)
+
+
+def put_back(disk: Disk, directory: str, end_offset: int) -> list[str]:
+    """Make segments of the sound batches in files of damage that belong at `end_offset` or later.
+
+    What was damaged itself stays in these files. Returns the paths of those in which sound batches stay too: their
+    offsets have been used again. Raises OSError.
+    """
+    left = []
+    found_names = [entry.name for entry in disk.list(directory) if names.LOG + names.DAMAGED in entry.name]
+    for name in sorted(found_names, key=_cut_offset):
+        path = f"{directory}/{name}"
+        file = disk.open(path)
+        size = file.size()
+        found = _first_sound(file, size, end_offset)
+        rest = size
+        if found is not None:
+            target = f"{directory}/{names.file_name(found.base_offset, names.LOG)}"
+            _copy(disk, path, found.position, size, target)
+            end_offset, rest = found.base_offset + 1, found.position
+            if not rest:
+                disk.remove(path)
+                continue
+            file.truncate(rest)
+        if _first_sound(file, rest, 0) is not None:
+            left.append(path)
+    return left
+
+
+def _first_sound(file: File, end: int, first_offset: int) -> SoundBatch | None:
+    first = sound_header_at(file, 0, end)
+    if first is not None and _belongs(first, first_offset, 1 << 63):
+        return SoundBatch(0, first.base_offset)
+    return find_sound_batch(file, 0, end, first_offset=first_offset)
+
+
+def _cut_offset(name: str) -> int:
+    offset = name.rpartition(names.DAMAGED)[2]
+    return int(offset) if offset.isdecimal() else -1
+
+
+def _copy(disk: Disk, source: str, start: int, end: int, target: str) -> None:
+    temporary = f"{target}.tmp"
+    disk.remove(temporary)
+    file, copy = disk.open(source), disk.open(temporary, create=True)
+    position = start
+    try:
+        while position < end:
+            data = file.read(min(COPY_BYTES, end - position), position)
+            if not data:
+                break
+            copy.write(data, position - start)
+            position += len(data)
+        copy.sync()
+    except OSError:
+        disk.remove(temporary)
+        raise
+    disk.rename(temporary, target)
+    disk.sync_dir(target.rpartition("/")[0])

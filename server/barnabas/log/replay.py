@@ -1,0 +1,79 @@
+"""Taking batches that are in a log into what is derived from them: producers, and the index of aborted transactions.
+
+The rule: in the order of the log, each batch once; what a producer may do was decided when the batch was appended.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from barnabas.log.config import UNBOUNDED
+from barnabas.log.format import names
+from barnabas.log.format.txn_index import AbortedTransaction
+from barnabas.log.producers import CompletedTransaction, ProducerState, is_end_marker
+from barnabas.log.scan import read_marker
+from barnabas.log.segment import Segment
+from barnabas.log.snapshots import ProducerSnapshots
+from barnabas.records.batch import BatchHeader
+
+log = logging.getLogger(__name__)
+
+
+def replay_producers(segments: Sequence[Segment], producers: ProducerState, end_offset: int) -> None:
+    """Take in the batches between the producers' end offset and `end_offset`.
+
+    Raises OSError, RecordsError.
+    """
+    for n, segment in enumerate(segments):
+        next_base = segments[n + 1].base_offset if n + 1 < len(segments) else end_offset
+        if next_base <= producers.end_offset or segment.base_offset >= end_offset or not segment.size:
+            continue
+        found = segment.find(max(producers.end_offset, segment.base_offset))
+        if found is None:
+            continue
+        for position, header in segment.headers(found[0]):
+            if header.next_offset > end_offset:
+                break
+            replay_batch(segment, position, header, producers)
+    producers.end_offset = end_offset
+
+
+def replay_batch(
+    segment: Segment, position: int, header: BatchHeader, producers: ProducerState
+) -> AbortedTransaction | None:
+    """Take in one batch; returns the entry for the transaction index if it aborts a transaction.
+
+    Raises OSError, RecordsError.
+    """
+    if header.producer_id < 0:
+        return None
+    if not is_end_marker(header):
+        producers.append(header)
+        return None
+    marker = read_marker(segment.file, position, header)
+    completed = producers.append_marker(header, marker) if marker else None
+    return aborted_entry(completed, producers) if completed and completed.is_aborted else None
+
+
+def aborted_entry(completed: CompletedTransaction, producers: ProducerState) -> AbortedTransaction:
+    """Return the entry for the transaction index of a transaction that was just aborted."""
+    undecided = producers.first_undecided_offset
+    last_stable_offset = completed.last_offset + 1 if undecided is None else undecided
+    return AbortedTransaction(
+        completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset
+    )
+
+
+def rebuild_txn_index(segments: Sequence[Segment], damaged: Segment, snapshots: ProducerSnapshots) -> None:
+    """Make the transaction index of one segment anew, from the batches. Raises OSError, RecordsError."""
+    log.warning("rebuilding the transaction index of %s", damaged.path(names.LOG))
+    producers = ProducerState(expiration_ms=UNBOUNDED)
+    snapshots.peek(producers, segments[0].base_offset, damaged.base_offset)
+    replay_producers(segments, producers, damaged.base_offset)
+    aborted = []
+    for position, header in damaged.headers():
+        entry = replay_batch(damaged, position, header, producers)
+        if entry is not None:
+            aborted.append(entry)
+    damaged.set_aborted(aborted)
