@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.broker.internal_topics import SHAPES, TRANSACTION_TOPIC, read_entries
 from barnabas.broker.lost_dirs import LOST, present_dirs
+from barnabas.broker.producer_ids import BLOCK_SIZE
 from barnabas.cluster.image import (
     TOPIC,
     Change,
@@ -21,6 +22,7 @@ from barnabas.cluster.image import (
     LogDirsRegistered,
     PartitionChanged,
     PartitionInfo,
+    PartitionsAdded,
     ProducerIdsAllocated,
     TopicCreated,
     TopicInfo,
@@ -53,19 +55,42 @@ def lead_all(broker: Broker, image: ClusterImage) -> list[Change]:
     return changes
 
 
-def adopt_logs(broker: Broker, image: ClusterImage) -> list[Change]:
-    """Topics for the logs that no topic knows, as many partitions as there are logs up to the highest."""
-    found: dict[str, list[PartitionLog]] = {}
+def set_aside_deleted(broker: Broker, topic_ids: Collection[bytes]) -> None:
+    """Keep what is left of deleted topics from being adopted, and set it aside as Apache Kafka does.
+
+    It is there after a crash during the deletion, or when its log dir was offline at that time.
+    """
     for partition_log in broker.logs:
-        if partition_log.topic not in image.topics:
+        if partition_log.topic_id in topic_ids:
+            broker.partitions.set_aside(partition_log.topic, partition_log.partition)
+
+
+def adopt_logs(broker: Broker, image: ClusterImage, lost_lines: int = 0) -> list[Change]:
+    """Topics for the logs that no topic knows, as many partitions as there are logs up to the highest.
+
+    `lost_lines` says how many places of the metadata cannot be read any more: then producer ids may have been handed out
+    of which nothing is known, and that many blocks of them are left out.
+    """
+    found: dict[str, list[PartitionLog]] = {}
+    grown: dict[str, int] = {}
+    for partition_log in broker.logs:
+        topic = image.topics.get(partition_log.topic)
+        if topic is None:
             found.setdefault(partition_log.topic, []).append(partition_log)
+        elif partition_log.topic_id == topic.id and partition_log.partition >= len(topic.partitions):
+            count = grown.get(topic.name, 0)
+            grown[topic.name] = max(count, partition_log.partition + 1)
+    me = (broker.broker_id,)
     changes: list[Change] = []
+    for name, count in sorted(grown.items()):
+        now = len(image.topics[name].partitions)
+        log.warning("topic %s has %d partitions, not %d: logs of the others were found", name, count, now)
+        changes.append(PartitionsAdded(name, tuple(PartitionInfo(me[0], me, me) for _ in range(count - now))))
     has_gaps = False
     for name, logs in sorted(found.items()):
         count = max(one.partition for one in logs) + 1
         ids = Counter(one.topic_id for one in logs if one.topic_id)  # one of them may be damaged
         topic_id = ids.most_common(1)[0][0] if ids else new_uuid()
-        me = (broker.broker_id,)
         changes.append(
             TopicCreated(
                 TopicInfo(
@@ -87,12 +112,11 @@ def adopt_logs(broker: Broker, image: ClusterImage) -> list[Change]:
                 ", ".join(map(str, missing)), name,
             )  # fmt: skip
             has_gaps = True
-    if found:
-        last = max(
-            (one for logs in found.values() for part in logs for one in _producer_ids(part)), default=-1
-        )
-        if last >= image.next_producer_id:
-            changes.append(ProducerIdsAllocated(last + 1))
+    looked_at = list(broker.logs) if lost_lines else [part for logs in found.values() for part in logs]
+    last = max((one for part in looked_at for one in _producer_ids(part)), default=-1)
+    next_id = max(last + 1, image.next_producer_id) + lost_lines * BLOCK_SIZE
+    if next_id > image.next_producer_id:
+        changes.append(ProducerIdsAllocated(next_id))
     if has_gaps:
         known = image.log_dirs.get(broker.broker_id, frozenset())
         changes.append(LogDirsRegistered(broker.broker_id, known | present_dirs(broker) | {LOST}))

@@ -25,7 +25,6 @@ from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.flushing import Flusher
 from barnabas.broker.internal_topics import (
     OFFSETS_TOPIC,
-    SHAPES,
     TRANSACTION_TOPIC,
     InternalTopic,
 )
@@ -47,9 +46,8 @@ from barnabas.broker.startup import (
     open_to_others,
     parse_metrics_address,
 )
-from barnabas.cluster import controller
+from barnabas.broker.topic_creation import ensure_topics
 from barnabas.cluster.endpoints import advertised_endpoint
-from barnabas.cluster.image import BROKER, TOPIC
 from barnabas.config import broker as settings
 from barnabas.coordination.groups import GroupCoordinator
 from barnabas.coordination.transactions import TransactionCoordinator
@@ -65,7 +63,6 @@ if TYPE_CHECKING:
     from barnabas.broker.metrics_endpoint import MetricsEndpoint
     from barnabas.broker.shares import Shares
     from barnabas.broker.telemetry import Telemetry
-    from barnabas.cluster.image import Change, ClusterImage
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.log.cleaner.cleaner import LogCleaner
@@ -252,6 +249,11 @@ class Broker:
         return self._shares
 
     @property
+    def shares_if_any(self) -> Shares | None:
+        """Share groups, None as long as nobody has asked for one."""
+        return self._shares
+
+    @property
     def telemetry(self) -> Telemetry:
         """What clients tell of themselves; made when the first of them asks what it is to push."""
         if self._telemetry is None:
@@ -273,48 +275,11 @@ class Broker:
         if self._telemetry is not None:
             self._telemetry.instances.connection_closed(connection_id)
 
-    def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
-        """The metadata store has a new image: bring partitions and their settings in line with it."""
-        if old.configs is not new.configs:
-            self.config.set_dynamic(new.settings_of(BROKER, ""), new.settings_of(BROKER, str(self.broker_id)))
-            self.logs.set_producer_expiration(self.config.get(settings.PRODUCER_ID_EXPIRATION_MS))
-            if self._telemetry is not None:
-                self._telemetry.take_subscriptions(new.configs)
-        self.partitions.apply(old, new, self.now_ms())
-        for resource_type, name in old.configs.keys() | new.configs.keys():
-            key = (resource_type, name)
-            if old.configs.get(key) == new.configs.get(key):
-                continue
-            if resource_type == TOPIC and name in new.topics:
-                self.partitions.reconfigure([name], self.config_for_topic)
-            elif resource_type == BROKER:
-                self.partitions.reconfigure(new.topics, self.config_for_topic)
-
-    async def ensure_topic(self, name: str, topic_id: bytes) -> None:
-        """Make a topic with the broker's defaults, unless it is there. Raises RequestError."""
-
-        def decide(image: ClusterImage) -> list[Change]:
-            if name in image.topics:
-                return []
-            get = self.config.get
-            partitions, replicas = get(settings.NUM_PARTITIONS), get(settings.DEFAULT_REPLICATION_FACTOR)
-            overrides: dict[str, str] = {}
-            shape = SHAPES.get(name)
-            if shape is not None:
-                partitions = get(shape.partitions)
-                replicas = min(get(shape.replication_factor), len(image.brokers))
-                overrides = shape.settings(self.config)
-            return controller.create_topic(
-                image,
-                self.config,
-                name,
-                topic_id,
-                partitions,
-                replicas,
-                settings=overrides,
-            )
-
-        await self.metadata.change(decide)
+    async def ensure_topic(self, name: str) -> None:
+        """Make a topic with the broker's defaults, unless it is there. Raises RequestError, StorageError."""
+        refused = await ensure_topics(self, [name])
+        if name in refused:
+            raise refused[name]
 
     def storage_failed(self, error: StorageError) -> RequestError:
         """Take the log dir that failed offline, with its partitions; stop when it was the last one.

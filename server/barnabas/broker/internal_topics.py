@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.config import broker as settings
 from barnabas.groups.decision import Entry
-from barnabas.ids import new_uuid
 from barnabas.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -82,7 +81,7 @@ class InternalTopic:
 
     async def ensure(self) -> int:
         """Make the topic if need be; returns the number of its partitions."""
-        await self._broker.ensure_topic(self._topic, new_uuid())
+        await self._broker.ensure_topic(self._topic)
         return self.partition_count()
 
     def leader_epoch(self, partition: int) -> int:

@@ -18,11 +18,12 @@ from barnabas.records.validate import Origin
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.image import ClusterImage, PartitionInfo
+    from barnabas.cluster.image import ClusterImage, Delta, PartitionInfo, TopicInfo
     from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
     from barnabas.log.results import AppendResult
+    from barnabas.loop_budget import LoopBudget
     from barnabas.records.steps import Steps
     from barnabas.records.validate import ValidatedBatches
 
@@ -219,7 +220,12 @@ class Partitions:
     """All partitions led by this broker, kept in step with the cluster image."""
 
     def __init__(
-        self, broker_id: int, logs: LogManager, storage_failed: StorageFailed, request_flush: RequestFlush
+        self,
+        broker_id: int,
+        logs: LogManager,
+        storage_failed: StorageFailed,
+        request_flush: RequestFlush,
+        budget: LoopBudget,
     ) -> None:
         """`storage_failed` is told of every disk that fails; it returns what the client must see.
 
@@ -229,6 +235,8 @@ class Partitions:
         self._logs = logs
         self._storage_failed = storage_failed
         self._request_flush = request_flush
+        self._budget = budget
+        self._prepared: list[tuple[PartitionLog, PartitionInfo]] = []
         self.lost_dirs: frozenset[bytes] = frozenset()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._image: ClusterImage | None = None
@@ -270,69 +278,97 @@ class Partitions:
             )
         return ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._broker_id} does not lead {topic}-{index}"
 
-    def apply(self, old: ClusterImage, new: ClusterImage, now_ms: int, *, is_start: bool = False) -> None:
-        """Open, close and delete logs so that they match `new`.
+    async def prepare(self, delta: Delta, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
+        """Make the logs of the partitions that are new in `delta`, for which `config_for` has the settings.
 
-        A log that was there before and is missing is not made anew as long as a log dir is offline or lost, in which
-        it may be: its partition is offline too, until it is elected anew. `is_start` says that all of `new` may have
-        been there before.
+        Others run in between; the partitions are led from `publish` on. A log that was there before and is missing is
+        not made again as long as a log dir is offline or lost, in which it may be: its partition is offline too, until
+        an election gives up what it had. When the old image is empty, all of the new one may have been there before.
         """
-        self._image = new
-        if old.topics is new.topics:
-            return
-        for name, topic in old.topics.items():
-            if (kept := new.topics.get(name)) is None or kept.id != topic.id:
-                for index in range(len(topic.partitions)):
-                    self._close(name, index)
-                    try:
-                        self._logs.delete(name, index, now_ms)
-                    except StorageError as error:
-                        self._storage_failed(error)
-        for name, topic in new.topics.items():
-            if old.topics.get(name) is not topic:
-                before = old.topics.get(name)
-                known = before.partitions if before is not None and before.id == topic.id else ()
-                for index, info in enumerate(topic.partitions):
+        is_start = not delta.old.version
+        for name in delta.topics:
+            topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
+            if delta.replaced(name):
+                await self._delete(name, delta, now_ms)
+                before = None
+            if topic is None:
+                continue
+            known = before.partitions if before is not None else ()
+            config = config_for(name)
+            for index, info in enumerate(topic.partitions):
+                if info.leader == self._broker_id and (name, index) not in self._partitions:
                     begins = index >= len(known) or info.leader_epoch > known[index].leader_epoch
-                    is_new = begins and not is_start
-                    self._apply_partition(name, topic.id, index, info, now_ms, is_new=is_new)
+                    made = self._find_or_make(topic, index, config, now_ms, is_new=begins and not is_start)
+                    if made is not None:
+                        self._prepared.append((made, info))
+                await self._budget.checkpoint()
 
-    def _apply_partition(
-        self, name: str, topic_id: bytes, index: int, info: PartitionInfo, now_ms: int, *, is_new: bool
-    ) -> None:
+    def publish(self, delta: Delta) -> None:
+        """Lead what `prepare` has made, and no longer what another broker leads now."""
+        self._image = delta.new
+        for partition_log, info in self._prepared:
+            name, index = partition_log.topic, partition_log.partition
+            if self._logs.get(name, index) is partition_log:  # its log dir may have failed meanwhile
+                partition = Partition(
+                    name, index, partition_log, info, self._storage_failed, self._request_flush
+                )
+                self._partitions[name, index] = partition
+                if partition.in_sync_count <= 1:
+                    partition_log.advance_high_watermark(partition_log.log_end_offset)
+        self._prepared.clear()
+        for name in delta.topics:
+            topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
+            if topic is not None and before is not None and not delta.replaced(name):
+                for index, known in enumerate(before.partitions):
+                    info = topic.partitions[index]
+                    if info is not known:
+                        self._follow(name, index, info)
+
+    def _follow(self, name: str, index: int, info: PartitionInfo) -> None:
         partition = self._partitions.get((name, index))
         if info.leader != self._broker_id:
             self._close(name, index)
-        elif partition is None:
-            self._open(name, topic_id, index, info, now_ms, is_new=is_new)
-        else:
+        elif partition is not None:
             partition.leader_epoch = info.leader_epoch
             partition.in_sync_count = len(info.isr)
 
-    def _open(
-        self, name: str, topic_id: bytes, index: int, info: PartitionInfo, now_ms: int, *, is_new: bool
-    ) -> None:
+    async def clean_up(self, delta: Delta, now_ms: int) -> None:
+        """Delete the logs of the topics that are gone; others run in between."""
+        for name in delta.topics:
+            if name not in delta.new.topics:
+                await self._delete(name, delta, now_ms)
+
+    async def _delete(self, name: str, delta: Delta, now_ms: int) -> None:
+        topic = delta.old.topics.get(name)
+        for index in range(len(topic.partitions) if topic else 0):
+            self._close(name, index)
+            try:
+                self._logs.delete(name, index, now_ms)
+            except StorageError as error:
+                self._storage_failed(error)
+            await self._budget.checkpoint()
+
+    def _find_or_make(
+        self, topic: TopicInfo, index: int, config: LogConfig, now_ms: int, *, is_new: bool
+    ) -> PartitionLog | None:
+        """The log of a partition; None while it is offline."""
+        name = topic.name
         partition_log = self._logs.get(name, index)
-        if partition_log is not None and partition_log.topic_id != topic_id:
-            if partition_log.topic_id is None or is_damaged_copy(partition_log.topic_id, topic_id):
-                self._restore_topic_id(partition_log, topic_id)
+        if partition_log is not None and partition_log.topic_id != topic.id:
+            if partition_log.topic_id is None or is_damaged_copy(partition_log.topic_id, topic.id):
+                self._restore_topic_id(partition_log, topic.id)
             else:
                 partition_log = None
                 is_new = True
-                self._set_aside(name, index)
-        if partition_log is None:
-            is_missing = (name, index) in self._logs.missing
-            if (self._logs.offline or self.lost_dirs or is_missing) and not is_new:
-                if not self.lost_dirs and not is_missing:  # otherwise all of them are told at once
-                    log.error("%s-%d is not in any log dir that works: it stays offline", name, index)
-                return
-            partition_log = self._create(name, topic_id, index, now_ms)
-            if partition_log is None:
-                return
-        partition = Partition(name, index, partition_log, info, self._storage_failed, self._request_flush)
-        self._partitions[(name, index)] = partition
-        if partition.in_sync_count <= 1:
-            partition_log.advance_high_watermark(partition_log.log_end_offset)
+                self.set_aside(name, index)
+        if partition_log is not None:
+            return partition_log
+        is_missing = (name, index) in self._logs.missing
+        if (self._logs.offline or self.lost_dirs or is_missing) and not is_new:
+            if not self.lost_dirs and not is_missing:  # otherwise all of them are told at once
+                log.error("%s-%d is not in any log dir that works: it stays offline", name, index)
+            return None
+        return self._create(topic, index, config, now_ms)
 
     def _restore_topic_id(self, partition_log: PartitionLog, topic_id: bytes) -> None:
         """Keep a log whose `partition.metadata` is missing or damaged: its directory's name says whose it is."""
@@ -345,8 +381,8 @@ class Partitions:
                 "%s: partition.metadata was missing or damaged, and was written again", partition_log.dir
             )
 
-    def _set_aside(self, name: str, index: int) -> None:
-        """A log is of another topic of that name, which was deleted while its log dir was offline."""
+    def set_aside(self, name: str, index: int) -> None:
+        """Set a log aside that is of a deleted topic; its directory stays, under another name."""
         try:
             path = self._logs.set_aside(name, index)
         except StorageError as error:
@@ -354,11 +390,11 @@ class Partitions:
         else:
             log.error("%s-%d was of a topic that was deleted; it is kept as %s", name, index, path)
 
-    def _create(self, name: str, topic_id: bytes, index: int, now_ms: int) -> PartitionLog | None:
+    def _create(self, topic: TopicInfo, index: int, config: LogConfig, now_ms: int) -> PartitionLog | None:
         """Make a log, in the next log dir if one fails; None if all did: the partition is offline then."""
         while True:
             try:
-                return self._logs.create(name, index, topic_id, now_ms=now_ms)
+                return self._logs.create(topic.name, index, topic.id, config, now_ms=now_ms)
             except StorageError as error:
                 self._storage_failed(error)
                 if error.is_full or error.log_dir in self._logs.online:  # the same would happen again
@@ -383,9 +419,13 @@ class Partitions:
         for partition_log in logs:
             self._close(partition_log.topic, partition_log.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def reconfigure(self, topics: Iterable[str], config_for: Callable[[str], LogConfig]) -> None:
-        """These topics' settings have changed: hand the new ones to their logs."""
-        configs = {name: config_for(name) for name in topics}
-        for (name, _), partition in self._partitions.items():
-            if name in configs:
-                partition.log.config = configs[name]
+    async def reconfigure(self, topics: Iterable[str], config_for: Callable[[str], LogConfig]) -> None:
+        """These topics' settings have changed: hand the new ones to their logs. Others run in between."""
+        for name in topics:
+            info = self._image.topics.get(name) if self._image is not None else None
+            config = config_for(name)
+            for index in range(len(info.partitions) if info else 0):
+                partition = self._partitions.get((name, index))
+                if partition is not None:
+                    partition.log.config = config
+            await self._budget.checkpoint()

@@ -80,6 +80,11 @@ class SharePartitions:
 
     # --- finding --------------------------------------------------------------------------------------------
 
+    def unload(self) -> None:
+        """What the share coordinator knew is gone: forget all states, and have them read again when they are needed."""
+        for shared in tuple(self._loaded.values()):
+            self._close(shared)
+
     def get(self, key: StateKey) -> Shared | None:
         """The share partition, if it is loaded and still ours."""
         shared = self._loaded.get(key)

@@ -57,6 +57,11 @@ class Shares:
                 await trio.sleep(self._prune_seconds)
                 await self.state.prune()
 
+    def unload(self) -> None:
+        """__share_group_state was deleted: forget what was read from it."""
+        self.state.unload()
+        self.partitions.unload()
+
     def connection_closed(self, connection_id: int) -> None:
         """End the sessions that began on a connection; their records are released in the background."""
         for session in self.sessions.of_connection(connection_id):

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.adoption import adopt_logs, lead_all
+from barnabas.broker.adoption import adopt_logs, lead_all, set_aside_deleted
+from barnabas.broker.image_follower import ImageFollower
 from barnabas.broker.lost_dirs import lost_dirs, register_log_dirs
 from barnabas.broker.open_files import allow_open_files, open_segments_max
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.startup import advertised_listeners
 from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.cluster.image import BROKER, TOPIC, BrokerInfo, ClusterImage
+from barnabas.cluster.image import BROKER, TOPIC, BrokerInfo, ClusterImage, Delta
 from barnabas.config import broker as settings
 from barnabas.errors import StorageError
 from barnabas.ids import new_uuid, uuid_text
@@ -40,11 +41,7 @@ async def open_storage(broker: Broker) -> None:
         disk.make_dirs(dirs[0])
     except OSError as error:
         raise StorageError(dirs[0], error) from error
-    store = EmbeddedStore(dirs[0], disk)
-    if len(dirs) > 1:
-        log.warning(
-            "topics and settings are kept in the first log dir alone, %s: no start without it", dirs[0]
-        )
+    store = EmbeddedStore(dirs, disk, broker.budget)
     broker.metadata = store
 
     def config_for(topic: str) -> LogConfig:
@@ -60,38 +57,46 @@ async def open_storage(broker: Broker) -> None:
         recovery_threads=config.get(settings.NUM_RECOVERY_THREADS_PER_DATA_DIR),
         node_id=broker.broker_id if config.is_node_id_set else None,
     )
-    store.open("", _this_broker(broker))
+    await trio.to_thread.run_sync(store.read)
     await trio.to_thread.run_sync(broker.logs.open, broker.now_ms())
     if broker.logs.node_id is not None and not config.is_node_id_set:
         config.use_node_id(broker.logs.node_id)
         broker.broker_id = broker.logs.node_id
     cluster_id = broker.logs.cluster_id or uuid_text(new_uuid())
     broker.logs.write_meta(cluster_id, broker.broker_id)
-    store.open(cluster_id, _this_broker(broker))
+    await store.open(cluster_id, _this_broker(broker))
     broker.partitions = Partitions(
-        broker.broker_id, broker.logs, broker.storage_failed, broker.flusher.request
+        broker.broker_id, broker.logs, broker.storage_failed, broker.flusher.request, broker.budget
     )
     config.set_dynamic(
         store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker.broker_id))
     )
     broker.producer_ids = ProducerIds(store)
+    set_aside_deleted(broker, store.deleted_topics)
+    await store.change(lambda image: lead_all(broker, image))
     before = store.image
-    store.change_nowait(lambda image: lead_all(broker, image))
-    store.change_nowait(lambda image: adopt_logs(broker, image))
+    await store.change(lambda image: adopt_logs(broker, image, store.lost_lines))
     broker.partitions.lost_dirs = lost_dirs(broker, store.image)
-    broker.partitions.apply(ClusterImage(cluster_id), store.image, broker.now_ms(), is_start=True)
-    broker.partitions.reconfigure(store.image.topics.keys() - before.topics.keys(), config_for)
-    store.change_nowait(lambda image: register_log_dirs(broker, image))
-    store.subscribe(broker.image_changed)
+    await _follow_first(broker, before)
+    await store.change(lambda image: register_log_dirs(broker, image))
+    store.subscribe(ImageFollower(broker))
+
+
+async def _follow_first(broker: Broker, before: ClusterImage) -> None:
+    """Open what the first image names; what was adopted since `before` has settings that its logs do not obey yet."""
+    image = broker.metadata.image
+    delta = Delta(ClusterImage(image.cluster_id), image, tuple(image.topics), ())
+    await broker.partitions.prepare(delta, broker.config_for_topic, broker.now_ms())
+    broker.partitions.publish(delta)
+    await broker.partitions.reconfigure(image.topics.keys() - before.topics.keys(), broker.config_for_topic)
 
 
 async def close_storage(broker: Broker) -> None:
     """Close everything, cleanly."""
     for partition in broker.partitions:
         partition.close()
+    await broker.metadata.close()
     await trio.to_thread.run_sync(broker.logs.close)
-    if isinstance(broker.metadata, EmbeddedStore):
-        broker.metadata.close()
 
 
 def _this_broker(broker: Broker) -> BrokerInfo:

@@ -46,6 +46,23 @@ def check_topic_name(name: str) -> None:
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
 
 
+def mixed_up(name: str, other: str) -> RequestError:
+    """The error for a topic whose metrics would have the same name as those of another topic."""
+    return RequestError(
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        f"topic {name!r} would be mixed up with {other!r} where '.' and '_' count as one",
+    )
+
+
+def check_partition_count(count: int) -> None:
+    """Raise POLICY_VIOLATION if one request asks for more new partitions than Apache Kafka makes at once."""
+    if count > PARTITIONS_PER_REQUEST_MAX:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{count} partitions: at most {PARTITIONS_PER_REQUEST_MAX} in one request",
+        )
+
+
 def check_settings(settings: Mapping[str, str], config: BrokerConfig) -> None:
     """Raise INVALID_CONFIG for a topic setting that does not exist or cannot have its value."""
     for name, text in settings.items():
@@ -85,14 +102,9 @@ def create_topic(
         raise RequestError(ErrorCode.INVALID_REQUEST, f"the name {name} is taken by Kafka's controllers")
     if name in image.topics:
         raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
-    if "." in name or "_" in name:
-        like = name.replace(".", "_")
-        for other in image.topics:
-            if other.replace(".", "_") == like:
-                raise RequestError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    f"topic {name!r} would be mixed up with {other!r} where '.' and '_' count as one",
-                )
+    other = image.similar_topic(name)
+    if other is not None:
+        raise mixed_up(name, other)
     check_settings(settings or {}, config)
     if assignments:
         replicas = _checked_assignments(image, assignments, first=0)
@@ -100,13 +112,9 @@ def create_topic(
         _check_replication_factor(image, replication_factor)
         if partitions <= 0:
             raise RequestError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: at least 1 is needed")
-        if partitions > PARTITIONS_PER_REQUEST_MAX:
-            raise RequestError(
-                ErrorCode.POLICY_VIOLATION,
-                f"{partitions} partitions: at most {PARTITIONS_PER_REQUEST_MAX} at once",
-            )
+        check_partition_count(partitions)
         replicas = assign_replicas(image, partitions, replication_factor, start_index=start_index)
-    infos = tuple(PartitionInfo(chosen[0], chosen, chosen) for chosen in replicas)
+    infos = _new_partitions(replicas)
     changes: list[Change] = [TopicCreated(TopicInfo(name, topic_id, infos))]
     if settings:
         changes.append(ConfigChanged(TOPIC, name, tuple(sorted(settings.items()))))
@@ -191,7 +199,13 @@ def add_partitions(
     else:
         width = len(topic.partitions[0].replicas)
         replicas = assign_replicas(image, total - now, width, start_index=0, first=now)
-    return [PartitionsAdded(name, tuple(PartitionInfo(chosen[0], chosen, chosen) for chosen in replicas))]
+    return [PartitionsAdded(name, _new_partitions(replicas))]
+
+
+def _new_partitions(replicas: Sequence[tuple[int, ...]]) -> tuple[PartitionInfo, ...]:
+    """Partitions with these replicas; those with the same ones share what describes them."""
+    known = {chosen: PartitionInfo(chosen[0], chosen, chosen) for chosen in set(replicas)}
+    return tuple([known[chosen] for chosen in replicas])
 
 
 def check_reassignment(

@@ -1,115 +1,168 @@
-"""The store of a broker that is a cluster by itself: a journal of changes in its first log dir.
+"""The store of a broker that is a cluster by itself: a journal of changes in its log dirs.
 
-The rule: a change is true once its line is on disk, forced. A torn last line was never acknowledged and is cut off;
-anything else that cannot be read stops the start, since guessing would lose topics.
+The rule: a change is true once its line is on disk, forced; only then is anything done that follows from it, and
+only then does anybody see it. The start puts right what a crash has left undone.
 """
 
 from __future__ import annotations
 
 import logging
-from errno import EIO
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import trio
 
 from barnabas.cluster import encoding
-from barnabas.cluster.image import BrokerInfo, BrokerRegistered, Change, ClusterImage
+from barnabas.cluster.image import BrokerInfo, BrokerRegistered, Change, ClusterImage, Delta
+from barnabas.cluster.journal import Journal
+from barnabas.cluster.replay import replay
 from barnabas.cluster.store import Decide, Subscriber
 from barnabas.errors import StorageError
-from barnabas.log.disk import Disk, File
+from barnabas.log.disk import Disk
+from barnabas.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 
-JOURNAL = "barnabas-metadata.jsonl"
 REWRITE_LINES_MIN = 1000
 """A journal is rewritten at start when it has at least so many lines, and most of them are superseded."""
 
 
-class EmbeddedStore:
-    """A MetadataStore for one broker. Lifecycle: `open`, changes, `close`; only one broker may have it open."""
+@dataclass(slots=True)
+class _Wish:
+    """A change that somebody waits for: `image` is the one just after it."""
 
-    def __init__(self, directory: str, disk: Disk) -> None:
-        self._directory = directory
-        self._path = f"{directory}/{JOURNAL}"
-        self._disk = disk
-        self._file: File | None = None
-        self._size = 0
+    decide: Decide
+    image: ClusterImage | None = None
+    failure: Exception | None = None
+
+
+class EmbeddedStore:
+    """A MetadataStore for one broker.
+
+    Lifecycle: `read` (nothing is written, and there are no brokers yet), `open`, changes, `close`. Only one broker may
+    have it open, which the locks of the log dirs see to. Changes that come while another one is being kept are kept
+    together, with one sync of the journal.
+    """
+
+    def __init__(self, dirs: Sequence[str], disk: Disk, budget: LoopBudget | None = None) -> None:
+        """`dirs` are the log dirs: the journal is in the first, and copies of it are in all."""
+        self._directory = dirs[0]
+        self._journal = Journal(dirs, disk)
+        self._budget = budget or LoopBudget()
         self._image = ClusterImage("")
+        self._changes_read: list[Change] = []
         self._subscribers: list[Subscriber] = []
+        self._lock = trio.Lock()
+        self._waiting: list[_Wish] = []
+        self._is_open = False
+        self.deleted_topics: frozenset[bytes] = frozenset()
+        """Ids of topics that the journal knows as deleted: what is left of their logs is to be removed."""
+        self.lost_lines = 0
+        """How many places of the journal could not be read: what was said there is not in the image."""
 
     @property
     def image(self) -> ClusterImage:
-        """The newest image."""
+        """The newest image whose subscribers are ready for it."""
         return self._image
 
-    def open(self, cluster_id: str, broker: BrokerInfo) -> None:
-        """Read the journal; nothing is written yet. Raises StorageError."""
-        try:
-            data = self._disk.read(self._path)
-        except FileNotFoundError:
-            data = b""
-        except OSError as error:
-            raise StorageError(self._directory, error) from error
-        whole, _, torn = data.rpartition(b"\n")
-        if torn:
-            log.warning("%s ends in a line that was not written whole: cut off", self._path)
-        self._size = len(data) - len(torn)
-        changes = self._read(whole)
-        self._image = ClusterImage(cluster_id).apply([*changes, BrokerRegistered(broker)])
-        if len(changes) >= REWRITE_LINES_MIN:
-            self._rewrite_if_long(len(changes))
+    def read(self) -> ClusterImage:
+        """Read the journal, and write nothing; the image has no brokers yet. Raises StorageError."""
+        content = self._journal.read()
+        replayed = replay(content.changes)
+        self._content = content
+        self._changes_read = replayed.changes
+        self.deleted_topics = frozenset(replayed.deleted)
+        self.lost_lines = len(content.lost)
+        if content.lost or replayed.left_out:
+            log.error(
+                "the metadata journal is damaged, and no copy has what is lost: %s. What follows from it was left out: %s. "
+                "Topics are taken from the logs that are there; their settings, and what else was kept there, are lost",
+                "; ".join(content.lost) or "unknown", ", ".join(replayed.left_out) or "nothing",
+            )  # fmt: skip
+            content.data = None
+        content.changes = replayed.changes
+        self._image = ClusterImage("").apply(replayed.changes)
+        return self._image
 
-    def _read(self, whole: bytes) -> list[Change]:
-        changes = []
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                changes.append(encoding.decode(line.decode()))
-            except (ValueError, KeyError, TypeError) as error:
-                cause = ValueError(f"line {number} of {JOURNAL} cannot be read: {error}")
-                raise StorageError(self._directory, cause) from error
-        return changes
-
-    def _rewrite_if_long(self, count: int) -> None:
+    async def open(self, cluster_id: str, broker: BrokerInfo) -> None:
+        """Put the copies of the journal right, and register the broker. Raises StorageError."""
+        content = self._content
         needed = encoding.changes_of(self._image)
-        if count < 2 * len(needed):
-            return
-        data = "".join(encoding.encode(change) + "\n" for change in needed).encode()
-        try:
-            self._disk.replace(self._path, data, sync=True)
-        except OSError as error:
-            raise StorageError(self._directory, error) from error
-        self._size = len(data)
+        if len(content.changes) >= max(REWRITE_LINES_MIN, 2 * len(needed)):
+            content.changes, content.data = needed, None
+        content.version = max(content.version, len(content.changes))
+        await trio.to_thread.run_sync(self._journal.settle, content)
+        image = ClusterImage(cluster_id).apply(encoding.changes_of(self._image))
+        self._image = image.apply([BrokerRegistered(broker)]).at_version(content.version)
+        self._is_open = True
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call `subscriber(old, new)` after each change."""
+        """Have `subscriber` follow each change, in order."""
         self._subscribers.append(subscriber)
 
     async def change(self, decide: Decide) -> ClusterImage:
         """See MetadataStore.change; there is nobody else here who could be quicker."""
-        return self.change_nowait(decide)
-
-    def change_nowait(self, decide: Decide) -> ClusterImage:
-        """The same without waiting."""
-        changes = list(decide(self._image))
-        if not changes:
-            return self._image
-        self._append("".join(encoding.encode(change) + "\n" for change in changes).encode())
-        old, self._image = self._image, self._image.apply(changes)
-        for subscriber in self._subscribers:
-            subscriber(old, self._image)
-        return self._image
-
-    def _append(self, data: bytes) -> None:
+        wish = _Wish(decide)
+        self._waiting.append(wish)
         try:
-            if self._file is None:
-                self._file = self._disk.open(self._path, create=True)
-                self._file.truncate(self._size)
-                self._disk.sync_dir(self._directory)
-            elif not self._file.is_at(self._path):
-                raise OSError(EIO, "it was removed or replaced while the broker had it open", self._path)
-            self._file.write(data, self._size)
-            self._file.sync()
-        except OSError as error:
-            raise StorageError(self._directory, error) from error
-        self._size += len(data)
+            async with self._lock:
+                if wish in self._waiting:
+                    wishes, self._waiting = self._waiting, []
+                    with trio.CancelScope(shield=True):
+                        await self._carry_out(wishes)
+        except trio.Cancelled:
+            if wish in self._waiting:
+                self._waiting.remove(wish)
+            raise
+        if wish.failure is not None:
+            raise wish.failure
+        assert wish.image is not None
+        return wish.image
 
-    def close(self) -> None:
-        """Let go of the journal."""
-        self._file = None
+    async def _carry_out(self, wishes: Sequence[_Wish]) -> None:
+        """Decide on all of these, keep what was decided, and publish it; each wish gets its image or its failure."""
+        old = new = self._image
+        groups: list[list[Change]] = []
+        for wish in wishes:
+            try:
+                changes = await self._decided(wish.decide, new)
+                new = new.apply(changes) if changes else new
+            except Exception as error:
+                wish.failure = error
+                continue
+            wish.image = new
+            if changes:
+                groups.append(changes)
+        if not groups:
+            return
+        try:
+            if not self._is_open:
+                raise StorageError(self._directory, ValueError("the metadata store is closed"))
+            await trio.to_thread.run_sync(self._journal.append, groups, old.version + 1)
+        except StorageError as error:
+            for wish in wishes:
+                wish.failure = wish.failure or error
+            return
+        await self._publish(Delta.of(old, new, [change for group in groups for change in group]))
+
+    async def _decided(self, decide: Decide, image: ClusterImage) -> list[Change]:
+        changes = []
+        for change in decide(image):
+            changes.append(change)
+            await self._budget.checkpoint()
+        return changes
+
+    async def _publish(self, delta: Delta) -> None:
+        for subscriber in self._subscribers:
+            await subscriber.prepare(delta)
+        self._image = delta.new
+        for subscriber in self._subscribers:
+            subscriber.publish(delta)
+        for subscriber in self._subscribers:
+            await subscriber.clean_up(delta)
+
+    async def close(self) -> None:
+        """Wait for the change that is being made, and let go of the journal; one that comes later fails."""
+        async with self._lock:
+            self._is_open = False
+            await trio.to_thread.run_sync(self._journal.close)

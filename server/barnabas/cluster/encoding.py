@@ -1,12 +1,62 @@
-"""Changes as JSON lines and back, for stores that keep a journal. Pure."""
+"""Changes as JSON lines and back, for stores that keep a journal. Pure.
+
+A line is `{"crc":"<CRC-32C in hex>","n":<number>,"change":...}`, with `"more":true` after the number if what belongs
+together goes on in the next line. The checksum is over what follows it and its comma, without the newline. Lines
+without a checksum, as they were written first, begin with `{"change":`.
+"""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from barnabas.cluster import image
 from barnabas.cluster.image import Change, ClusterImage, PartitionInfo, TopicInfo
+from barnabas.records.crc import crc32c
+
+_CRC = b'{"crc":"'
+_BODY_AT = len(_CRC) + 10
+_OLD = b'{"change":'
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a journal; its number is -1 if it was written without. `data` is the line with its newline."""
+
+    number: int
+    change: Change
+    has_more: bool
+    data: bytes
+
+
+def encode_line(number: int, change: Change, *, has_more: bool = False) -> bytes:
+    """One change as a line with its number and checksum; `has_more` says that the next one belongs to it."""
+    more = '"more":true,' if has_more else ""
+    body = f'"n":{number},{more}{encode(change)[1:]}'.encode()
+    return b'%s%08x",%s\n' % (_CRC, crc32c(body), body)
+
+
+def decode_line(data: bytes) -> Line:
+    """The line in these bytes, with its newline. Raises ValueError unless it is sound.
+
+    Where nothing but the newline is damaged, the checksum shows that the rest is sound.
+    """
+    is_old = data.startswith(_OLD)
+    if is_old and not data.endswith(b"\n"):
+        raise ValueError("a line without its end")
+    text = data[:-1]
+    if not is_old:
+        body = text[_BODY_AT:]
+        if text[:_BODY_AT] != b'%s%08x",' % (_CRC, crc32c(body)):
+            raise ValueError("a line that does not match its checksum")
+        text = b"{" + body
+    try:
+        found = json.loads(text)
+        whole = data[:-1] + b"\n"
+        return Line(found.get("n", -1), _change(found), found.get("more", False), whole)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"a line that nobody wrote: {error!r}") from error
 
 
 def encode(change: Change) -> str:
@@ -36,9 +86,8 @@ def encode(change: Change) -> str:
     return json.dumps({"change": kind, **body}, separators=(",", ":"))
 
 
-def decode(line: str) -> Change:
-    """The change in a line. Raises ValueError, KeyError or TypeError for what `encode` never wrote."""
-    body = json.loads(line)
+def _change(body: dict[str, Any]) -> Change:
+    """The change in a line's object. Raises ValueError, KeyError or TypeError for what `encode` never wrote."""
     match body["change"]:
         case "TopicCreated":
             topic = TopicInfo(body["name"], bytes.fromhex(body["id"]), _partitions(body["partitions"]))

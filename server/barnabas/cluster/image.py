@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Generic, TypeVar
 
+K = TypeVar("K")
+V = TypeVar("V")
 Settings = Mapping[str, str]
 ResourceKey = tuple[int, str]
 """Resource type as in DescribeConfigs, and its name; broker "" is all brokers."""
@@ -158,6 +161,8 @@ class ClusterImage:
     configs: Mapping[ResourceKey, Settings] = field(default_factory=dict)
     next_producer_id: int = 0
     log_dirs: Mapping[int, frozenset[bytes]] = field(default_factory=dict)
+    similar: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Topics with "." or "_" in their names, by the name with "_" in place of each "."."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, None if there is none."""
@@ -167,50 +172,144 @@ class ClusterImage:
         """A resource's own settings, without any defaults."""
         return self.configs.get((resource_type, name), _NONE)
 
+    def similar_topic(self, name: str) -> str | None:
+        """Another topic whose name differs only in "." and "_", None if there is none (metrics mix them up)."""
+        if "." not in name and "_" not in name:
+            return None
+        return next((other for other in self.similar.get(_levelled(name), ()) if other != name), None)
+
+    def at_version(self, version: int) -> ClusterImage:
+        """The same image, said to be so many changes old."""
+        return replace(self, version=version)
+
     def apply(self, changes: Iterable[Change]) -> ClusterImage:
-        """The image after these changes."""
-        topics, names = dict(self.topics), dict(self.names_by_id)
-        configs, brokers, log_dirs = dict(self.configs), dict(self.brokers), dict(self.log_dirs)
-        next_producer_id, count, about_topics, about_configs = self.next_producer_id, 0, False, False
+        """The image after these changes. Takes time for each of them, and to copy the mappings that they change."""
+        draft = _Draft(self)
+        count = 0
         for change in changes:
             count += 1
-            match change:
-                case TopicCreated(topic):
-                    topics[topic.name] = topic
-                    names[topic.id] = topic.name
-                    about_topics = True
-                case PartitionsAdded(name, partitions):
-                    topics[name] = replace(topics[name], partitions=topics[name].partitions + partitions)
-                    about_topics = True
-                case PartitionChanged(name, index, partition):
-                    parts = topics[name].partitions
-                    parts = (*parts[:index], partition, *parts[index + 1 :])
-                    topics[name] = replace(topics[name], partitions=parts)
-                    about_topics = True
-                case TopicDeleted(name):
-                    del names[topics.pop(name).id]
-                    configs.pop((TOPIC, name), None)
-                    about_topics = about_configs = True
-                case ConfigChanged(resource_type, name, settings):
-                    about_configs = True
-                    if settings:
-                        configs[resource_type, name] = dict(settings)
-                    else:
-                        configs.pop((resource_type, name), None)
-                case BrokerRegistered(broker):
-                    brokers[broker.id] = broker
-                case ProducerIdsAllocated(next_id):
-                    next_producer_id = next_id
-                case LogDirsRegistered(broker_id, directory_ids):
-                    log_dirs[broker_id] = directory_ids
+            draft.add(change)
+        brokers = draft.brokers.now
         return ClusterImage(
             self.cluster_id,
             self.version + count,
             min(brokers, default=-1),
             brokers,
-            topics if about_topics else self.topics,
-            names if about_topics else self.names_by_id,
-            configs if about_configs else self.configs,
-            next_producer_id,
-            log_dirs,
+            draft.topics.now,
+            draft.names.now,
+            draft.configs.now,
+            draft.next_producer_id,
+            draft.log_dirs.now,
+            draft.similar.now,
         )
+
+
+class _Copied(Generic[K, V]):
+    """A mapping that is copied before its first change."""
+
+    __slots__ = ("_own", "now")
+
+    def __init__(self, before: Mapping[K, V]) -> None:
+        self.now = before
+        self._own: dict[K, V] | None = None
+
+    def own(self) -> dict[K, V]:
+        if self._own is None:
+            self.now = self._own = dict(self.now)
+        return self._own
+
+
+class _Draft:
+    """An image that is being made from another one."""
+
+    __slots__ = ("brokers", "configs", "log_dirs", "names", "next_producer_id", "similar", "topics")
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.topics = _Copied(image.topics)
+        self.names = _Copied(image.names_by_id)
+        self.configs = _Copied(image.configs)
+        self.brokers = _Copied(image.brokers)
+        self.log_dirs = _Copied(image.log_dirs)
+        self.similar = _Copied(image.similar)
+        self.next_producer_id = image.next_producer_id
+
+    def add(self, change: Change) -> None:
+        match change:
+            case TopicCreated(topic):
+                self._created(topic)
+            case PartitionsAdded(name, partitions):
+                topic = self.topics.now[name]
+                self.topics.own()[name] = replace(topic, partitions=topic.partitions + partitions)
+            case PartitionChanged(name, index, partition):
+                topic = self.topics.now[name]
+                parts = (*topic.partitions[:index], partition, *topic.partitions[index + 1 :])
+                self.topics.own()[name] = replace(topic, partitions=parts)
+            case TopicDeleted(name):
+                self._deleted(name)
+            case ConfigChanged(resource_type, name, settings):
+                if settings:
+                    self.configs.own()[resource_type, name] = dict(settings)
+                else:
+                    self.configs.own().pop((resource_type, name), None)
+            case BrokerRegistered(broker):
+                self.brokers.own()[broker.id] = broker
+            case ProducerIdsAllocated(next_id):
+                self.next_producer_id = next_id
+            case LogDirsRegistered(broker_id, directory_ids):
+                self.log_dirs.own()[broker_id] = directory_ids
+
+    def _created(self, topic: TopicInfo) -> None:
+        name = topic.name
+        self.topics.own()[name] = topic
+        self.names.own()[topic.id] = name
+        if "." in name or "_" in name:
+            key = _levelled(name)
+            self.similar.own()[key] = (*self.similar.now.get(key, ()), name)
+
+    def _deleted(self, name: str) -> None:
+        del self.names.own()[self.topics.own().pop(name).id]
+        if (TOPIC, name) in self.configs.now:
+            del self.configs.own()[TOPIC, name]
+        if "." in name or "_" in name:
+            key = _levelled(name)
+            left = tuple(other for other in self.similar.now[key] if other != name)
+            if left:
+                self.similar.own()[key] = left
+            else:
+                del self.similar.own()[key]
+
+
+def _levelled(name: str) -> str:
+    return name.replace(".", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A step from one image to a later one: the names of the topics and the keys of the settings that it concerns."""
+
+    old: ClusterImage
+    new: ClusterImage
+    topics: tuple[str, ...]
+    configs: tuple[ResourceKey, ...]
+
+    @classmethod
+    def of(cls, old: ClusterImage, new: ClusterImage, changes: Iterable[Change]) -> Delta:
+        """The step that these changes make."""
+        topics: dict[str, None] = {}
+        configs: dict[ResourceKey, None] = {}
+        for change in changes:
+            match change:
+                case TopicCreated(topic):
+                    topics[topic.name] = None
+                case PartitionsAdded(name) | PartitionChanged(name) | TopicDeleted(name):
+                    topics[name] = None
+                case ConfigChanged(resource_type, name):
+                    configs[resource_type, name] = None
+                case _:
+                    pass
+        return cls(old, new, tuple(topics), tuple(configs))
+
+    def replaced(self, name: str) -> bool:
+        """Whether the topic that had this name is gone, and another one has it now or none."""
+        before, after = self.old.topics.get(name), self.new.topics.get(name)
+        return before is not None and (after is None or after.id != before.id)

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from barnabas.cluster.image import Change, ClusterImage
+from barnabas.cluster.image import Change, ClusterImage, Delta
 
-Subscriber = Callable[[ClusterImage, ClusterImage], None]
-Decide = Callable[[ClusterImage], Sequence[Change]]
+Decide = Callable[[ClusterImage], Iterable[Change]]
+
+
+class Subscriber(Protocol):
+    """Somebody who follows the image. None of its methods raises for what a disk or a client does."""
+
+    async def prepare(self, delta: Delta) -> None:
+        """Make what the new image needs; everybody else still sees the old one."""
+
+    def publish(self, delta: Delta) -> None:
+        """Follow the new image, which everybody sees from now on."""
+
+    async def clean_up(self, delta: Delta) -> None:
+        """Remove what only the old image needed."""
 
 
 class MetadataStore(Protocol):
-    """The one place where the cluster's state changes."""
+    """The one place where the cluster's state changes.
+
+    Lifecycle: made and opened by whoever knows which store it is, `subscribe` and `change` while it is open, `close`.
+    """
 
     @property
     def image(self) -> ClusterImage:
-        """The newest image."""
+        """The newest image whose subscribers are ready for it."""
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call `subscriber(old, new)` after each change, in order."""
+        """Have `subscriber` follow each change, in order."""
 
     async def change(self, decide: Decide) -> ClusterImage:
-        """Ask `decide` for changes to the newest image, make them last, and return the image after them.
+        """Ask `decide` for changes to the newest image, make them last, and return the image just after them.
 
-        `decide` is asked again when somebody else was quicker; whatever it raises is raised here, and nothing has
-        changed then. Raises StorageError when the change cannot be kept.
+        Changes are made one after the other, each seen by all subscribers before the next is published; so nobody may
+        call this from within a subscriber. `decide` may be a generator: others run between its changes, while the image
+        stays as it is. It is asked again when somebody else was quicker; whatever it raises is raised here, and nothing
+        of it has changed then. A caller that is cancelled does not cancel what has been decided. Raises StorageError
+        when the change cannot be kept: then the image is what it was.
         """
+
+    async def close(self) -> None:
+        """Let go of everything; a change that comes later raises StorageError."""

@@ -222,7 +222,7 @@ class Runtime(Generic[M]):
             except RequestError as error:
                 if error.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     raise
-            loading = self._loading[partition]
+            loading = self._loading[partition]  # the error says that it is there, and nobody ran since
             await loading.done.wait()
             if loading.failure is not None:
                 raise loading.failure
@@ -250,18 +250,36 @@ class Runtime(Generic[M]):
     async def _load_rest(self, partition: int, loading: _Loading[M]) -> None:
         began_ms = self._now_ms()
         try:
-            while self._load_slice(partition, loading) is None:
+            while loading.failure is None and self._load_slice(partition, loading) is None:
                 await trio.lowlevel.checkpoint()
-            log.info(
-                "%s: %d records of partition %d were read in %d ms",
-                type(self).__name__, loading.records, partition, self._now_ms() - began_ms,
-            )  # fmt: skip
+            if loading.failure is None:
+                log.info(
+                    "%s: %d records of partition %d were read in %d ms",
+                    type(self).__name__, loading.records, partition, self._now_ms() - began_ms,
+                )  # fmt: skip
         except RequestError as error:
             loading.failure = error
             log.error("%s: %s; it is tried again when it is asked for", type(self).__name__, error)
         finally:
-            del self._loading[partition]
+            if self._loading.get(partition) is loading:
+                del self._loading[partition]
             loading.done.set()
+
+    def unload(self) -> None:
+        """The internal topic was deleted: forget all that was read from it. It is made again when it is next needed.
+
+        Requests that wait are answered with NOT_COORDINATOR, upon which clients look for their coordinator again.
+        """
+        if self._shards or self._loading:
+            log.warning(
+                "%s: the internal topic was deleted, and all that was in it is forgotten", type(self).__name__
+            )
+        self._partitions = 0
+        for shard in tuple(self._shards.values()):
+            self._discard(shard)
+        for loading in self._loading.values():
+            loading.failure = RequestError(ErrorCode.NOT_COORDINATOR, "the internal topic was deleted")
+        self._loading.clear()
 
     def _take_up(self, partition: int, machine: M, entry: Entry, *, loading: bool) -> None:
         """Hand what is in the log to the machine; what it cannot read is left out."""

@@ -154,10 +154,11 @@ class TransactionCoordinator(Runtime[TransactionShard]):
 
     async def _end_in(self, place: Place, ending: Ending) -> None:
         seconds = RETRY_SECONDS
-        partition = await self.partition_of(ending.transactional_id)
         while True:
+            # Asked each time: if __transaction_state is deleted meanwhile, the marker is written all the same.
+            partition = await self.partition_of(ending.transactional_id)
+            epoch = self._journal.leader_epoch(partition)
             try:
-                epoch = self._journal.leader_epoch(partition)
                 await self._write_marker(place, ending.producer, epoch, ending.commit)
                 return
             except RequestError as error:

@@ -7,15 +7,16 @@ id. A topic made here is told at once, with its leader: nothing has to be waited
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from barnabas.broker.topic_creation import ensure_topics
 from barnabas.cluster import controller
-from barnabas.cluster.image import PartitionInfo, TopicInfo
+from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
 from barnabas.handlers.describe_cluster import CLUSTER_OPERATIONS
-from barnabas.ids import new_uuid
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.primitives import ZERO_UUID
@@ -23,6 +24,8 @@ from barnabas.wire.primitives import ZERO_UUID
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.broker.context import RequestContext
+
+log = logging.getLogger(__name__)
 
 AUTO_CREATION_FLAG_SINCE = 4
 ASKING_BY_ID_SINCE = 12
@@ -36,12 +39,18 @@ Partition = MetadataResponse.MetadataResponsePartition
 
 
 async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """Describe what was asked for."""
+    """Describe what was asked for, and make what may be made; with many topics others are served in between."""
     broker = context.broker
-    if not _is_sound(request, context.api_version):
-        return _refused(request)
-    topics = [topic async for topic in _described(context, request)]
-    image = broker.metadata.image
+    if not await _is_sound(context, request):
+        return await _refused(context, request)
+    if request.topics is None or (context.api_version == 0 and not request.topics):
+        image = broker.metadata.image
+        topics = [await _describe(broker, info, request) for info in image.topics.values()]
+    else:
+        asked = await _asked(context, request.topics)
+        refused = await _create_missing(context, request, asked)
+        image = broker.metadata.image
+        topics = [await _one(broker, image, request, name, topic_id, refused) for name, topic_id in asked]
     response = MetadataResponse(cluster_id=image.cluster_id, controller_id=image.controller_id, topics=topics)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
@@ -53,48 +62,95 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
     return response
 
 
-async def _described(context: RequestContext, request: MetadataRequest) -> AsyncIterator[Topic]:
-    image = context.broker.metadata.image
-    asked = request.topics
-    if asked is None or (context.api_version == 0 and not asked):
-        for info in image.topics.values():
-            yield _describe(context.broker, info, request)
-        return
-    for name, topic_id in dict.fromkeys((entry.name, entry.topic_id) for entry in asked):
-        try:
-            if topic_id != ZERO_UUID:
-                name = context.broker.metadata.image.topic_name(topic_id)
-                if name is None:
-                    yield Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-                    continue
-            yield _describe(context.broker, await _find(context, request, name or ""), request)
-        except RequestError as error:
-            yield Topic(
-                error_code=error.code, name=name or "", topic_authorized_operations=_operations(request)
-            )
-
-
-def _is_sound(request: MetadataRequest, version: int) -> bool:
+async def _is_sound(context: RequestContext, request: MetadataRequest) -> bool:
     """Whether each topic is asked for by its name, or since v12 by its id."""
-    if version < ASKING_BY_ID_SINCE:
-        return all(entry.name is not None and entry.topic_id == ZERO_UUID for entry in request.topics or ())
-    return all(entry.name is not None or entry.topic_id != ZERO_UUID for entry in request.topics or ())
+    by_id = context.api_version >= ASKING_BY_ID_SINCE
+    for entry in request.topics or ():
+        is_id = entry.topic_id != ZERO_UUID
+        if (entry.name is None and not is_id) or (is_id and not by_id):
+            return False
+        await context.broker.budget.checkpoint()
+    return True
 
 
-def _refused(request: MetadataRequest) -> MetadataResponse:
+async def _refused(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """INVALID_REQUEST for every topic, and nothing else: what is asked for cannot be known."""
-    return MetadataResponse(
-        cluster_id=None,
-        error_code=ErrorCode.INVALID_REQUEST,
-        topics=[
+    response = MetadataResponse(cluster_id=None, error_code=ErrorCode.INVALID_REQUEST)
+    for entry in request.topics or ():
+        response.topics.append(
             Topic(
                 error_code=ErrorCode.INVALID_REQUEST,
                 name=entry.name or "",
                 topic_id=entry.topic_id,
                 topic_authorized_operations=NOT_ASKED,
             )
-            for entry in request.topics or ()
-        ],
+        )
+        await context.broker.budget.checkpoint()
+    return response
+
+
+async def _asked(
+    context: RequestContext, topics: Sequence[MetadataRequest.MetadataRequestTopic]
+) -> dict[tuple[str | None, bytes], None]:
+    """The (name, id) that are asked for, each once."""
+    asked: dict[tuple[str | None, bytes], None] = {}
+    for entry in topics:
+        asked[entry.name, entry.topic_id] = None
+        await context.broker.budget.checkpoint()
+    return asked
+
+
+async def _create_missing(
+    context: RequestContext, request: MetadataRequest, asked: Iterable[tuple[str | None, bytes]]
+) -> dict[str, RequestError]:
+    """Make the topics that are asked for by a name that nothing has; returns the error for those that are not made."""
+    broker = context.broker
+    allowed = context.api_version < AUTO_CREATION_FLAG_SINCE or request.allow_auto_topic_creation
+    allowed = allowed and broker.config.get(settings.AUTO_CREATE_TOPICS_ENABLE)
+    refused: dict[str, RequestError] = {}
+    missing: list[str] = []
+    for name, topic_id in asked:
+        if topic_id == ZERO_UUID and name is not None and name not in broker.metadata.image.topics:
+            try:
+                controller.check_topic_name(name)
+                if not allowed:
+                    raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+                missing.append(name)
+            except RequestError as error:
+                refused[name] = error
+        await broker.budget.checkpoint()
+    if missing:
+        not_made = await ensure_topics(broker, missing)
+        if not_made:
+            name, why = next(iter(not_made.items()))
+            log.warning(
+                "%d topics that client %r asks for are not made: %s: %s",
+                len(not_made), context.client_id, name, why,
+            )  # fmt: skip
+        refused |= not_made
+    return refused
+
+
+async def _one(
+    broker: Broker,
+    image: ClusterImage,
+    request: MetadataRequest,
+    name: str | None,
+    topic_id: bytes,
+    refused: Mapping[str, RequestError],
+) -> Topic:
+    if topic_id != ZERO_UUID:
+        name = image.topic_name(topic_id)
+        if name is None:
+            return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    info = image.topics.get(name or "")
+    if info is not None:
+        return await _describe(broker, info, request)
+    error = refused.get(name or "")  # none where somebody else has deleted it meanwhile
+    return Topic(
+        error_code=error.code if error else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        name=name or "",
+        topic_authorized_operations=_operations(request),
     )
 
 
@@ -102,31 +158,17 @@ def _operations(request: MetadataRequest) -> int:
     return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
 
 
-async def _find(context: RequestContext, request: MetadataRequest, name: str) -> TopicInfo:
-    """The topic, made if need be. Raises RequestError as the client must see it."""
-    broker = context.broker
-    info = broker.metadata.image.topics.get(name)
-    if info is not None:
-        return info
-    controller.check_topic_name(name)
-    allowed = context.api_version < AUTO_CREATION_FLAG_SINCE or request.allow_auto_topic_creation
-    if not allowed or not broker.config.get(settings.AUTO_CREATE_TOPICS_ENABLE):
-        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    await broker.ensure_topic(name, new_uuid())
-    return broker.metadata.image.topics[name]
-
-
-def _describe(broker: Broker, info: TopicInfo, request: MetadataRequest) -> Topic:
-    return Topic(
+async def _describe(broker: Broker, info: TopicInfo, request: MetadataRequest) -> Topic:
+    topic = Topic(
         name=info.name,
         topic_id=info.id,
         is_internal=info.internal,
         topic_authorized_operations=_operations(request),
-        partitions=[
-            describe_partition(broker, info.name, index, partition, Partition)
-            for index, partition in enumerate(info.partitions)
-        ],
     )
+    for index, partition in enumerate(info.partitions):
+        topic.partitions.append(describe_partition(broker, info.name, index, partition, Partition))
+        await broker.budget.checkpoint()
+    return topic
 
 
 class _Told(Protocol):

@@ -8,6 +8,7 @@ from tests.support.brokers import running
 
 DIRS = ("/a",)
 JOURNAL = "/a/barnabas-metadata.jsonl"
+COPY = "/a/barnabas-metadata.copy.jsonl"
 SETTINGS = {"transaction_state_log_num_partitions": "1"}
 
 
@@ -32,6 +33,7 @@ async def test_what_another_broker_left_is_adopted():
         transactional = await producer_id(client, "mine")
     assert transactional > idempotent
     disk.remove(JOURNAL)
+    disk.remove(COPY)
 
     async with running(DIRS, disk, **SETTINGS) as client:
         image = client.broker.metadata.image
@@ -64,6 +66,7 @@ async def test_partitions_whose_logs_are_not_there_are_named_and_offline(caplog)
     known = [partition for partition in range(4) if where[partition] == "/b"]
     lost = [partition for partition in range(max(known)) if where[partition] == "/a"]
     assert lost
+    disk.remove("/b/barnabas-metadata.copy.jsonl")
     async with running(("/b",), disk) as client:
         text = f"no log was found of partitions {', '.join(map(str, lost))} of topic t: they are offline"
         assert text in caplog.text

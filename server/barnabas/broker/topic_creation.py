@@ -1,0 +1,55 @@
+"""Topics that are made because somebody asks for them: by Metadata, or by a coordinator for itself.
+
+The rule: all that one request asks for is made with one change of the metadata, and each name is refused on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from barnabas.broker.internal_topics import SHAPES
+from barnabas.cluster import controller
+from barnabas.cluster.creation import TopicWish, create_topics
+from barnabas.cluster.image import Change, ClusterImage
+from barnabas.config import broker as settings
+from barnabas.errors import RequestError
+from barnabas.ids import new_uuid
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+
+
+async def ensure_topics(broker: Broker, names: Sequence[str]) -> dict[str, RequestError]:
+    """Make the topics that are not there, with the broker's defaults; returns why not, by name.
+
+    An internal topic has no more replicas than there are brokers; others are refused if the defaults ask for more.
+    Raises StorageError.
+    """
+    refused: dict[str, RequestError] = {}
+
+    def decide(image: ClusterImage) -> Iterator[Change]:
+        refused.clear()
+        wishes = [_wish(broker, image, name) for name in dict.fromkeys(names) if name not in image.topics]
+        try:
+            controller.check_partition_count(sum(wish.partitions for wish in wishes))
+        except RequestError as error:
+            refused.update((wish.name, error) for wish in wishes)
+            return
+        yield from create_topics(image, broker.config, wishes, refused)
+
+    await broker.metadata.change(decide)
+    return refused
+
+
+def _wish(broker: Broker, image: ClusterImage, name: str) -> TopicWish:
+    get = broker.config.get
+    shape = SHAPES.get(name)
+    if shape is None:
+        return TopicWish(
+            name, new_uuid(), get(settings.NUM_PARTITIONS), get(settings.DEFAULT_REPLICATION_FACTOR)
+        )
+    replicas = min(get(shape.replication_factor), len(image.brokers))
+    return TopicWish(
+        name, new_uuid(), get(shape.partitions), replicas, settings=shape.settings(broker.config)
+    )

@@ -1,0 +1,56 @@
+"""Many new topics in one change. Pure.
+
+The rule: each topic is decided on as if those before it were there already, and refused on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from barnabas.cluster import controller
+from barnabas.cluster.image import Change, ClusterImage
+from barnabas.config.loading import BrokerConfig
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWish:
+    """A topic that is asked for; `assignments` has the replicas by partition, empty where only counts are given."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    replication_factor: int
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def create_topics(
+    image: ClusterImage,
+    config: BrokerConfig,
+    wishes: Sequence[TopicWish],
+    refused: dict[str, RequestError],
+) -> Iterator[Change]:
+    """The changes that make these topics; puts into `refused` why one cannot be made, by name."""
+    names: set[str] = set()
+    similar: dict[str, str] = {}
+    for wish in wishes:
+        name = wish.name
+        try:
+            if name in names:
+                raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
+            changes = controller.create_topic(
+                image, config, name, wish.topic_id, wish.partitions, wish.replication_factor,
+                assignments=wish.assignments, settings=wish.settings,
+            )  # fmt: skip
+            if "." in name or "_" in name:
+                other = similar.setdefault(name.replace(".", "_"), name)
+                if other != name:
+                    raise controller.mixed_up(name, other)
+        except RequestError as error:
+            refused[name] = error
+            continue
+        names.add(name)
+        yield from changes

@@ -1,0 +1,121 @@
+"""What a broker makes of metadata that are damaged, and of changes that a crash has cut off half-way."""
+
+import pytest
+
+from barnabas.cluster.image import TOPIC
+from barnabas.cluster.journal import COPY, JOURNAL
+from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
+from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
+from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
+from tests.support.brokers import running
+
+FILES = [f"/a/{JOURNAL}", f"/a/{COPY}"]
+
+
+def damage(disk, text):
+    """Change one byte of the line with `text` in every copy."""
+    for path in FILES:
+        lines = disk.read(path).splitlines(keepends=True)
+        (number,) = [number for number, line in enumerate(lines) if text in line]
+        lines[number] = lines[number][:40] + b"#" + lines[number][41:]
+        disk.replace(path, b"".join(lines), sync=True)
+
+
+async def grow(client, name, count):
+    wish = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
+    answer = await client.ask(CreatePartitionsRequest(topics=[wish], timeout_ms=1_000), 1)
+    assert answer.results[0].error_code == 0
+
+
+async def delete(client, *names):
+    answer = await client.ask(DeleteTopicsRequest(topic_names=list(names), timeout_ms=1_000), 4)
+    assert [result.error_code for result in answer.responses] == [0] * len(names)
+
+
+def partitions_of(client):
+    return {name: len(info.partitions) for name, info in client.broker.metadata.image.topics.items()}
+
+
+@pytest.mark.parametrize("line", [b'"TopicCreated","name":"t"', b'"PartitionsAdded"', b'"ConfigChanged"'])
+async def test_no_topic_is_lost_when_no_copy_of_the_journal_has_its_line(line, caplog):
+    disk = MemoryDisk()
+    async with running(["/a"], disk) as client:
+        await client.create("t", 2, retention_ms="60000")
+        await client.create("other")
+        await grow(client, "t", 3)
+        topic_id = client.broker.metadata.image.topics["t"].id
+        for partition in range(3):
+            await client.produce("t", partition, b"x")
+    damage(disk, line)
+    for _ in range(2):
+        async with running(["/a"], disk) as client:
+            assert partitions_of(client) == {"t": 3, "other": 1}
+            assert client.broker.metadata.image.topics["t"].id == topic_id
+            for partition in range(3):
+                assert await client.fetch("t", partition) == (0, [b"x"])
+            settings = client.broker.metadata.image.settings_of(TOPIC, "t")
+            assert ("60000" in settings.values()) == (line == b'"PartitionsAdded"')
+    assert "the metadata journal is damaged, and no copy has what is lost" in caplog.text
+
+
+async def test_producer_ids_are_not_given_out_twice_when_their_line_is_lost():
+    disk = MemoryDisk()
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+    async with running(["/a"], disk) as client:
+        first = (await client.ask(request, 4)).producer_id
+    damage(disk, b"ProducerIdsAllocated")
+    async with running(["/a"], disk) as client:
+        assert (await client.ask(request, 4)).producer_id > first
+
+
+async def test_logs_that_a_crash_has_left_unmade_are_made_at_the_start():
+    disk = MemoryDisk()
+    async with running(["/a"], disk) as client:
+        await client.create("t", 4)
+    for partition in (1, 3):
+        disk.remove_tree(f"/a/t-{partition}")
+    async with running(["/a"], disk) as client:
+        for partition in range(4):
+            assert (await client.produce("t", partition, b"x")).error_code == 0
+
+
+async def test_a_topic_whose_deletion_was_cut_off_does_not_come_back():
+    disk = MemoryDisk()
+    async with running(["/a"], disk) as client:
+        await client.create("t", 2)
+        await client.create("stays")
+        await client.produce("t", 1, b"x")
+    kept = {name: disk.read(f"/a/t-1/{name}") for name in names(disk, "/a/t-1")}
+    async with running(["/a"], disk) as client:
+        await delete(client, "t")
+    disk.make_dirs("/a/t-1")
+    for name, data in kept.items():
+        disk.replace(f"/a/t-1/{name}", data, sync=True)
+    async with running(["/a"], disk) as client:
+        assert partitions_of(client) == {"stays": 1}
+    assert any(entry.name.startswith("t-1.") for entry in disk.list("/a"))
+
+
+def names(disk, path):
+    return [entry.name for entry in disk.list(path) if not entry.is_dir]
+
+
+async def test_without_the_first_dir_topics_come_from_the_copy_in_another():
+    disk = MemoryDisk()
+    async with running(["/a", "/b"], disk) as client:
+        await client.create("t", 2, retention_ms="60000")
+    async with running(["/b"], disk) as client:
+        assert partitions_of(client) == {"t": 2}
+        assert client.broker.metadata.image.settings_of(TOPIC, "t") == {"retention.ms": "60000"}
+
+
+async def test_a_topic_that_is_deleted_and_made_again_begins_empty():
+    disk = MemoryDisk()
+    async with running(["/a"], disk) as client:
+        for _ in range(3):
+            await client.create("t", 2)
+            assert await client.fetch("t", 0) == (0, [])
+            await client.produce("t", 0, b"x")
+            await delete(client, "t")
+        assert partitions_of(client) == {}
