@@ -1,0 +1,53 @@
+"""What a broker gets from the outside: clocks, entropy, threads, disk and network, real or simulated.
+
+The rule: nothing else reads a clock, draws a random number, starts a thread, opens a file or a socket. Deadlines and
+sleeps are trio's, whose clock `trio.run` gets; `monotonic` is for measuring, and agrees with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import trio
+
+    from barnabas.log.disk import Disk
+    from barnabas.network.transport import Network
+
+T = TypeVar("T")
+
+
+class Entropy(Protocol):
+    """Random bytes and numbers."""
+
+    def token_bytes(self, size: int, /) -> bytes:
+        """Return `size` random bytes."""
+
+    def below(self, limit: int, /) -> int:
+        """Return a random number from 0 to `limit` - 1."""
+
+
+class Threads(Protocol):
+    """Runs what would hold up the event loop beside it."""
+
+    async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
+        """Run `work` in a thread and return what it returns; whoever is cancelled meanwhile waits for its end."""
+
+    def check_cancelled(self) -> None:
+        """Call in such a thread: raise trio.Cancelled if whoever waits for it was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One value for all of it."""
+
+    wall_clock_ms: Callable[[], int]
+    """Milliseconds since 1970; may step in both directions."""
+    monotonic: Callable[[], float]
+    """Seconds since some moment; never goes back."""
+    entropy: Entropy
+    threads: Threads
+    disk: Disk
+    network: Network

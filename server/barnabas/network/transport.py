@@ -1,0 +1,90 @@
+"""What a connection is made of, whoever carries the bytes: plain sockets, TLS, or a simulated network.
+
+The rule: a call that would block waits through trio, and nothing is awaited between a read and its return, so that
+buffers may be shared by all connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import trio
+
+    from barnabas.wire.regions import Chunk
+
+Address = tuple[str, int]
+
+
+class Reader(Protocol):
+    """Who is told how the other end reads what is sent."""
+
+    def fell_behind(self, size: int) -> None:
+        """Call when nothing more can be sent and up to `size` bytes of a response stay in memory."""
+
+    def took_some(self) -> None:
+        """Call when more could be sent."""
+
+    def caught_up(self) -> None:
+        """Call when all of it is sent."""
+
+
+class Transport(Protocol):
+    """One accepted connection, owned by one task, which closes it."""
+
+    @property
+    def local_address(self) -> Address:
+        """The address that the peer has connected to."""
+
+    @property
+    def peer_address(self) -> Address:
+        """The address of the peer."""
+
+    def report_to(self, reader: Reader) -> None:
+        """Tell `reader` how the peer reads."""
+
+    async def receive_into(self, view: memoryview) -> int:
+        """Read at least one byte into `view`; 0 means that the peer has closed. Raises OSError."""
+
+    async def wait_readable(self) -> None:
+        """Wait until there is something to read, or the peer has closed."""
+
+    def receive_now(self, view: memoryview) -> int | None:
+        """Read what is there into `view`: 0 means that the peer has closed, None that there is nothing yet."""
+
+    async def send(self, chunks: list[Chunk]) -> None:
+        """Send all chunks in order. Raises OSError when the peer is gone."""
+
+    def close(self) -> None:
+        """Close the connection; tasks that wait on it are woken with trio.ClosedResourceError."""
+
+
+class Acceptor(Protocol):
+    """One bound address. Connections are refused until `listen`."""
+
+    @property
+    def address(self) -> Address:
+        """The address that is really bound."""
+
+    def listen(self) -> None:
+        """Let connections come in. Raises OSError."""
+
+    async def wait_acceptable(self) -> None:
+        """Wait until there may be a connection to accept."""
+
+    def accept_now(self) -> Transport | None:
+        """Return the next connection; None if there is none. Raises OSError."""
+
+    def close(self) -> None:
+        """Stop listening; tasks that wait are woken with trio.ClosedResourceError."""
+
+
+class Network(Protocol):
+    """Where addresses are bound and dialled."""
+
+    def bind(self, host: str, port: int) -> Sequence[Acceptor]:
+        """Bind all addresses of a host; "" is every interface, port 0 a free one. Raises OSError."""
+
+    async def dial(self, host: str, port: int) -> trio.abc.Stream:
+        """Connect to an address. Raises OSError."""

@@ -1,0 +1,372 @@
+"""A network in memory that delays, splits, cuts and refuses, as a seed says.
+
+The rule: what TCP promises holds (bytes arrive in order, once, or the connection breaks), and nothing else does: how
+long they take, in which pieces they come, and whether the two ends learn of a break together is drawn at random.
+Hosts are names. Whoever is cut off does not learn of it but by silence, unless the cut resets connections.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import trio
+
+from barnabas.network.transport import Address, Reader
+from barnabas.wire.regions import Chunk, FileRegion
+
+FIRST_FREE_PORT = 40_000
+SOCKET_BUFFER_BYTES = 64 * 1024
+"""How much may be on its way in one direction before whoever sends must wait."""
+
+
+@dataclass(slots=True)
+class Weather:
+    """How the network behaves; times in seconds of the simulated clock."""
+
+    latency_min_s: float = 0.000_1
+    latency_max_s: float = 0.001
+    split_probability: float = 0.1
+    """How often what is sent at once arrives in two pieces."""
+
+
+class _Pipe:
+    """One direction of a connection: bytes that are on their way, and those that have arrived."""
+
+    def __init__(self, network: SimulatedNetwork, source: str, target: str) -> None:
+        self._network = network
+        self._source = source
+        self._target = target
+        self._underway: deque[tuple[float, bytes]] = deque()  # when it arrives, and what; b"" is the end
+        self._arrived = bytearray()
+        self._changed = trio.Event()
+        self._size = 0
+        self._last_arrival_s = 0.0
+        self.is_ended = False
+        self.is_broken = False
+
+    @property
+    def room(self) -> int:
+        return max(SOCKET_BUFFER_BYTES - self._size, 0)
+
+    def put(self, data: bytes) -> None:
+        """Send bytes; b"" is the end."""
+        random, weather = self._network.random, self._network.weather
+        pieces = [data]
+        if len(data) > 1 and random.random() < weather.split_probability:
+            cut = random.randrange(1, len(data))
+            pieces = [data[:cut], data[cut:]]
+        for piece in pieces:
+            delay = random.uniform(weather.latency_min_s, weather.latency_max_s)
+            self._last_arrival_s = max(self._last_arrival_s, trio.current_time() + delay)
+            self._underway.append((self._last_arrival_s, piece))
+            self._size += len(piece)
+        self._wake()
+
+    def break_off(self) -> None:
+        """Lose what is on its way; both ends get an error."""
+        self.is_broken = True
+        self._underway.clear()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def take_now(self, size: int) -> bytes | None:
+        """Return what has arrived, b"" at the end, None for nothing yet. Raises ConnectionResetError."""
+        if self.is_broken:
+            raise ConnectionResetError(errno.ECONNRESET, "connection reset by peer")
+        now = trio.current_time()
+        while self._underway and self._underway[0][0] <= now and not self._is_cut:
+            _, piece = self._underway.popleft()
+            if not piece:
+                self.is_ended = True
+            self._arrived += piece
+        if self._arrived:
+            data = bytes(self._arrived[:size])
+            del self._arrived[:size]
+            self._size -= len(data)
+            self._wake()
+            return data
+        return b"" if self.is_ended else None
+
+    @property
+    def _is_cut(self) -> bool:
+        return self._network.is_cut(self._source, self._target)
+
+    async def wait_arrived(self) -> None:
+        """Wait until `take_now` may return something."""
+        while not self.is_broken and not self._arrived and not self.is_ended:
+            changed = self._changed
+            due_s = self._underway[0][0] if self._underway and not self._is_cut else math.inf
+            if due_s <= trio.current_time():
+                break
+            with trio.move_on_at(due_s):
+                await changed.wait()
+        await trio.lowlevel.checkpoint()
+
+    async def wait_room(self) -> None:
+        """Wait until more can be sent."""
+        while not self.room and not self.is_broken:
+            await self._changed.wait()
+        await trio.lowlevel.checkpoint()
+
+    def look_again(self) -> None:
+        """Have those who wait look again: a cut has begun or ended."""
+        self._wake()
+
+
+class SimulatedTransport:
+    """One end of a connection, as `network.transport.Transport`."""
+
+    def __init__(self, incoming: _Pipe, outgoing: _Pipe, local: Address, peer: Address) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._reader: Reader | None = None
+        self._is_closed = False
+        self.local_address = local
+        self.peer_address = peer
+
+    def report_to(self, reader: Reader) -> None:
+        """Tell `reader` how the peer reads."""
+        self._reader = reader
+
+    async def receive_into(self, view: memoryview) -> int:
+        """Read at least one byte into `view`; 0 means that the peer has closed."""
+        await trio.lowlevel.checkpoint()
+        while (count := self.receive_now(view)) is None:
+            await self._incoming.wait_arrived()
+        return count
+
+    async def wait_readable(self) -> None:
+        """Wait until there is something to read, or the peer has closed."""
+        await self._incoming.wait_arrived()
+
+    def receive_now(self, view: memoryview) -> int | None:
+        """Read what is there into `view`."""
+        self._check()
+        data = self._incoming.take_now(len(view))
+        if data is None:
+            return None
+        view[: len(data)] = data
+        return len(data)
+
+    async def send(self, chunks: list[Chunk]) -> None:
+        """Send all chunks in order."""
+        for chunk in chunks:
+            assert not isinstance(chunk, FileRegion), "a simulated disk has no files that a kernel could send"
+            await self.send_bytes(bytes(chunk))
+        await trio.lowlevel.checkpoint()
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Send bytes, waiting for room."""
+        is_behind = False
+        while data:
+            self._check()
+            if self._outgoing.is_broken or self._outgoing.is_ended:
+                raise BrokenPipeError(errno.EPIPE, "broken pipe")
+            room = self._outgoing.room
+            if not room:
+                if not is_behind and self._reader is not None:
+                    self._reader.fell_behind(len(data))
+                is_behind = True
+                await self._outgoing.wait_room()
+                continue
+            self._outgoing.put(data[:room])
+            data = data[room:]
+            if is_behind and self._reader is not None:
+                self._reader.took_some()
+        if is_behind and self._reader is not None:
+            self._reader.caught_up()
+
+    def reset(self) -> None:
+        """Break the connection for both ends."""
+        self._incoming.break_off()
+        self._outgoing.break_off()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if not self._is_closed:
+            self._is_closed = True
+            if not self._outgoing.is_broken:
+                self._outgoing.put(b"")
+            self._incoming.look_again()
+            self._outgoing.look_again()
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise trio.ClosedResourceError
+
+
+class SimulatedStream(trio.abc.Stream):
+    """The same end as a trio stream, for clients."""
+
+    def __init__(self, transport: SimulatedTransport) -> None:
+        self.transport = transport
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes."""
+        try:
+            await self.transport.send_bytes(bytes(data))
+        except OSError as error:
+            raise trio.BrokenResourceError from error
+        await trio.lowlevel.checkpoint()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Return at once."""
+        await trio.lowlevel.checkpoint()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Return what comes next, b"" at the end."""
+        buffer = bytearray(max_bytes or 65_536)
+        try:
+            count = await self.transport.receive_into(memoryview(buffer))
+        except OSError as error:
+            raise trio.BrokenResourceError from error
+        return bytes(buffer[:count])
+
+    async def aclose(self) -> None:
+        """Close it."""
+        self.transport.close()
+        await trio.lowlevel.checkpoint()
+
+
+class SimulatedAcceptor:
+    """A bound address of one host."""
+
+    def __init__(self, network: SimulatedNetwork, address: Address) -> None:
+        self._network = network
+        self._waiting: deque[SimulatedTransport] = deque()
+        self._changed = trio.Event()
+        self.address = address
+        self.is_listening = False
+
+    def listen(self) -> None:
+        """Let connections come in."""
+        self.is_listening = True
+
+    def offer(self, transport: SimulatedTransport) -> None:
+        """Let somebody in."""
+        self._waiting.append(transport)
+        self._changed.set()
+
+    async def wait_acceptable(self) -> None:
+        """Wait until there may be a connection to accept."""
+        await trio.lowlevel.checkpoint()
+        while not self._waiting:
+            if self.address not in self._network.acceptors:
+                raise trio.ClosedResourceError
+            self._changed = trio.Event()
+            await self._changed.wait()
+
+    def accept_now(self) -> SimulatedTransport | None:
+        """Return the next connection; None if there is none."""
+        return self._waiting.popleft() if self._waiting else None
+
+    def close(self) -> None:
+        """Stop listening; who has not been accepted is reset."""
+        self._network.acceptors.pop(self.address, None)
+        while self._waiting:
+            self._waiting.popleft().reset()
+        self._changed.set()
+
+
+class SimulatedNetwork:
+    """All hosts and what is between them. Lifecycle: made inside the run whose clock it goes by."""
+
+    def __init__(self, random: Random, weather: Weather | None = None) -> None:
+        self.random = random
+        self.weather = weather or Weather()
+        self.acceptors: dict[Address, SimulatedAcceptor] = {}
+        self._connections: list[tuple[str, str, SimulatedTransport, SimulatedTransport]] = []
+        self._cuts: set[tuple[str, str]] = set()
+        self._next_port = FIRST_FREE_PORT
+
+    def host(self, name: str) -> SimulatedHost:
+        """Return the network as one host sees it."""
+        return SimulatedHost(self, name)
+
+    # --- faults ---------------------------------------------------------------------------------------------
+
+    def is_cut(self, source: str, target: str) -> bool:
+        """Say whether what `source` sends does not reach `target` now."""
+        return (source, target) in self._cuts
+
+    def cut(self, source: str, target: str, *, both_ways: bool = True) -> None:
+        """Hold back what is sent between two hosts; it arrives once the cut is healed."""
+        self._cuts.add((source, target))
+        if both_ways:
+            self._cuts.add((target, source))
+
+    def heal(self) -> None:
+        """End all cuts."""
+        self._cuts.clear()
+        for _, _, one, other in self._connections:
+            for transport in (one, other):
+                transport._incoming.look_again()
+
+    def reset(self, choose: Callable[[str, str], bool] = lambda *_: True) -> None:
+        """Break the open connections of which `choose` says so, given the host that dialled and the one that accepted."""
+        left = []
+        for entry in self._connections:
+            if choose(entry[0], entry[1]):
+                entry[2].reset()
+            else:
+                left.append(entry)
+        self._connections = left
+
+    def crash(self, name: str) -> None:
+        """Let a host vanish: its addresses are free, its connections break."""
+        for acceptor in [one for one in self.acceptors.values() if one.address[0] == name]:
+            acceptor.close()
+        self.reset(lambda dialled, accepted: name in (dialled, accepted))
+
+    # --- connecting -----------------------------------------------------------------------------------------
+
+    def free_port(self) -> int:
+        """Return a port that nobody has had."""
+        self._next_port += 1
+        return self._next_port
+
+    async def connect(self, source: str, target: Address) -> SimulatedTransport:
+        """Dial from one host to an address. Raises OSError."""
+        await trio.sleep(self.random.uniform(self.weather.latency_min_s, self.weather.latency_max_s))
+        while self.is_cut(source, target[0]) or self.is_cut(target[0], source):
+            await trio.sleep(
+                self.weather.latency_max_s * 10
+            )  # until the cut is healed or the caller gives up
+        acceptor = self.acceptors.get(target)
+        if acceptor is None or not acceptor.is_listening:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"{target[0]}:{target[1]} refuses")
+        there, back = _Pipe(self, source, target[0]), _Pipe(self, target[0], source)
+        address = (source, self.free_port())
+        ours = SimulatedTransport(back, there, address, target)
+        theirs = SimulatedTransport(there, back, target, address)
+        self._connections.append((source, target[0], ours, theirs))
+        acceptor.offer(theirs)
+        return ours
+
+
+class SimulatedHost:
+    """The network as one host sees it, as `network.transport.Network`."""
+
+    def __init__(self, network: SimulatedNetwork, name: str) -> None:
+        self._network = network
+        self.name = name
+
+    def bind(self, host: str, port: int) -> Sequence[SimulatedAcceptor]:  # noqa: ARG002 (a host has one address)
+        """Bind a port of this host."""
+        address = (self.name, port or self._network.free_port())
+        if address in self._network.acceptors:
+            raise OSError(errno.EADDRINUSE, "address already in use")
+        acceptor = self._network.acceptors[address] = SimulatedAcceptor(self._network, address)
+        return [acceptor]
+
+    async def dial(self, host: str, port: int) -> SimulatedStream:
+        """Connect to an address."""
+        return SimulatedStream(await self._network.connect(self.name, (host, port)))

@@ -1,0 +1,141 @@
+"""One simulated run: a virtual clock, an order of tasks, and an environment for each host, all from one seed.
+
+The rule: the same seed and the same program lead to the same history, whatever machine it runs on. Nothing in a
+simulated world may wait for the real one: trio's clock jumps to the next deadline as soon as nobody can run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+import trio.testing
+
+from barnabas.environment import Environment
+from barnabas.testing.simulation.network import SimulatedNetwork, Weather
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.log.disk import Disk
+
+T = TypeVar("T")
+
+BEGIN_MS = 1_700_000_000_000
+"""What the wall clocks show when a world begins."""
+THREAD_SECONDS_MAX = 0.002
+
+
+class SimulatedEntropy:
+    """Random numbers that the seed decides."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def token_bytes(self, size: int, /) -> bytes:
+        """Return `size` random bytes."""
+        return self._random.randbytes(size)
+
+    def below(self, limit: int, /) -> int:
+        """Return a random number from 0 to `limit` - 1."""
+        return self._random.randrange(limit)
+
+
+class SimulatedThreads:
+    """Threads that take a random time and do their work at one moment of it, while nobody else runs."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
+        """Do `work` after a while and return what it returns after another."""
+        if limiter is not None:
+            async with limiter:
+                return await self.run(work)
+        with trio.CancelScope(shield=True):
+            await trio.sleep(self._random.uniform(0, THREAD_SECONDS_MAX))
+            result = work()
+            await trio.sleep(self._random.uniform(0, THREAD_SECONDS_MAX))
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return result
+
+    def check_cancelled(self) -> None:
+        """Return: a simulated thread does not notice, and is waited for."""
+
+
+class WallClock:
+    """A clock that shows the time of a host, which steps when it is told to."""
+
+    def __init__(self) -> None:
+        self._offset_ms = 0
+
+    def __call__(self) -> int:
+        """Return milliseconds since 1970."""
+        return BEGIN_MS + self._offset_ms + int(trio.current_time() * 1000)
+
+    def step(self, by_ms: int) -> None:
+        """Let the clock jump."""
+        self._offset_ms += by_ms
+
+
+class World:
+    """What all hosts of one run share. Lifecycle: made by `run_world`."""
+
+    def __init__(self, seed: int, weather: Weather | None = None) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.network = SimulatedNetwork(self._branch("network"), weather)
+
+    def _branch(self, name: str) -> Random:
+        """Return random numbers of their own for one part, so that one part's use does not shift another's."""
+        return Random(f"{self.seed}/{name}")
+
+    def environment(self, host: str, disk: Disk, clock: WallClock | None = None) -> Environment:
+        """Return the environment of a program on a host, which has its disk and its clock."""
+        return Environment(
+            wall_clock_ms=clock or WallClock(),
+            monotonic=trio.current_time,
+            entropy=SimulatedEntropy(self._branch(f"{host}/entropy/{self.random.random()}")),
+            threads=SimulatedThreads(self._branch(f"{host}/threads/{self.random.random()}")),
+            disk=disk,
+            network=self.network.host(host),
+        )
+
+
+def run_world(
+    seed: int,
+    program: Callable[[World], Awaitable[T]],
+    *,
+    weather: Weather | None = None,
+    seconds_max: float = 3600.0,
+) -> T:
+    """Run `program` in a world of its own and return what it returns.
+
+    Raises TimeoutError if it takes longer than `seconds_max` of the simulated clock.
+    """
+
+    async def main() -> Any:
+        with trio.move_on_after(seconds_max):
+            return await program(World(seed, weather))
+        raise TimeoutError(f"seed {seed}: not done after {seconds_max} simulated seconds")
+
+    with _order_of_tasks(seed):
+        result: T = trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0, rate=0.0))
+        return result
+
+
+@contextmanager
+def _order_of_tasks(seed: int) -> Iterator[None]:
+    """Let the seed decide in which order trio runs tasks that could run at the same time."""
+    from trio._core import _run
+
+    before = _run._ALLOW_DETERMINISTIC_SCHEDULING, _run._r
+    _run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
+    _run._r = Random(f"{seed}/tasks")
+    try:
+        yield
+    finally:
+        _run._ALLOW_DETERMINISTIC_SCHEDULING, _run._r = before  # type: ignore[misc]
