@@ -137,7 +137,11 @@ class Broker:
             migration_policy=MigrationPolicy(get(settings.GROUP_CONSUMER_MIGRATION_POLICY).lower()),
         )
         self.groups = GroupCoordinator(
-            InternalTopic(self, OFFSETS_TOPIC), self.group_settings, self.now_ms, lambda: self.metadata.image
+            InternalTopic(self, OFFSETS_TOPIC),
+            self.group_settings,
+            self.now_ms,
+            lambda: self.metadata.image,
+            give_way=self.budget.checkpoint,
         )
         self.transactions = TransactionCoordinator(
             InternalTopic(self, TRANSACTION_TOPIC),
@@ -148,6 +152,7 @@ class Broker:
             self.now_ms,
             new_producer_id=self._new_producer_id,
             write_marker=partial(write_marker, self),
+            give_way=self.budget.checkpoint,
         )
         self._shares: Shares | None = None
         self._telemetry: Telemetry | None = None

@@ -32,6 +32,7 @@ class Shares:
             lambda: broker.metadata.image,
             updates_max=get(settings.SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT),
             write_timeout_ms=get(settings.SHARE_COORDINATOR_WRITE_TIMEOUT_MS),
+            give_way=broker.budget.checkpoint,
         )
         self.sessions = ShareSessions(get(settings.GROUP_SHARE_MAX_SHARE_SESSIONS))
         self.partitions = SharePartitions(

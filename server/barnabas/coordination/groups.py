@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.coordination.journal import Journal
-from barnabas.coordination.runtime import Runtime
+from barnabas.coordination.runtime import GiveWay, Runtime, never
 from barnabas.errors import PeerError
 from barnabas.groups.decision import Entry
 from barnabas.groups.settings import GroupSettings
@@ -31,6 +31,8 @@ class GroupCoordinator(Runtime["GroupShard"]):
         settings: GroupSettings,
         now_ms: Callable[[], int],
         image: Callable[[], ClusterImage],
+        *,
+        give_way: GiveWay = never,
     ) -> None:
         def make() -> GroupShard:
             from barnabas.groups.shard import GroupShard
@@ -42,6 +44,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             make,
             now_ms,
             commit_timeout_ms=settings.offsets_commit_timeout_ms,
+            give_way=give_way,
         )
         self.settings = settings
 
@@ -64,8 +67,16 @@ class GroupCoordinator(Runtime["GroupShard"]):
     async def expire_offsets(self) -> None:
         """Forget offsets that are kept too long, and groups of which nothing is left."""
         now_ms = self._now_ms()
-        await self.perform_on_all(lambda shard, out: shard.expire_offsets(now_ms, out))
+        await self.perform_in_slices(lambda shard: shard.expiring(now_ms))
 
     async def forget_topics(self, topics: set[str]) -> None:
         """These topics are deleted: the offsets committed in them go too."""
-        await self.perform_on_all(lambda shard, out: shard.forget_topics(topics, out))
+        await self.perform_in_slices(lambda shard: shard.forgetting_topics(topics))
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete a group without members, with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+
+        Many offsets go in several batches, as in Kafka: where one fails, the rest is still there.
+        """
+        while await self.perform(group_id, lambda shard, out: shard.delete_group(group_id, out)):
+            pass

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
@@ -53,6 +53,12 @@ class Machine(Protocol):
 
 M = TypeVar("M", bound=Machine)
 R = TypeVar("R")
+GiveWay = Callable[[], Awaitable[None]]
+"""Lets others run if this turn of the event loop has been long enough (`LoopBudget.checkpoint`)."""
+
+
+async def never() -> None:
+    """Give way to nobody: for runtimes that are alone, as in tests."""
 
 
 @dataclass(slots=True)
@@ -104,8 +110,10 @@ class Runtime(Generic[M]):
         now_ms: Callable[[], int],
         *,
         commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
+        give_way: GiveWay = never,
     ) -> None:
         self._journal = journal
+        self._give_way = give_way
         self._make = make
         self._now_ms = now_ms
         self._commit_seconds = commit_timeout_ms / 1000
@@ -136,9 +144,16 @@ class Runtime(Generic[M]):
     async def perform(self, key: str, event: Callable[[M, Decision], R]) -> R:
         """Let `event` decide on an id's shard; returns what it returns, once all that it saw is committed.
 
-        Raises the RequestError that the event raises, and COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or
+        Nothing is waited for before the event. Gives way after it, so that a loop of them keeps nobody waiting. Raises the
+        RequestError that the event raises, and COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or
         COORDINATOR_LOAD_IN_PROGRESS.
         """
+        try:
+            return await self._perform(key, event)
+        finally:
+            await self._give_way()
+
+    async def _perform(self, key: str, event: Callable[[M, Decision], R]) -> R:
         shard = self._loaded(await self.partition_of(key))
         out = Decision()
         try:
@@ -179,18 +194,25 @@ class Runtime(Generic[M]):
             await self._committed(shard, shard.end_offset)
         return [shard.machine for shard in shards]
 
-    async def perform_on_all(self, event: Callable[[M, Decision], Any]) -> None:
-        """Let `event` decide on each shard, once it is loaded.
+    async def perform_in_slices(
+        self, events_of: Callable[[M], Iterable[Callable[[M, Decision], Any]]]
+    ) -> None:
+        """Let events decide on each shard, once it is loaded; others may run between two of them.
 
-        What cannot be done on one of them is logged, and the others go on.
+        `events_of` may be a generator: it goes on when the event before is committed, and sees what has changed meanwhile.
+        What cannot be done on a shard is logged, and the others go on.
         """
         for partition in range(self._journal.partition_count()):
             try:
                 shard = await self._when_loaded(partition)
-                out = Decision()
-                event(shard.machine, out)
-                self._apply(shard, out)
-                await self._committed(shard, shard.end_offset)
+                for event in events_of(shard.machine):
+                    if self._shards.get(partition) is not shard:
+                        break  # it is read again at its next use, and the next round finds what is left to do
+                    out = Decision()
+                    event(shard.machine, out)
+                    self._apply(shard, out)
+                    await self._committed(shard, shard.end_offset)
+                    await self._give_way()
             except RequestError as error:
                 log.warning("partition %d of the coordinator is left out: %s", partition, error)
 

@@ -127,12 +127,12 @@ class ShareGroups:
         )
         for slot in sorted(slots):
             await self._state.delete((group_id, *slot))
-        await self._groups.perform(group_id, lambda shard, out: shard.delete_group(group_id, out))
+        await self._groups.delete_group(group_id)
         self._state_changed(group_id)
 
     async def forget_topics(self, topic_ids: set[bytes]) -> None:
         """These topics are deleted: nothing is known of their records any more."""
         await self._state.forget_topics(topic_ids)
-        await self._groups.perform_on_all(
-            lambda shard, out: states.forget_topics(shard, frozenset(topic_ids), out)
+        await self._groups.perform_in_slices(
+            lambda shard: states.forgetting_topics(shard, frozenset(topic_ids))
         )

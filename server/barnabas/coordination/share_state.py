@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.coordination.journal import Journal
-from barnabas.coordination.runtime import Runtime
+from barnabas.coordination.runtime import GiveWay, Runtime, never
 from barnabas.errors import RequestError, StorageError
 from barnabas.groups.decision import Decision
 from barnabas.ids import parse_uuid, uuid_text
@@ -39,9 +39,14 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
         *,
         updates_max: int,
         write_timeout_ms: int = WRITE_TIMEOUT_MS,
+        give_way: GiveWay = never,
     ) -> None:
         super().__init__(
-            journal, lambda: ShareStateShard(updates_max, image), now_ms, commit_timeout_ms=write_timeout_ms
+            journal,
+            lambda: ShareStateShard(updates_max, image),
+            now_ms,
+            commit_timeout_ms=write_timeout_ms,
+            give_way=give_way,
         )
 
     async def initialize(self, key: StateKey, state_epoch: int, start_offset: int) -> None:
@@ -71,7 +76,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
 
     async def forget_topics(self, topic_ids: set[bytes]) -> None:
         """These topics are deleted: what was known of their records goes too."""
-        await self.perform_on_all(lambda shard, out: shard.forget_topics(topic_ids, out))
+        await self.perform_in_slices(lambda shard: shard.forgetting_topics(topic_ids))
 
     async def prune(self) -> None:
         """Clear away what is redundant in the partitions that are loaded; what cannot be done is logged."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import trio
 
 from barnabas.coordination.journal import Journal
-from barnabas.coordination.runtime import Runtime
+from barnabas.coordination.runtime import GiveWay, Runtime, never
 from barnabas.errors import RequestError, StorageError
 from barnabas.groups.decision import Decision
 from barnabas.transactions.settings import TransactionSettings
@@ -45,8 +45,9 @@ class TransactionCoordinator(Runtime[TransactionShard]):
         *,
         new_producer_id: Callable[[], Awaitable[int]],
         write_marker: WriteMarker,
+        give_way: GiveWay = never,
     ) -> None:
-        super().__init__(journal, lambda: TransactionShard(settings), now_ms)
+        super().__init__(journal, lambda: TransactionShard(settings), now_ms, give_way=give_way)
         self._new_producer_id = new_producer_id
         self._write_marker = write_marker
         self._ended: dict[str, trio.Event] = {}
@@ -100,7 +101,7 @@ class TransactionCoordinator(Runtime[TransactionShard]):
 
     async def expire_ids(self) -> None:
         """Forget transactional ids that are no longer used."""
-        await self.perform_on_all(lambda machine, out: machine.expire_ids(self._now_ms(), out))
+        await self.perform_in_slices(lambda machine: machine.expiring(self._now_ms()))
 
     # --- waiting --------------------------------------------------------------------------------------------
 

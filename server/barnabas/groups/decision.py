@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 Record = tuple[bytes, bytes | None]
 """Key and value of a record of an internal topic; no value is a tombstone."""
 
@@ -44,3 +45,12 @@ class Entry:
     records: list[Record]
     producer_id: int = -1
     committed: bool | None = None
+
+
+def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Runs of at most `size` items: what is many is decided in several events, so that others run in between."""
+    return (items[first : first + size] for first in range(0, len(items), size))
+
+
+def nothing(machine: object, out: Decision) -> None:
+    """An event that decides nothing: others may run at this place of a long search."""

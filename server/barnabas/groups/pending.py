@@ -16,11 +16,13 @@ class PendingOffsets:
     """Offsets of open transactions: by producer, group and place."""
 
     def __init__(self) -> None:
-        self._by_producer: dict[int, dict[str, dict[Place, OffsetCommitValue]]] = {}
+        self._by_group: dict[str, dict[int, dict[Place, OffsetCommitValue]]] = {}
+        self._groups: dict[int, set[str]] = {}
 
     def add(self, producer_id: int, group_id: str, place: Place, value: OffsetCommitValue | None) -> None:
         """A transaction has committed an offset; None takes it back."""
-        offsets = self._by_producer.setdefault(producer_id, {}).setdefault(group_id, {})
+        self._groups.setdefault(producer_id, set()).add(group_id)
+        offsets = self._by_group.setdefault(group_id, {}).setdefault(producer_id, {})
         if value is None:
             offsets.pop(place, None)
         else:
@@ -28,19 +30,23 @@ class PendingOffsets:
 
     def overrule(self, group_id: str, place: Place) -> None:
         """A plain commit or a removal came after them."""
-        for groups in self._by_producer.values():
-            groups.get(group_id, {}).pop(place, None)
+        for offsets in self._by_group.get(group_id, {}).values():
+            offsets.pop(place, None)
 
     def end(self, producer_id: int) -> Iterator[tuple[str, Place, OffsetCommitValue]]:
         """The transaction of a producer has ended: what it had committed."""
-        for group_id, offsets in self._by_producer.pop(producer_id, {}).items():
+        for group_id in self._groups.pop(producer_id, ()):
+            producers = self._by_group[group_id]
+            offsets = producers.pop(producer_id)
+            if not producers:
+                del self._by_group[group_id]
             for place, value in offsets.items():
                 yield group_id, place, value
 
     def groups(self) -> set[str]:
         """The groups that have such offsets."""
-        return {group_id for groups in self._by_producer.values() for group_id in groups}
+        return set(self._by_group)
 
     def places(self, group_id: str) -> set[Place]:
         """Where a group's offset may change when a transaction ends."""
-        return {place for groups in self._by_producer.values() for place in groups.get(group_id, {})}
+        return {place for offsets in self._by_group.get(group_id, {}).values() for place in offsets}

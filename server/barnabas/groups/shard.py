@@ -6,7 +6,9 @@ after a start, so that both lead to the same state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 from barnabas.cluster.image import ClusterImage
@@ -17,7 +19,7 @@ from barnabas.groups.consumer import membership
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.membership import Heartbeat
 from barnabas.groups.consumer.replay import replay as replay_consumer
-from barnabas.groups.decision import Decision
+from barnabas.groups.decision import Decision, nothing, slices
 from barnabas.groups.member import Joining, State
 from barnabas.groups.offsets import Place, expired_places
 from barnabas.groups.pending import PendingOffsets
@@ -46,8 +48,14 @@ Group = ClassicGroup | EpochGroup
 
 GROUP_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit that tells a member that its group is not there."""
+PLACES_AT_ONCE = 500
+"""So many offsets are forgotten in one event: a few milliseconds' worth."""
+GROUPS_AT_ONCE = 50
+"""So many groups are looked at before others may run."""
 _NOTHING = ClusterImage("")
 
+Event = Callable[["GroupShard", Decision], None]
+"""Decides on a shard."""
 G = TypeVar("G", ConsumerGroup, StreamsGroup, ShareGroup)
 
 
@@ -196,43 +204,61 @@ class GroupShard:
             if place in known:
                 out.records.append(offset_record(group_id, *place, None))
 
-    def delete_group(self, group_id: str, out: Decision) -> None:
-        """Forget a group with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    def delete_group(self, group_id: str, out: Decision) -> bool:
+        """Forget a group with its offsets, or some of them where they are many; whether to call it again for the rest.
+
+        Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
         if not self.exists(group_id):
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
         group = self.groups.get(group_id)
         if group is not None and group.state_name != "Empty":
             raise RequestError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
+        offsets = self.offsets.get(group_id, {})
+        self.delete_offsets(group_id, islice(offsets, PLACES_AT_ONCE), out)
+        if len(offsets) > PLACES_AT_ONCE:
+            return True
         if isinstance(group, ClassicGroup):
             for member_id in group.pending:
                 out.timers[("session", group_id, member_id)] = None
-        self.delete_offsets(group_id, list(self.offsets.get(group_id, ())), out)
         out.records += group.tombstones() if group is not None else [group_record(group_id, None)]
+        return False
 
-    def forget_topics(self, topics: set[str], out: Decision) -> None:
-        """These topics are gone, and with them the offsets in them."""
-        for group_id, offsets in self.offsets.items():
-            gone = [place for place in offsets if place[0] in topics]
-            self.delete_offsets(group_id, gone, out)
+    def forgetting_topics(self, topics: set[str]) -> Iterator[Event]:
+        """Events that forget the offsets in topics that are gone, some of them at a time."""
+        for number, group_id in enumerate(tuple(self.offsets)):
+            gone = [place for place in self.offsets.get(group_id, ()) if place[0] in topics]
+            for places in slices(gone, PLACES_AT_ONCE):
+                yield partial(_delete_offsets, group_id, places)
+            if number % GROUPS_AT_ONCE == 0:
+                yield nothing
 
-    def expire_offsets(self, now_ms: int, out: Decision) -> None:
-        """Forget the offsets that are kept too long (KIP-211), and the groups of which nothing is left."""
-        for group_id in list(self.groups.keys() | self.offsets.keys()):
-            group, offsets = self.groups.get(group_id), self.offsets.get(group_id, {})
-            if isinstance(group, ShareGroup):  # it has no offsets, and stays until it is deleted
-                continue
-            pending = self.pending.places(group_id)
-            gone = [
-                place
-                for place in expired_places(group, offsets, self.settings.offsets_retention_ms, now_ms)
-                if place not in pending
-            ]
-            self.delete_offsets(group_id, gone, out)
-            if group is not None and len(gone) == len(offsets) and group.is_unused and not pending:
-                if isinstance(group, EpochGroup) or group.generation:
-                    out.records += group.tombstones()
-                else:  # never written
-                    self._end(group_id, ClassicGroup)
+    def expiring(self, now_ms: int) -> Iterator[Event]:
+        """Events that forget offsets that are kept too long (KIP-211), and groups of which nothing is left."""
+        for number, group_id in enumerate(tuple(self.groups.keys() | self.offsets.keys())):
+            gone = self._expired(group_id, self.offsets.get(group_id, {}), now_ms)
+            for places in slices(gone, PLACES_AT_ONCE):
+                yield partial(_expire, group_id, places, now_ms)
+            if self._is_over(group_id):
+                yield partial(_end_unused, group_id)
+            elif number % GROUPS_AT_ONCE == 0:
+                yield nothing
+
+    def _expired(self, group_id: str, offsets: Mapping[Place, OffsetCommitValue], now_ms: int) -> list[Place]:
+        """Those of a group's offsets that are kept too long. A share group has none."""
+        group = self.groups.get(group_id)
+        if not offsets or isinstance(group, ShareGroup):
+            return []
+        pending = self.pending.places(group_id)
+        expired = expired_places(group, offsets, self.settings.offsets_retention_ms, now_ms)
+        return [place for place in expired if place not in pending]
+
+    def _is_over(self, group_id: str) -> bool:
+        """Whether a group has neither members nor offsets; a share group stays until it is deleted."""
+        group = self.groups.get(group_id)
+        if group is None or isinstance(group, ShareGroup) or not group.is_unused:
+            return False
+        return not (self.offsets.get(group_id) or self.pending.places(group_id))
 
     def _end(self, group_id: str, kind: type[Group]) -> None:
         group = self.groups.get(group_id)
@@ -367,3 +393,28 @@ class GroupShard:
                 share_membership.watch_all(group, turn)
             else:
                 group.watch_sessions(now_ms, out)
+
+
+# --- events that are decided some at a time -----------------------------------------------------------------
+
+
+def _delete_offsets(group_id: str, places: Sequence[Place], shard: GroupShard, out: Decision) -> None:
+    shard.delete_offsets(group_id, places, out)
+
+
+def _expire(group_id: str, places: Sequence[Place], now_ms: int, shard: GroupShard, out: Decision) -> None:
+    """Forget some offsets that were found to be kept too long, if nobody has committed them again since."""
+    known = shard.offsets.get(group_id, {})
+    some = {place: known[place] for place in places if place in known}
+    shard.delete_offsets(group_id, shard._expired(group_id, some, now_ms), out)
+
+
+def _end_unused(group_id: str, shard: GroupShard, out: Decision) -> None:
+    """End a group of which nothing is left."""
+    group = shard.groups.get(group_id)
+    if group is None or not shard._is_over(group_id):
+        return
+    if isinstance(group, EpochGroup) or group.generation:
+        out.records += group.tombstones()
+    else:  # never written
+        shard._end(group_id, ClassicGroup)

@@ -31,14 +31,16 @@ PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 async def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
     """Answer each transaction on its own."""
     if context.api_version >= MANY_TRANSACTIONS_SINCE:
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=[
+        response = AddPartitionsToTxnResponse()
+        for asked in request.transactions:
+            results = await _answer(context, asked)
+            response.results_by_transaction.append(
                 AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
-                    transactional_id=asked.transactional_id, topic_results=await _answer(context, asked)
+                    transactional_id=asked.transactional_id, topic_results=results
                 )
-                for asked in request.transactions
-            ]
-        )
+            )
+            await context.broker.budget.checkpoint()
+        return response
     asked = Asked(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,

@@ -23,4 +23,5 @@ async def handle(context: RequestContext, request: DeleteGroupsRequest) -> Delet
             await context.broker.shares.groups.delete_group(group_id)
         except RequestError as error:
             result.error_code = error.code
+        await context.broker.budget.checkpoint()
     return response

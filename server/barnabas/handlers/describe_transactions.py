@@ -29,6 +29,7 @@ async def handle(
         except RequestError as error:
             described = Described(transactional_id=transactional_id, error_code=error.code)
         response.transaction_states.append(described)
+        await context.broker.budget.checkpoint()
     return response
 
 

@@ -26,9 +26,11 @@ Coordinator = FindCoordinatorResponse.Coordinator
 async def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Answer every key on its own."""
     if context.api_version >= MANY_KEYS_SINCE:
-        return FindCoordinatorResponse(
-            coordinators=[await _find(context, request.key_type, key) for key in request.coordinator_keys]
-        )
+        response = FindCoordinatorResponse()
+        for key in request.coordinator_keys:
+            response.coordinators.append(await _find(context, request.key_type, key))
+            await context.broker.budget.checkpoint()
+        return response
     found = await _find(context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,

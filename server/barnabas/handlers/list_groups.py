@@ -21,7 +21,10 @@ async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGro
     response = ListGroupsResponse()
     for shard in await context.broker.groups.machines():
         for group_id in shard.groups.keys() | shard.offsets.keys() | shard.pending.groups():
+            await context.broker.budget.checkpoint()
             group = shard.groups.get(group_id)
+            if group is None and not shard.exists(group_id):
+                continue  # it has gone meanwhile
             kind = group.kind if group else CLASSIC
             state = group.state_name if group else "Empty"
             if (states and state.lower() not in states) or (types and kind not in types):

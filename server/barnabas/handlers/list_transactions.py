@@ -27,10 +27,12 @@ async def handle(context: RequestContext, request: ListTransactionsRequest) -> L
     if asked and not states:
         return response
     pattern = _compiled(request.transactional_id_pattern)
+    producer_ids = set(request.producer_id_filters)
     for machine in await context.broker.transactions.machines():
-        for transaction in machine.matching(
-            states, set(request.producer_id_filters), request.duration_filter, context.now_ms
-        ):
+        for transaction in tuple(machine.transactions.values()):
+            await context.broker.budget.checkpoint()
+            if not transaction.matches(states, producer_ids, request.duration_filter, context.now_ms):
+                continue
             if pattern is None or pattern.fullmatch(transaction.id):
                 response.transaction_states.append(
                     ListTransactionsResponse.TransactionState(

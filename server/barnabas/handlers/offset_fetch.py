@@ -32,10 +32,12 @@ P = TypeVar("P", Partition, GroupPartition)
 
 async def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """One group, or many."""
+    give_way = context.broker.budget.checkpoint
     if context.api_version >= MANY_GROUPS_SINCE:
-        return OffsetFetchResponse(
-            groups=[await _group(context, group, request.require_stable) for group in request.groups]
-        )
+        response = OffsetFetchResponse()
+        for group in request.groups:
+            response.groups.append(await _group(context, group, request.require_stable))
+        return response
     failure = 0
     try:
         known, unstable = await _offsets(context, request.group_id, request.require_stable)
@@ -48,17 +50,14 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
         asked = _everything(known)
     else:
         asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
-    return OffsetFetchResponse(
-        topics=[
-            Topic(
-                name=name,
-                partitions=[
-                    _fill(Partition(error_code=failure), known, unstable, name, index) for index in indexes
-                ],
-            )
-            for name, indexes in asked
-        ]
-    )
+    response = OffsetFetchResponse()
+    for name, indexes in asked:
+        partitions = []
+        for index in indexes:
+            partitions.append(_fill(Partition(error_code=failure), known, unstable, name, index))
+            await give_way()
+        response.topics.append(Topic(name=name, partitions=partitions))
+    return response
 
 
 async def _group(
@@ -87,10 +86,13 @@ async def _group(
     else:
         asked = [(topic.name, bytes(16), topic.partition_indexes) for topic in group.topics]
     for name, topic_id, indexes in asked:
-        partitions = [_fill(GroupPartition(), known, unstable, name, index) for index in indexes]
-        if not name:
-            for partition in partitions:
+        partitions = []
+        for index in indexes:
+            partition = _fill(GroupPartition(), known, unstable, name, index)
+            if not name:
                 partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            partitions.append(partition)
+            await context.broker.budget.checkpoint()
         answer.topics.append(GroupTopic(name=name, topic_id=topic_id, partitions=partitions))
     return answer
 

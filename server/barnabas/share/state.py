@@ -6,12 +6,13 @@ after many of them a snapshot says everything, so that a load reads no more than
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
+from barnabas.groups.decision import Decision, slices
 from barnabas.share.batches import StateBatch, combine
 from barnabas.share.records import (
     UNKNOWN_OFFSET,
@@ -25,6 +26,9 @@ from barnabas.share.records import (
 from barnabas.wire.codec import record_type_id
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records import share_snapshot, share_update
+
+STATES_AT_ONCE = 500
+"""So many states are forgotten in one event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +111,13 @@ class ShareStateShard:
         if key in self.states:
             out.records.append(tombstone(key))
 
-    def forget_topics(self, topic_ids: set[bytes], out: Decision) -> None:
-        """These topics are gone, and with them what was known of their records."""
-        out.records += [tombstone(key) for key in self.states if key[1] in topic_ids]
+    def forgetting_topics(
+        self, topic_ids: set[bytes]
+    ) -> Iterator[Callable[[ShareStateShard, Decision], None]]:
+        """Events that forget what was known of the records of topics that are gone, some of it at a time."""
+        gone = [key for key in self.states if key[1] in topic_ids]
+        for keys in slices(gone, STATES_AT_ONCE):
+            yield partial(_forget, keys)
 
     def snapshot(self, keys: Iterable[StateKey], now_ms: int, out: Decision) -> None:
         """Write these states anew, so that what was written of them before is no longer needed."""
@@ -203,6 +211,10 @@ class ShareStateShard:
 
     def expire(self, timer: Hashable, now_ms: int, out: Decision) -> None:
         """There are no timers."""
+
+
+def _forget(keys: Iterable[StateKey], shard: ShareStateShard, out: Decision) -> None:
+    out.records += [tombstone(key) for key in keys if key in shard.states]
 
 
 def _check_not_negative(**numbers: int) -> None:

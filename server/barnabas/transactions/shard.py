@@ -7,11 +7,12 @@ partitions are told how a transaction has ended by whoever runs the machine: the
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
+from barnabas.groups.decision import Decision, slices
 from barnabas.transactions.records import parse_key, parse_transaction, transaction_record
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.transaction import (
@@ -27,6 +28,8 @@ from barnabas.transactions.transaction import (
 from barnabas.wire.generated.errors import ErrorCode
 
 TIMEOUT = "timeout"
+IDS_AT_ONCE = 500
+"""So many transactional ids are looked at in one event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +234,10 @@ class TransactionShard:
         if transaction is not None and transaction.state is State.ONGOING:
             self._fence(transaction, now_ms, out)
 
-    def expire_ids(self, now_ms: int, out: Decision) -> None:
-        """Forget the transactional ids that nobody has used for long."""
-        limit_ms = now_ms - self.settings.id_expiration_ms
-        for transaction in self.transactions.values():
-            idle = transaction.state in (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
-            if idle and transaction.update_ms <= limit_ms:
-                out.records.append(transaction_record(transaction.id, None))
+    def expiring(self, now_ms: int) -> Iterator[Callable[[TransactionShard, Decision], None]]:
+        """Events that forget the transactional ids that nobody has used for long, some of them at a time."""
+        for ids in slices(tuple(self.transactions), IDS_AT_ONCE):
+            yield partial(_expire, ids, now_ms)
 
     # --- replaying ------------------------------------------------------------------------------------------
 
@@ -264,24 +264,13 @@ class TransactionShard:
             elif transaction.state.is_prepared:
                 out.effects.append(_ending(transaction))
 
-    # --- looking --------------------------------------------------------------------------------------------
 
-    def matching(
-        self, states: set[str], producer_ids: set[int], longer_than_ms: int, now_ms: int
-    ) -> Iterator[Transaction]:
-        """Transactions in one of these states, of one of these producers, open for longer; none means any."""
-        for transaction in self.transactions.values():
-            if transaction.state is State.DEAD:
-                continue
-            if states and transaction.state.title not in states:
-                continue
-            if producer_ids and transaction.producer_id not in producer_ids:
-                continue
-            if longer_than_ms >= 0 and (
-                transaction.state is not State.ONGOING or now_ms - transaction.start_ms <= longer_than_ms
-            ):
-                continue
-            yield transaction
+def _expire(ids: Sequence[str], now_ms: int, shard: TransactionShard, out: Decision) -> None:
+    limit_ms = now_ms - shard.settings.id_expiration_ms
+    for transaction in filter(None, map(shard.transactions.get, ids)):
+        idle = transaction.state in (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+        if idle and transaction.update_ms <= limit_ms:
+            out.records.append(transaction_record(transaction.id, None))
 
 
 def _ending(prepared: Transaction) -> Ending:

@@ -96,6 +96,16 @@ class Transaction:
         """Whether clients can have no higher epoch of this producer id."""
         return self.epoch >= EPOCH_MAX_OF_CLIENTS
 
+    def matches(self, states: set[str], producer_ids: set[int], longer_than_ms: int, now_ms: int) -> bool:
+        """Whether it is in one of these states, of one of these producers, and open for longer; none means any."""
+        if self.state is State.DEAD:
+            return False
+        if (states and self.state.title not in states) or (
+            producer_ids and self.producer_id not in producer_ids
+        ):
+            return False
+        return longer_than_ms < 0 or (self.state is State.ONGOING and now_ms - self.start_ms > longer_than_ms)
+
     # --- changes --------------------------------------------------------------------------------------------
 
     def with_epoch(self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:

@@ -116,7 +116,7 @@ async def test_what_is_appended_meanwhile_is_not_missed(autojump_clock: trio.tes
 async def test_what_concerns_everything_waits_for_it(autojump_clock: trio.testing.MockClock) -> None:
     journal = journal_of(LARGE)
     async with running(journal) as runtime:
-        await runtime.perform_on_all(write)
+        await runtime.perform_in_slices(lambda _: (write,))
         assert journal.records[-1][0] == b"written"
 
 
@@ -162,7 +162,7 @@ async def test_what_cannot_be_read_is_tried_again(
         assert await code_of(runtime) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await trio.testing.wait_all_tasks_blocked()
         assert "cannot be read" in caplog.text
-        await runtime.perform_on_all(write)
+        await runtime.perform_in_slices(lambda _: (write,))
         assert len(journal.records) == LARGE
         journal.failure = None
         assert await code_of(runtime) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -333,11 +333,12 @@ def test_offsets_are_kept_deleted_and_expire_when_nobody_reads() -> None:
     h.shard.commit("g", [(("t", 0), OffsetCommitValue(offset=5, commit_timestamp=100))], out)
     h.settle(out)
     assert h.shard.offsets["g"]["t", 0].offset == 5
-    out = Decision()
-    h.shard.expire_offsets(1099, out)
-    assert out.records == []
-    h.shard.expire_offsets(1100, out)
-    h.settle(out)
+    for now_ms, is_left in ((1099, True), (1100, False)):
+        for event in h.shard.expiring(now_ms):
+            out = Decision()
+            event(h.shard, out)
+            h.settle(out)
+        assert h.shard.exists("g") == is_left
     assert not h.shard.exists("g")
     assert code_of(h.shard.delete_group, "g", Decision()) == ErrorCode.GROUP_ID_NOT_FOUND
 

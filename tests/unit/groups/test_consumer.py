@@ -415,10 +415,15 @@ def test_offsets_of_subscribed_topics_are_kept_and_the_rest_goes_with_the_group(
     places = [(("t", 0), committed), (("other", 0), committed)]
     coordinator.perform(lambda shard, out: shard.commit("g", places, out))
     later_ms = coordinator.settings.offsets_retention_ms
-    coordinator.perform(lambda shard, out: shard.expire_offsets(later_ms, out))
+
+    def expire() -> None:
+        for event in coordinator.shard.expiring(later_ms):
+            coordinator.perform(event)
+
+    expire()
     assert list(coordinator.shard.offsets["g"]) == [("t", 0)]
     a.leave()
-    coordinator.perform(lambda shard, out: shard.expire_offsets(later_ms, out))
+    expire()
     assert coordinator.shard.groups == coordinator.shard.offsets == {}
     assert coordinator.reloaded().groups == {}
 

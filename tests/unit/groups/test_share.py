@@ -214,7 +214,8 @@ def test_states_are_deleted_in_two_steps() -> None:
     known = shard.share_group("g").known
     assert (known.deleting, known.slots, known.names) == (frozenset(), {(U, 0)}, {U: "u"})
     out = Decision()
-    states.forget_topics(shard, frozenset((U,)), out)
+    for event in states.forgetting_topics(shard, frozenset((U,))):
+        event(shard, out)
     coordinator.apply(out)
     assert not shard.share_group("g").known.slots
 
@@ -238,7 +239,8 @@ def test_a_share_group_is_nothing_for_others() -> None:
     shard.check_fetch("g", None, -1)  # there are none, as of a group that is not there
     assert code_of(shard.consumer_group, "g") == ErrorCode.GROUP_ID_NOT_FOUND
     out = Decision()
-    shard.expire_offsets(10**15, out)
+    for event in shard.expiring(10**15):
+        event(shard, out)
     assert not out.records, "an empty share group stays"
 
 

@@ -306,14 +306,18 @@ def test_unused_ids_are_forgotten_and_open_ones_are_not(harness):
     producer = harness.init()
     harness.add(producer)
     harness.now += 8 * 86_400_000
-    out = Decision()
-    harness.shard.expire_ids(harness.now, out)
-    assert out.records == []
+
+    def expired():
+        out = Decision()
+        for event in harness.shard.expiring(harness.now):
+            event(harness.shard, out)
+        return out
+
+    assert expired().records == []
     harness.expire()
     harness.complete()
     harness.now += 8 * 86_400_000
-    harness.shard.expire_ids(harness.now, out)
-    harness.settle(out)
+    harness.settle(expired())
     assert harness.shard.transactions == {}
     harness.restart()
     assert harness.shard.transactions == {}
@@ -325,7 +329,7 @@ def test_listing_filters(harness):
     now = harness.now + 5_000
 
     def found(*args: object) -> bool:
-        return bool(list(harness.shard.matching(*args, now)))  # type: ignore[arg-type]
+        return any(one.matches(*args, now) for one in harness.shard.transactions.values())  # type: ignore[arg-type]
 
     assert found(set(), set(), -1)
     assert found({"Ongoing"}, {producer.id}, 4_999)

@@ -5,10 +5,11 @@ The rule: what is going to be asked of the share coordinator is written down bef
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.groups.decision import Decision
+from barnabas.groups.decision import Decision, slices
 from barnabas.groups.share import membership, records
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.share.known import KnownTopics, slots_in
@@ -17,6 +18,9 @@ from barnabas.groups.turn import Turn
 
 if TYPE_CHECKING:
     from barnabas.groups.shard import GroupShard
+
+GROUPS_AT_ONCE = 50
+"""So many groups are looked at in one event."""
 
 
 def begin(shard: GroupShard, group_id: str, slots: Iterable[Slot], turn: Turn) -> int:
@@ -69,9 +73,18 @@ def deleted(shard: GroupShard, group_id: str, topic_ids: frozenset[bytes], out: 
         _write(group, group.known.without(topic_ids), out)
 
 
-def forget_topics(shard: GroupShard, topic_ids: frozenset[bytes], out: Decision) -> None:
-    """These topics are gone."""
-    for group in shard.groups.values():
+def forgetting_topics(
+    shard: GroupShard, topic_ids: frozenset[bytes]
+) -> Iterator[Callable[[GroupShard, Decision], None]]:
+    """Events that forget topics that are gone, some groups at a time."""
+    for group_ids in slices(tuple(shard.groups), GROUPS_AT_ONCE):
+        yield partial(_forget_topics, group_ids, topic_ids)
+
+
+def _forget_topics(
+    group_ids: Iterable[str], topic_ids: frozenset[bytes], shard: GroupShard, out: Decision
+) -> None:
+    for group in map(shard.groups.get, group_ids):
         if isinstance(group, ShareGroup):
             _write(group, group.known.without(topic_ids), out)
 
