@@ -6,9 +6,11 @@ leader epochs; v7 static members; v10 names topics by id.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from barnabas.broker.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
 from barnabas.groups.offsets import Place
@@ -24,6 +26,10 @@ TOPIC_IDS_SINCE = 10
 BROKER_RETENTION = -1
 """The retention time of a request that leaves it to the broker."""
 TIMESTAMP_MAX = 2**63 - 1
+COMMITS_AT_ONCE = 250
+"""So many offsets are committed in one event: a few milliseconds' worth."""
+RECORD_BYTES_MIN = 41
+"""What an offset takes in a batch besides the names of its group and topic, at least."""
 
 PartitionAnswer = OffsetCommitResponse.OffsetCommitResponsePartition
 Commit = tuple[Place, OffsetCommitValue]
@@ -36,6 +42,16 @@ class Try(NamedTuple):
     is_too_long: bool
 
 
+class Topic(Protocol):
+    """A topic in a request of either API that commits."""
+
+    name: str
+
+    @property
+    def partitions(self) -> Sequence[object]:
+        """What is to be committed."""
+
+
 class Answer(Protocol):
     """One partition's answer, of either API that commits."""
 
@@ -44,6 +60,7 @@ class Answer(Protocol):
 
 async def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """Commit what can be committed; each partition has its own answer."""
+    await check_size(context, request.group_id, request.topics)
     response = OffsetCommitResponse()
     tries: list[Try] = []
     accepted: list[PartitionAnswer] = []
@@ -54,6 +71,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
         if context.api_version >= TOPIC_IDS_SINCE:
             name = context.broker.metadata.image.topic_name(topic.topic_id) or ""
         for partition in topic.partitions:
+            await context.broker.budget.checkpoint()
             answer = PartitionAnswer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
             try:
@@ -72,14 +90,44 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
                 accepted.append(answer)
             except RequestError as error:
                 answer.error_code = error.code
-    try:
-        await _commit(context, request, tries)
-    except RequestError as error:
-        for answer in accepted:
-            answer.error_code = error.code
-    else:
-        refuse_long(tries, accepted)
+    await commit_in_slices(tries, accepted, partial(_commit, context, request))
     return response
+
+
+async def check_size(context: RequestContext, group_id: str, topics: Sequence[Topic]) -> None:
+    """See that the offsets fit into a batch of their topic, before anything is done with them.
+
+    Raises INVALID_COMMIT_OFFSET_SIZE, as Kafka does for such a batch, and COORDINATOR_NOT_AVAILABLE.
+    """
+    count = sum(len(topic.partitions) for topic in topics)
+    if count <= COMMITS_AT_ONCE:
+        return
+    broker = context.broker
+    place = (OFFSETS_TOPIC, await broker.groups.partition_of(group_id))
+    bytes_max = broker.partitions.leader(*place).log.config.max_message_bytes
+    size = count * (RECORD_BYTES_MIN + len(group_id)) + sum(
+        len(topic.partitions) * len(topic.name) for topic in topics
+    )
+    if size > bytes_max:
+        raise RequestError(
+            ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+            f"{count} offsets make a batch of more than {size} bytes; {bytes_max} are possible",
+        )
+
+
+async def commit_in_slices(
+    tries: Sequence[Try], answers: Sequence[Answer], commit: Callable[[Sequence[Try]], Awaitable[None]]
+) -> None:
+    """Let `commit` commit some offsets at a time; each partition's answer says how it went with its own."""
+    for first in range(0, len(tries), COMMITS_AT_ONCE):
+        some, answered = tries[first : first + COMMITS_AT_ONCE], answers[first : first + COMMITS_AT_ONCE]
+        try:
+            await commit(some)
+        except RequestError as error:
+            for answer in answered:
+                answer.error_code = error.code
+        else:
+            refuse_long(some, answered)
 
 
 def checked_commit(
@@ -134,7 +182,7 @@ def refuse_long(tries: Sequence[Try], answers: Sequence[Answer]) -> None:
             answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
-async def _commit(context: RequestContext, request: OffsetCommitRequest, tries: list[Try]) -> None:
+async def _commit(context: RequestContext, request: OffsetCommitRequest, tries: Sequence[Try]) -> None:
     def decide(shard: GroupShard, out: Decision) -> None:
         shard.check_commit(
             request.group_id,

@@ -6,13 +6,15 @@ group part of the transaction by itself (KIP-890).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
 from barnabas.groups.shard import GroupShard
-from barnabas.handlers.offset_commit import Try, checked_commit, refuse_long
+from barnabas.handlers.offset_commit import Try, check_size, checked_commit, commit_in_slices
 from barnabas.handlers.transactional import Part, admit
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
@@ -28,6 +30,7 @@ PartitionAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 
 async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     """Commit what can be committed; each partition has its own answer."""
+    await check_size(context, request.group_id, request.topics)
     response = TxnOffsetCommitResponse()
     tries: list[Try] = []
     accepted: list[PartitionAnswer] = []
@@ -35,6 +38,7 @@ async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Tx
         answers = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answers)
         for partition in topic.partitions:
+            await context.broker.budget.checkpoint()
             answer = PartitionAnswer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
             try:
@@ -51,19 +55,11 @@ async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Tx
                 accepted.append(answer)
             except RequestError as error:
                 answer.error_code = error.code
-    if not accepted:
-        return response
-    try:
-        await _commit(context, request, tries)
-    except RequestError as error:
-        for answer in accepted:
-            answer.error_code = error.code
-    else:
-        refuse_long(tries, accepted)
+    await commit_in_slices(tries, accepted, partial(_commit, context, request))
     return response
 
 
-async def _commit(context: RequestContext, request: TxnOffsetCommitRequest, tries: list[Try]) -> None:
+async def _commit(context: RequestContext, request: TxnOffsetCommitRequest, tries: Sequence[Try]) -> None:
     groups = context.broker.groups
     if not request.group_id:
         raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")

@@ -1,0 +1,211 @@
+"""Requests for much of what coordinators know: others may run in between, and nothing is decided in one long event.
+
+Judged by counts: how often a request lets others run, and how many records an event makes at most.
+"""
+
+import pytest
+
+from barnabas.broker.internal_topics import InternalTopic
+from barnabas.groups.shard import PLACES_AT_ONCE
+from barnabas.handlers.offset_commit import COMMITS_AT_ONCE
+from barnabas.loop_budget import LoopBudget
+from barnabas.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
+from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.wire.generated.create_topics import CreateTopicsRequest
+from barnabas.wire.generated.delete_groups import DeleteGroupsRequest
+from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
+from barnabas.wire.generated.describe_groups import DescribeGroupsRequest
+from barnabas.wire.generated.describe_transactions import DescribeTransactionsRequest
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
+from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
+from barnabas.wire.generated.list_groups import ListGroupsRequest
+from barnabas.wire.generated.list_transactions import ListTransactionsRequest
+from barnabas.wire.generated.offset_commit import OffsetCommitRequest
+from barnabas.wire.generated.offset_delete import OffsetDeleteRequest
+from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
+from barnabas.wire.generated.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
+from barnabas.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
+from tests.support.broker import NOW_MS, broker_to_ask
+
+MANY = 100
+PARTITIONS = 600
+SETTINGS = {
+    "offsets.retention.minutes": "1",
+    "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+NAMES = [f"g{number}" for number in range(MANY)]
+
+
+class Counts:
+    """What has happened since `reset`."""
+
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.checkpoints = 0
+        self.largest_batch = 0
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    counted = Counts()
+    append = InternalTopic.append
+
+    async def checkpoint(self):
+        counted.checkpoints += 1
+
+    def counted_append(self, partition, records, *args):
+        counted.largest_batch = max(counted.largest_batch, len(records))
+        return append(self, partition, records, *args)
+
+    monkeypatch.setattr(LoopBudget, "checkpoint", checkpoint)
+    monkeypatch.setattr(InternalTopic, "append", counted_append)
+    return counted
+
+
+@pytest.fixture
+async def ask(tmp_path, counts):
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
+        topics = [
+            CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+            for name, count in (("one", 1), ("many", PARTITIONS))
+        ]
+        await asked(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7)
+        yield asked
+
+
+def commit_of(group_id, topic, count):
+    partitions = [
+        OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index, committed_offset=1)
+        for index in range(count)
+    ]
+    committed = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=partitions)
+    return OffsetCommitRequest(group_id=group_id, generation_id_or_member_epoch=-1, topics=[committed])
+
+
+READING = {
+    "ListGroups": (ListGroupsRequest(), 5, lambda answer: answer.groups),
+    "DescribeGroups": (DescribeGroupsRequest(groups=NAMES), 5, lambda answer: answer.groups),
+    "ConsumerGroupDescribe": (
+        ConsumerGroupDescribeRequest(group_ids=NAMES), 1, lambda answer: answer.groups,
+    ),
+    "FindCoordinator": (
+        FindCoordinatorRequest(coordinator_keys=NAMES), 6, lambda answer: answer.coordinators,
+    ),
+    "OffsetFetch of many groups": (
+        OffsetFetchRequest(
+            groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None) for name in NAMES]
+        ),
+        9, lambda answer: answer.groups,
+    ),
+    "DeleteGroups": (DeleteGroupsRequest(groups_names=NAMES), 2, lambda answer: answer.results),
+    "ReadShareGroupStateSummary": (
+        ReadShareGroupStateSummaryRequest(
+            group_id="g",
+            topics=[
+                ReadShareGroupStateSummaryRequest.ReadStateSummaryData(
+                    topic_id=bytes(range(16)),
+                    partitions=[
+                        ReadShareGroupStateSummaryRequest.PartitionData(partition=index)
+                        for index in range(MANY)
+                    ],
+                )
+            ],
+        ),
+        0, lambda answer: answer.results[0].partitions,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READING)
+async def test_many_groups_are_gone_through_in_steps(ask, counts, name):
+    request, version, items = READING[name]
+    for group_id in NAMES:
+        await ask(commit_of(group_id, "one", 1), 8)
+    counts.reset()
+    answer = await ask(request, version)
+    assert len(items(answer)) == MANY
+    assert counts.checkpoints >= MANY
+
+
+async def test_many_transactions_are_gone_through_in_steps(ask, counts):
+    for name in NAMES:
+        await ask(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000), 4)
+    added = AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(transactional_id=name) for name in NAMES
+        ]
+    )
+    for request, version, items in [
+        (ListTransactionsRequest(), 1, lambda answer: answer.transaction_states),
+        (
+            DescribeTransactionsRequest(transactional_ids=NAMES),
+            0,
+            lambda answer: answer.transaction_states,
+        ),
+        (added, 5, lambda answer: answer.results_by_transaction),
+    ]:
+        counts.reset()
+        assert len(items(await ask(request, version))) == MANY
+        assert counts.checkpoints >= MANY
+
+
+async def test_many_offsets_of_a_group_come_and_go_in_steps(ask, counts):
+    counts.reset()
+    (topic,) = (await ask(commit_of("g", "many", PARTITIONS), 8)).topics
+    assert [answer.error_code for answer in topic.partitions] == [0] * PARTITIONS
+    assert counts.checkpoints >= PARTITIONS
+    assert counts.largest_batch == COMMITS_AT_ONCE
+
+    counts.reset()
+    everything = OffsetFetchRequest(group_id="g", topics=None)
+    (topic,) = (await ask(everything, 7)).topics
+    assert [answer.committed_offset for answer in topic.partitions] == [1] * PARTITIONS
+    assert counts.checkpoints >= PARTITIONS
+
+    counts.reset()
+    some = [
+        OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in range(PARTITIONS)
+    ]
+    named = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="many", partitions=some)
+    (topic,) = (await ask(OffsetDeleteRequest(group_id="g", topics=[named]), 0)).topics
+    assert {answer.error_code for answer in topic.partitions} == {0}
+    assert counts.largest_batch == PLACES_AT_ONCE
+    assert counts.checkpoints >= PARTITIONS
+    assert (await ask(everything, 7)).topics == []
+
+
+@pytest.mark.parametrize("how", ["DeleteGroups", "DeleteTopics", "expiry"])
+async def test_a_group_with_many_offsets_is_forgotten_in_steps(ask, counts, how):
+    await ask(commit_of("g", "many", PARTITIONS), 8)
+    counts.reset()
+    if how == "DeleteGroups":
+        (result,) = (await ask(DeleteGroupsRequest(groups_names=["g"]), 2)).results
+        assert result.error_code == ErrorCode.NONE
+    elif how == "DeleteTopics":
+        await ask(DeleteTopicsRequest(topic_names=["many"], timeout_ms=1000), 5)
+    else:
+        ask.broker.groups._now_ms = lambda: NOW_MS + 3_600_000
+        await ask.broker.groups.expire_offsets()
+    (shard,) = await ask.broker.groups.machines()
+    assert not shard.exists("g")
+    assert 0 < counts.largest_batch <= PLACES_AT_ONCE + 1
+    assert counts.checkpoints >= PARTITIONS // PLACES_AT_ONCE
+
+
+async def test_more_offsets_than_a_batch_can_hold_are_refused_before_anything_is_done(ask, counts):
+    counts.reset()
+    (topic,) = (await ask(commit_of("g", "one", 30_000), 8)).topics
+    assert {answer.error_code for answer in topic.partitions} == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+    partitions = [
+        TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=index)
+        for index in range(30_000)
+    ]
+    named = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="one", partitions=partitions)
+    (topic,) = (await ask(TxnOffsetCommitRequest(group_id="g", topics=[named]), 3)).topics
+    assert {answer.error_code for answer in topic.partitions} == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+    assert counts.checkpoints == counts.largest_batch == 0
