@@ -1,7 +1,7 @@
 """The broker: everything it owns, how it starts, and how it stops.
 
-The rule: one nursery, one order. Start: listeners bound, logs, metadata, partitions, coordinators, and only then
-the ready line. Stop: listeners, connections, coordinators, logs, and last the clean-shutdown marker.
+The rule: one nursery, one order. Start: listeners bound, logs, metadata, partitions, coordinators; only then they
+listen, and the ready line is printed. Stop: listeners, connections, coordinators, logs, and last the clean-shutdown marker.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from barnabas.broker.startup import (
     StartupError,
     advertised_listeners,
     bootstrap_of,
+    listen,
     open_listeners,
     open_to_others,
     parse_metrics_address,
@@ -189,6 +190,7 @@ class Broker:
             self._open_metrics(self.config.get(settings.METRICS_LISTENER))
             await storage.open_storage(self)
             try:
+                self._listen()
                 await self._serve(task_status)
             finally:
                 with trio.CancelScope(shield=True):
@@ -198,6 +200,13 @@ class Broker:
                 listener.close()
             if self.metrics is not None:
                 self.metrics.close()
+
+    def _listen(self) -> None:
+        """Let clients in, now that they can be answered; until then they are refused, not left waiting."""
+        for listener in self.listeners:
+            listen(listener)
+        if self.metrics is not None:
+            self.metrics.listen()
 
     def _open_metrics(self, address: str) -> None:
         """Listen for readers of metrics, if that is asked for; only then its libraries are imported."""

@@ -44,12 +44,12 @@ class Listener:
     def __init__(self, name: str, security_protocol: str, sockets: list[socket.socket]) -> None:
         self.name = name
         self.security_protocol = security_protocol
-        self._sockets = sockets
+        self.sockets = sockets
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """The (host, port) pairs really bound."""
-        return [sock.getsockname()[:2] for sock in self._sockets]
+        return [sock.getsockname()[:2] for sock in self.sockets]
 
     @property
     def port(self) -> int:
@@ -59,7 +59,7 @@ class Listener:
     async def accept_forever(self, broker: Broker, connections: Connections) -> None:
         """Accept until cancelled."""
         async with trio.open_nursery() as nursery:
-            for sock in self._sockets:
+            for sock in self.sockets:
                 nursery.start_soon(self._accept, sock, broker, connections)
 
     async def _accept(self, sock: socket.socket, broker: Broker, connections: Connections) -> None:
@@ -68,6 +68,8 @@ class Listener:
             try:
                 # Several at once: between two of them, every client that is already there would be served.
                 for _ in range(ACCEPTS_AT_ONCE):
+                    if broker.budget.is_used_up:
+                        break
                     accepted, peer = sock.accept()
                     connections.start(broker, self, accepted, peer[:2])
             except BlockingIOError:
@@ -84,7 +86,7 @@ class Listener:
 
     def close(self) -> None:
         """Stop listening."""
-        for sock in self._sockets:
+        for sock in self.sockets:
             sock.close()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import h11
 import trio
 
-from barnabas.broker.startup import METRICS, bind
+from barnabas.broker.startup import METRICS, bind, listen_on
 from barnabas.errors import RequestError, StorageError
 from barnabas.metrics.meter import RequestMeter
 from barnabas.metrics.of_broker import broker_families
@@ -40,7 +40,8 @@ class MetricsEndpoint:
     def __init__(self, broker: Broker, host: str, port: int) -> None:
         """Bind the address. Raises StartupError."""
         self._broker = broker
-        self._sockets = bind(f"{METRICS}={host}:{port}", host, port)
+        self._endpoint = f"{METRICS}={host}:{port}"
+        self._sockets = bind(self._endpoint, host, port)
         self._open = 0
         self._one_at_a_time = trio.Lock()
         self.meter = RequestMeter(lambda topic_id: broker.metadata.image.topic_name(topic_id))
@@ -52,6 +53,10 @@ class MetricsEndpoint:
         if host in ("0.0.0.0", "::"):
             host = "localhost"
         return f"http://[{host}]:{port}{PATH}" if ":" in host else f"http://{host}:{port}{PATH}"
+
+    def listen(self) -> None:
+        """Accept readers from now on. Raises StartupError."""
+        listen_on(self._endpoint, self._sockets)
 
     def close(self) -> None:
         """Stop listening."""

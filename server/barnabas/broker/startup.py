@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.listener import BACKLOG, Listener
 from barnabas.config import broker as settings
@@ -148,7 +148,10 @@ def open_to_others(listeners: Sequence[Listener]) -> list[str]:
 
 
 def bind(endpoint: str, host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen on all addresses of a host. Raises StartupError, which speaks of `endpoint`."""
+    """Sockets bound to all addresses of a host, for `listen`. Raises StartupError, which speaks of `endpoint`.
+
+    As long as they do not listen, clients are refused; a port that another broker listens on is an error at once.
+    """
     if not host or host in EVERYWHERE:
         return [_bind_everywhere(endpoint, host, port)]
     try:
@@ -164,7 +167,7 @@ def bind(endpoint: str, host: str, port: int) -> list[socket.socket]:
             # All addresses of one name share the port that the first was given.
             address = (address[0], sockets[0].getsockname()[1], *address[2:])
         try:
-            sockets.append(_listening(family, address))
+            sockets.append(_bound(family, address))
         except OSError as error:
             failure = error
             if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
@@ -178,29 +181,42 @@ def bind(endpoint: str, host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
+def listen(listener: Listener) -> None:
+    """Have a listener accept from now on. Raises StartupError where another broker has begun to listen meanwhile."""
+    for sock in listener.sockets:
+        host, port = sock.getsockname()[:2]
+        listen_on(f"{listener.name}://{url_address(host, port)}", [sock])
+
+
+def listen_on(endpoint: str, sockets: Sequence[socket.socket]) -> None:
+    """Have sockets of `bind` accept. Raises StartupError, which speaks of `endpoint`."""
+    for sock in sockets:
+        try:
+            sock.listen(BACKLOG)
+        except OSError as error:
+            raise _cannot_bind(endpoint, sock.getsockname()[1], error) from error
+
+
 def _bind_everywhere(endpoint: str, host: str, port: int) -> socket.socket:
     """One socket for all interfaces, IPv4 and IPv6 where the machine has both."""
     try:
         if host != "0.0.0.0" and socket.has_dualstack_ipv6():
-            sock = socket.create_server(
-                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG, reuse_port=False
-            )
-        else:
-            sock = socket.create_server(("", port), backlog=BACKLOG)
+            return _bound(socket.AF_INET6, ("", port), also_ipv4=True)
+        return _bound(socket.AF_INET, ("", port))
     except OSError as error:
         raise _cannot_bind(endpoint, port, error) from error
-    sock.setblocking(False)
-    return sock
 
 
-def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
+def _bound(family: int, address: tuple[Any, ...], *, also_ipv4: bool = False) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if address[1]:
+            # Connections of an earlier broker that are not quite gone do not matter. A port that the system chooses
+            # needs to be nobody else's.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not also_ipv4)
         sock.bind(address)
-        sock.listen(BACKLOG)
         sock.setblocking(False)
     except BaseException:
         sock.close()

@@ -3,8 +3,11 @@
 import socket
 
 import pytest
+import trio
 
-from barnabas.broker.startup import StartupError, advertised_listeners, open_listeners, parse_endpoint
+from barnabas.broker import storage
+from barnabas.broker.app import Broker
+from barnabas.broker.startup import StartupError, advertised_listeners, listen, open_listeners, parse_endpoint
 from barnabas.config.loading import BrokerConfig
 
 
@@ -107,3 +110,51 @@ def test_an_advertised_listener_that_cannot_be_is_explained(text: str, says: str
     with pytest.raises(StartupError) as raised:
         advertised("A://:1,B://:2", text)
     assert says in str(raised.value)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", ""])
+def test_clients_are_refused_until_the_broker_listens(host: str) -> None:
+    (listener,) = open_listeners([f"PLAINTEXT://{host}:0"], {})
+    try:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", listener.port))
+        listen(listener)
+        socket.create_connection(("127.0.0.1", listener.port)).close()
+        with pytest.raises(StartupError, match=f"port {listener.port} is in use"):
+            open_listeners([f"PLAINTEXT://{host}:{listener.port}"], {})
+    finally:
+        listener.close()
+
+
+def test_of_two_brokers_that_start_on_a_port_at_a_time_one_is_told() -> None:
+    (free,) = open_listeners(["PLAINTEXT://127.0.0.1:0"], {})
+    endpoint = f"PLAINTEXT://127.0.0.1:{free.port}"
+    free.close()
+    (one,) = open_listeners([endpoint], {})
+    (two,) = open_listeners([endpoint], {})
+    try:
+        listen(one)
+        with pytest.raises(StartupError, match=f"port {one.port} is in use"):
+            listen(two)
+    finally:
+        one.close()
+        two.close()
+
+
+async def test_clients_are_refused_while_the_data_dir_is_opened(tmp_path, monkeypatch) -> None:
+    refused = []
+
+    async def opens(broker: Broker) -> None:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(broker.listeners[0].addresses[0])
+        refused.append(broker)
+        await open_storage(broker)
+
+    open_storage = storage.open_storage
+    monkeypatch.setattr(storage, "open_storage", opens)
+    broker = Broker(BrokerConfig({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.run)
+        socket.create_connection(broker.listeners[0].addresses[0]).close()
+        broker.stop()
+    assert refused == [broker]
