@@ -70,7 +70,7 @@ soak: $(VENV)/.ready-test  ## transactional clients and the broker killed at ran
 hostile: $(VENV)/.ready-test  ## attacks on a running broker, and a client that sends little beside them (ARGS="--short 'bomb-*'")
 	$(BIN)/python -m compat.hostile $(ARGS)
 
-bench: $(VENV)/.ready-test  ## measure, side by side with Apache Kafka and librdkafka's mock (ARGS="--quick")
+bench: $(VENV)/.ready-test  ## measure, side by side with Apache Kafka and librdkafka's mock cluster (ARGS="--quick")
 	$(BIN)/python -m bench $(ARGS)
 
 lock: $(VENV)/.ready-check  ## renew requirements/*.txt from pyproject.toml

@@ -28,16 +28,16 @@ INK, DIM, PAPER, PROMPT = "#e6e1d6", "#8f8a80", "#1d1f21", "#9ccf8a"
 
 def session() -> list[tuple[str, str]]:
     """Lines with their colours, as they came. Needs kcat, and port 9092 to be free."""
-    lines: list[tuple[str, str]] = [("$ make run", PROMPT)]
+    lines: list[tuple[str, str]] = []
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
-    with tempfile.TemporaryDirectory() as data:
+    with tempfile.TemporaryDirectory(prefix="barnabas-") as data:
         command = [sys.executable, "-m", "barnabas", "serve", "--data", data]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as broker:
             assert broker.stdout is not None
             ready = broker.stdout.readline().rstrip()
             if READY not in ready:
                 sys.exit(f"the broker does not start: {ready}")
-            lines += [(ready, INK), ("", INK)]
+            lines += [(f'$ make run ARGS="--data {data}"', PROMPT), (ready, INK), ("", INK)]
             try:
                 for shell in COMMANDS:
                     lines.append((f"$ {shell}", PROMPT))

@@ -31,7 +31,7 @@ def api_page() -> str:
         "# APIs\n",
         "What ApiVersions advertises is this table: `server/barnabas/apis.py`. *Published* counts every version that",
         "Apache Kafka has ever defined; a dash in *served* means that the API is neither advertised nor answered",
-        "(see [not-implemented](not-implemented.md)). What each does is told below, the errors in [errors](errors.md).\n",
+        "(see [not-implemented](not-implemented.md)). Each is described below; the errors are in [errors](errors.md).\n",
         "| key | API | published | served | handler |",
         "|--:|---|---|---|---|",
     ]

@@ -214,5 +214,5 @@ def refusal(key: int, version: int, client_id: str | None) -> str:
     if api is not None:
         return f"{who} sent {api.name} v{version}; versions {api.min_version} to {api.max_version} are served"
     if registry.is_known(key):
-        return f"{who} sent {registry.name_of(key)} v{version}, which is not served (docs/reference/not-implemented.md)"
+        return f"{who} sent {registry.name_of(key)} v{version}, which this broker does not serve"
     return f"{who} sent the unknown API key {key} (version {version})"

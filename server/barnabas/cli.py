@@ -17,7 +17,7 @@ from barnabas import __version__
 USAGE_ERROR = 2
 FAILED = 1
 # Sub-commands that are programs of their own: module with `main(arguments) -> exit code`, and what they do.
-TOOLS = {"log": ("barnabas.logtool.command", "look at log dirs, check them, mend them")}
+TOOLS = {"log": ("barnabas.logtool.command", "show, check and repair log dirs")}
 
 
 class Parser(argparse.ArgumentParser):

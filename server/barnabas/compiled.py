@@ -1,4 +1,4 @@
-"""Compiled modules: the ones that look at every record, made by mypyc from the sources that are here.
+"""Compiled modules: the code that runs for every record, compiled by mypyc from the sources that are here.
 
 The rule: a compiled module is the same source, or it is not used. What was compiled is compared with the sources at each
 start; where it is missing, old, or for another Python, the sources run. `BARNABAS_COMPILED=no` has them run anyway.

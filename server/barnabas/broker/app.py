@@ -362,6 +362,8 @@ def _say_ready(broker: Broker) -> None:
             f"barnabas is ready: bootstrap.servers={broker.bootstrap}{metrics} code={code} data={data}",
             flush=True,
         )
+        if sys.stdout.isatty():
+            print(f"Clients connect to {broker.bootstrap}; Ctrl-C stops the broker.", flush=True)
     except OSError as error:
         raise StartupError(
             output.explain(error) or f"cannot say that the broker is ready: {error}"

@@ -1,7 +1,7 @@
-"""Which address a client is told for a broker.
+"""The address of a broker that a client is given.
 
-The rule: what is configured is told; where nothing is, the address that the client itself has dialled, so that a
-client on this machine, in a container or on another machine each gets one that works for it.
+The rule: an advertised address if one is configured for the listener; otherwise the address that the client has
+connected to, so that clients of several networks each get one that works for them.
 """
 
 from __future__ import annotations

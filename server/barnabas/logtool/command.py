@@ -40,7 +40,7 @@ FAILED = 2
 def main(arguments: Sequence[str]) -> int:
     """Run `barnabas log`; returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog="barnabas log", description="Look at log dirs, check them, and mend them, without a broker."
+        prog="barnabas log", description="Show, check and repair log dirs, without a broker."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     common = _common_options()
@@ -111,7 +111,9 @@ def _add_verify(
 def _add_repair(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], common: argparse.ArgumentParser
 ) -> None:
-    repair = commands.add_parser("repair", parents=[common], help="rebuild indexes, cut a torn end off")
+    repair = commands.add_parser(
+        "repair", parents=[common], help="rebuild indexes, cut off an incomplete last batch"
+    )
     repair.add_argument("--dry-run", action="store_true", help="only say what would be done")
     choice = repair.add_mutually_exclusive_group()
     choice.add_argument(
@@ -120,7 +122,7 @@ def _add_repair(
     )  # fmt: skip
     choice.add_argument(
         "--give-up-sound-records", action="store_true",
-        help="cut at the first damage even if sound records follow it",
+        help="cut at the first damage even if sound records come after it",
     )  # fmt: skip
     repair.set_defaults(run=_repair)
 

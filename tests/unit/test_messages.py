@@ -1,0 +1,36 @@
+"""What the broker and the pipeline say: nothing in it needs a checkout to be understood."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = sorted(
+    path
+    for package in ("server/barnabas", "pipeline/barnabas_pipeline")
+    for path in (ROOT / package).rglob("*.py")
+    if "generated" not in path.parts
+)
+
+
+def texts(tree: ast.AST) -> list[str]:
+    """All texts of a module but its docstrings."""
+    bare = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare
+    ]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_message_names_a_page_that_an_installed_package_does_not_have(module: Path) -> None:
+    tree = ast.parse(module.read_text())
+    assert [text for text in texts(tree) if "docs/" in text] == []
