@@ -49,9 +49,9 @@ def run() -> Iterator[Timing]:
 
 
 async def _all(broker: Broker) -> list[Timing]:
-    from barnabas.broker.context import ConnectionInfo
-    from barnabas.broker.piecework import Piecework
     from barnabas.loop_budget import LoopBudget
+    from barnabas.requests.context import ConnectionInfo
+    from barnabas.requests.piecework import Piecework
 
     broker.budget = LoopBudget(budget_seconds=math.inf)  # whoever measures does not give way
     broker.piecework = Piecework(broker.budget)

@@ -12,10 +12,10 @@ import trio
 from barnabas import apis
 from barnabas.broker import storage
 from barnabas.broker.app import Broker
-from barnabas.broker.context import ConnectionInfo, RequestContext
 from barnabas.config.loading import BrokerConfig
 from barnabas.errors import RequestError
 from barnabas.handlers.errors import error_response
+from barnabas.requests.context import ConnectionInfo, RequestContext
 from barnabas.wire.headers import decode_response, encode_request, encode_response, parse_request_header
 
 NOW_MS = 1_700_000_000_000

@@ -21,22 +21,8 @@ import trio
 from barnabas import apis, compiled, output
 from barnabas.broker import housekeeping, storage
 from barnabas.broker.buffers import BufferPool
-from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.flushing import Flusher
-from barnabas.broker.internal_topics import (
-    OFFSETS_TOPIC,
-    TRANSACTION_TOPIC,
-    InternalTopic,
-)
 from barnabas.broker.listener import Connections, Listener
-from barnabas.broker.log_limit import LogLimit
-from barnabas.broker.markers import write_marker
-from barnabas.broker.memory import REQUEST_BYTES_MAX, Memory
-from barnabas.broker.moving import LogMover
 from barnabas.broker.open_files import allow_open_files, connections_max
-from barnabas.broker.partitions import Partitions
-from barnabas.broker.piecework import Piecework
-from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.stalls import StallMeter
 from barnabas.broker.startup import (
     StartupError,
@@ -47,29 +33,43 @@ from barnabas.broker.startup import (
     open_to_others,
     parse_metrics_address,
 )
-from barnabas.broker.topic_creation import ensure_topics
 from barnabas.cluster.endpoints import advertised_endpoint
+from barnabas.cluster.topic_creation import ensure_topics
 from barnabas.config import broker as settings
 from barnabas.coordination.groups import GroupCoordinator
+from barnabas.coordination.internal_topics import (
+    OFFSETS_TOPIC,
+    TRANSACTION_TOPIC,
+    InternalTopic,
+)
+from barnabas.coordination.markers import write_marker
+from barnabas.coordination.producer_ids import ProducerIds
 from barnabas.coordination.transactions import TransactionCoordinator
 from barnabas.errors import RequestError, StorageError, lacks_files
 from barnabas.groups.settings import GroupSettings, MigrationPolicy
 from barnabas.log.disk import OsDisk
 from barnabas.loop_budget import LoopBudget
+from barnabas.replicas.flushing import Flusher
+from barnabas.replicas.moving import LogMover
+from barnabas.replicas.partitions import Partitions
+from barnabas.requests.fetch_sessions import FetchSessions
+from barnabas.requests.log_limit import LogLimit
+from barnabas.requests.memory import REQUEST_BYTES_MAX, Memory
+from barnabas.requests.piecework import Piecework
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import ConnectionInfo
     from barnabas.broker.metrics_endpoint import MetricsEndpoint
-    from barnabas.broker.shares import Shares
-    from barnabas.broker.telemetry import Telemetry
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
+    from barnabas.coordination.shares import Shares
     from barnabas.log.cleaner.cleaner import LogCleaner
     from barnabas.log.config import LogConfig
     from barnabas.log.disk import Disk
     from barnabas.log.manager import LogManager
+    from barnabas.metrics.client_telemetry import Telemetry
+    from barnabas.requests.context import ConnectionInfo
 
 log = logging.getLogger(__name__)
 
@@ -256,7 +256,7 @@ class Broker:
     def shares(self) -> Shares:
         """Share groups; what they need is imported and started when the first of them is asked for."""
         if self._shares is None:
-            from barnabas.broker.shares import Shares
+            from barnabas.coordination.shares import Shares
 
             self._shares = Shares(self)
             self._background.start_soon(self._shares.run)
@@ -271,7 +271,7 @@ class Broker:
     def telemetry(self) -> Telemetry:
         """What clients tell of themselves; made when the first of them asks what it is to push."""
         if self._telemetry is None:
-            from barnabas.broker.telemetry import Telemetry
+            from barnabas.metrics.client_telemetry import Telemetry
 
             self._telemetry = Telemetry(self)
             self._background.start_soon(self._telemetry.run)

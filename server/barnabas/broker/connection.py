@@ -14,9 +14,9 @@ import trio
 
 from barnabas.broker.buffers import SCRATCH_BYTES
 from barnabas.broker.dispatch import answer
-from barnabas.broker.memory import Held
 from barnabas.broker.transport import PlainTransport
 from barnabas.errors import PeerError, StorageError
+from barnabas.requests.memory import Held
 from barnabas.wire.framing import SIZE_BYTES, check_frame_size
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from barnabas.broker.app import Broker
     from barnabas.broker.buffers import BufferPool
-    from barnabas.broker.context import ConnectionInfo
-    from barnabas.broker.memory import IncomingMemory
+    from barnabas.requests.context import ConnectionInfo
+    from barnabas.requests.memory import IncomingMemory
 
 log = logging.getLogger(__name__)
 

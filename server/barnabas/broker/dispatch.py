@@ -11,15 +11,15 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas import apis
-from barnabas.broker.context import RequestContext
 from barnabas.errors import PeerError, RequestError, StorageError
+from barnabas.requests.context import RequestContext
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import encode_response, parse_request_header
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.context import ConnectionInfo
     from barnabas.broker.transport import PlainTransport
+    from barnabas.requests.context import ConnectionInfo
     from barnabas.wire.headers import RequestHeader
 
 log = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from barnabas.cluster.image import BROKER, TOPIC
 from barnabas.config import broker as settings
+from barnabas.coordination.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from barnabas.log.config import LogConfig
 
 if TYPE_CHECKING:

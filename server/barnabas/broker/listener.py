@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.broker.connection import Connection
-from barnabas.broker.context import ConnectionInfo
 from barnabas.config import broker as settings
+from barnabas.requests.context import ConnectionInfo
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker

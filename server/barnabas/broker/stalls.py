@@ -15,8 +15,8 @@ from barnabas.wire import registry
 if TYPE_CHECKING:
     import trio
 
-    from barnabas.broker.context import ConnectionInfo
-    from barnabas.broker.log_limit import LogLimit
+    from barnabas.requests.context import ConnectionInfo
+    from barnabas.requests.log_limit import LogLimit
 
 log = logging.getLogger(__name__)
 

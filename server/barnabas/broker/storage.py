@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.adoption import adopt_logs, lead_all, set_aside_deleted
 from barnabas.broker.image_follower import ImageFollower
-from barnabas.broker.lost_dirs import lost_dirs, register_log_dirs
 from barnabas.broker.open_files import allow_open_files, open_segments_max
-from barnabas.broker.partitions import Partitions
-from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.startup import advertised_listeners
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.image import BROKER, TOPIC, BrokerInfo, ClusterImage, Delta
 from barnabas.config import broker as settings
+from barnabas.coordination.producer_ids import ProducerIds
 from barnabas.errors import StorageError
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.log.config import LogConfig
 from barnabas.log.manager import LogManager
+from barnabas.replicas.adoption import adopt_logs, lead_all, set_aside_deleted
+from barnabas.replicas.lost_dirs import lost_dirs, register_log_dirs
+from barnabas.replicas.partitions import Partitions
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker

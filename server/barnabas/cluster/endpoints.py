@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.cluster.image import ClusterImage
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import ConnectionInfo
+    from barnabas.requests.context import ConnectionInfo
 
 
 def advertised_endpoint(

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.internal_topics import OFFSETS_TOPIC
+from barnabas.coordination.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 FENCED_KNOWN_SINCE = 2
 

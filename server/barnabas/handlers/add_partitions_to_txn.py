@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.internal_topics import SHAPES
+from barnabas.coordination.internal_topics import SHAPES
 from barnabas.errors import RequestError
 from barnabas.transactions.transaction import Place, Producer
 from barnabas.wire.generated.add_partitions_to_txn import (
@@ -18,7 +18,7 @@ from barnabas.wire.generated.add_partitions_to_txn import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 FENCED_KNOWN_SINCE = 2
 MANY_TRANSACTIONS_SINCE = 4

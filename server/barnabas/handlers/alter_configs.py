@@ -10,7 +10,7 @@ from barnabas.wire.generated.alter_configs import AlterConfigsRequest, AlterConf
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 

@@ -17,8 +17,8 @@ from barnabas.wire.generated.alter_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
     from barnabas.cluster.image import ClusterImage
+    from barnabas.requests.context import RequestContext
 
 Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 Partition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse

@@ -16,7 +16,7 @@ from barnabas.wire.generated.alter_replica_log_dirs import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 Partition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult

@@ -17,7 +17,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.apis import Api
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 CLIENT_SOFTWARE_SINCE = 3
 MINIMUM_ZERO_SINCE = 4

@@ -32,7 +32,7 @@ from barnabas.handlers import broker_loggers
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from barnabas.wire.generated.consumer_group_describe import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 Assignment = ConsumerGroupDescribeResponse.Assignment

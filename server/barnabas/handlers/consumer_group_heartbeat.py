@@ -16,7 +16,7 @@ from barnabas.wire.generated.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 
 async def handle(

@@ -9,7 +9,7 @@ from barnabas.wire.generated.create_acls import CreateAclsRequest
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 
 async def handle(context: RequestContext, request: CreateAclsRequest) -> NoReturn:  # noqa: ARG001

@@ -12,7 +12,7 @@ from barnabas.wire.generated.create_partitions import CreatePartitionsRequest, C
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 

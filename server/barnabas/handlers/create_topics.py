@@ -21,7 +21,7 @@ from barnabas.wire.generated.create_topics import CreateTopicsRequest, CreateTop
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 BROKER_DEFAULT = -1
 

@@ -9,7 +9,7 @@ from barnabas.wire.generated.delete_acls import DeleteAclsRequest
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 
 async def handle(context: RequestContext, request: DeleteAclsRequest) -> NoReturn:  # noqa: ARG001

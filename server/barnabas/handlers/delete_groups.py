@@ -8,7 +8,7 @@ from barnabas.errors import RequestError
 from barnabas.wire.generated.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 Result = DeleteGroupsResponse.DeletableGroupResult
 

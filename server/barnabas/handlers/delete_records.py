@@ -9,7 +9,7 @@ from barnabas.wire.generated.delete_records import DeleteRecordsRequest, DeleteR
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 UP_TO_HIGH_WATERMARK = -1
 

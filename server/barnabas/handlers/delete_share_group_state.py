@@ -11,7 +11,7 @@ from barnabas.wire.generated.delete_share_group_state import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
     from barnabas.share.records import StateKey
 
 Asked = DeleteShareGroupStateRequest.PartitionData

@@ -13,7 +13,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 NAMED_TWICE = "the topic is named twice"
 

@@ -9,7 +9,7 @@ from barnabas.wire.generated.describe_acls import DescribeAclsRequest
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 
 async def handle(context: RequestContext, request: DescribeAclsRequest) -> NoReturn:  # noqa: ARG001

@@ -12,7 +12,7 @@ from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, Des
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 BROKERS = 1
 CONTROLLERS = 2

@@ -13,7 +13,7 @@ from barnabas.wire.generated.describe_groups import DescribeGroupsRequest, Descr
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 NOT_FOUND_SINCE = 6
 GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))

@@ -12,8 +12,8 @@ from barnabas.wire.generated.describe_log_dirs import DescribeLogDirsRequest, De
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
     from barnabas.log.partition_log import PartitionLog
+    from barnabas.requests.context import RequestContext
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 Topic = DescribeLogDirsResponse.DescribeLogDirsTopic

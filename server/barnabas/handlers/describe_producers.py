@@ -9,7 +9,7 @@ from barnabas.errors import RequestError
 from barnabas.wire.generated.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 PartitionResponse = DescribeProducersResponse.PartitionResponse
 

@@ -17,7 +17,7 @@ from barnabas.wire.generated.describe_share_group_offsets import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 Topic = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic

@@ -22,7 +22,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition

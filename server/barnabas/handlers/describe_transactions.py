@@ -13,7 +13,7 @@ from barnabas.wire.generated.describe_transactions import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 Described = DescribeTransactionsResponse.TransactionState
 

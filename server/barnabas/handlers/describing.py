@@ -18,7 +18,7 @@ from barnabas.handlers.describe_groups import GROUP_OPERATIONS
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 
 class Described(Protocol):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.lost_dirs import begin_anew
 from barnabas.errors import RequestError
+from barnabas.replicas.lost_dirs import begin_anew
 from barnabas.wire.generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 PREFERRED, UNCLEAN = 0, 1
 

@@ -14,7 +14,7 @@ from barnabas.wire.generated.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 FENCED_KNOWN_SINCE = 2
 EPOCH_BUMPED_SINCE = 5

@@ -14,7 +14,7 @@ from barnabas.wire import registry
 
 if TYPE_CHECKING:
     from barnabas.apis import Api
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
 

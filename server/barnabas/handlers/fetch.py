@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
-from barnabas.broker.partitions import Partition
 from barnabas.errors import RequestError, StorageError, lacks_files
+from barnabas.replicas.partitions import Partition
+from barnabas.requests.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 TOPIC_IDS_SINCE = 13
 WHOLE_FIRST_BATCH_SINCE = 3

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.telemetry import attributes_of
+from barnabas.metrics.client_telemetry import attributes_of
 from barnabas.telemetry.instances import ACCEPTED_COMPRESSIONS
 from barnabas.wire.generated.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -15,7 +15,7 @@ from barnabas.wire.generated.get_telemetry_subscriptions import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 
 async def handle(

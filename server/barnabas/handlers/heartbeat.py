@@ -9,7 +9,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 
 async def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:

@@ -13,7 +13,7 @@ from barnabas.wire.generated.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 Answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 

@@ -15,7 +15,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 REBALANCE_TIMEOUT_SINCE = 1
 KNOWN_ID_SINCE = 4

@@ -9,7 +9,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 MANY_SINCE = 3
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 CLASSIC = "classic"
 STATE_SINCE = 4

@@ -15,8 +15,8 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
-    from barnabas.broker.partitions import Partition
+    from barnabas.replicas.partitions import Partition
+    from barnabas.requests.context import RequestContext
 
 LATEST = -1
 EARLIEST = -2

@@ -14,7 +14,7 @@ from barnabas.wire.generated.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 
 async def handle(

@@ -14,7 +14,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 _STATES = {state.title for state in State}
 

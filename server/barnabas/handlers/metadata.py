@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from barnabas.broker.topic_creation import ensure_topics
 from barnabas.cluster import controller
 from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
+from barnabas.cluster.topic_creation import ensure_topics
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
 from barnabas.handlers.describe_cluster import CLUSTER_OPERATIONS
@@ -23,7 +23,7 @@ from barnabas.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from barnabas.broker.internal_topics import OFFSETS_TOPIC
+from barnabas.coordination.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
 from barnabas.groups.offsets import Place
@@ -20,7 +20,7 @@ from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCom
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 TOPIC_IDS_SINCE = 10
 BROKER_RETENTION = -1

@@ -19,7 +19,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 Answer = OffsetDeleteResponse.OffsetDeleteResponsePartition
 

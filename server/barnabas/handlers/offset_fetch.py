@@ -17,7 +17,7 @@ from barnabas.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetch
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 TOP_LEVEL_ERROR_SINCE = 2
 MANY_GROUPS_SINCE = 8

@@ -14,7 +14,7 @@ from barnabas.wire.generated.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 EpochEndOffset = OffsetForLeaderEpochResponse.EpochEndOffset
 

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.partitions import ACKS_ALL, Partition
 from barnabas.errors import RequestError
 from barnabas.handlers.transactional import Part, admit, refusal
 from barnabas.records.batch import BatchHeader, transactional_producer
+from barnabas.replicas.partitions import ACKS_ALL, Partition
 from barnabas.transactions.transaction import Place, Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.telemetry import attributes_of
+from barnabas.metrics.client_telemetry import attributes_of
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 
 async def handle(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:

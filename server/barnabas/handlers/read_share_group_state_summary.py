@@ -12,7 +12,7 @@ from barnabas.wire.generated.read_share_group_state_summary import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
     from barnabas.share.records import StateKey
 
 Asked = ReadShareGroupStateSummaryRequest.PartitionData

@@ -8,7 +8,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 
 async def handle(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:  # noqa: ARG001

@@ -11,8 +11,8 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
     from barnabas.groups.topics import Slot
+    from barnabas.requests.context import RequestContext
 
 Topic = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
 PartitionData = ShareAcknowledgeResponse.PartitionData

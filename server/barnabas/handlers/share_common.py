@@ -12,7 +12,7 @@ from barnabas.share.sessions import SessionKey
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 MEMBER_ID_LENGTH_MAX = 36
 RENEW_SINCE = 2

@@ -20,10 +20,10 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_fetch import ShareFetchRequest, ShareFetchResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
-    from barnabas.broker.partitions import Partition
-    from barnabas.broker.share_partitions import Shared
+    from barnabas.coordination.share_partitions import Shared
     from barnabas.groups.topics import Slot
+    from barnabas.replicas.partitions import Partition
+    from barnabas.requests.context import RequestContext
 
 RECORDS_MAX_SINCE = 1
 

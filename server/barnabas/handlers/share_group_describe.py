@@ -13,7 +13,7 @@ from barnabas.handlers.describing import describe_each, named_slots
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 ASSIGNOR = "simple"
 

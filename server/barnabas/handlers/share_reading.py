@@ -20,9 +20,9 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_fetch import ShareFetchResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
-    from barnabas.broker.share_partitions import Shared
+    from barnabas.coordination.share_partitions import Shared
     from barnabas.groups.topics import Slot
+    from barnabas.requests.context import RequestContext
 
 PartitionData = ShareFetchResponse.PartitionData
 

@@ -20,7 +20,7 @@ from barnabas.wire.generated.streams_group_describe import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 Response = StreamsGroupDescribeResponse
 Described = StreamsGroupDescribeResponse.DescribedGroup

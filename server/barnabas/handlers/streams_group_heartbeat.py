@@ -24,7 +24,7 @@ from barnabas.wire.generated.streams_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 PROTOCOL_SINCE = 5
 

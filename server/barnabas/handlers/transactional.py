@@ -16,7 +16,7 @@ from barnabas.transactions.transaction import Place, Producer
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 _COORDINATOR_BUSY = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

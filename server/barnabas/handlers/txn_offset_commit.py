@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.broker.internal_topics import OFFSETS_TOPIC
+from barnabas.coordination.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
 from barnabas.groups.shard import GroupShard
@@ -21,7 +21,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 IMPLICIT_SINCE = 5
 

@@ -14,7 +14,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 RESULTS_UNTIL = 1
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.markers import write_marker
+from barnabas.coordination.markers import write_marker
 from barnabas.errors import RequestError
 from barnabas.transactions.transaction import EPOCH_BUMPED_SINCE, Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import RequestContext
+    from barnabas.requests.context import RequestContext
 
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
 TopicResult = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult

@@ -9,10 +9,10 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from barnabas.broker.connection import Connection
-from barnabas.broker.context import ConnectionInfo
-from barnabas.broker.memory import Held, Memory
 from barnabas.errors import RequestError
 from barnabas.loop_budget import LoopBudget
+from barnabas.requests.context import ConnectionInfo
+from barnabas.requests.memory import Held, Memory
 from tests.support.broker import broker_to_ask
 
 API_VERSIONS, METADATA = 18, 3

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from barnabas.broker.fetch_sessions import EVICTION_MS_MIN, FetchSessions, SessionPartition
 from barnabas.errors import RequestError
+from barnabas.requests.fetch_sessions import EVICTION_MS_MIN, FetchSessions, SessionPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from barnabas.broker.log_limit import LINES_MAX, OTHER_SOURCES, PERIOD_SECONDS, SOURCES_MAX, LogLimit
+from barnabas.requests.log_limit import LINES_MAX, OTHER_SOURCES, PERIOD_SECONDS, SOURCES_MAX, LogLimit
 
 log = logging.getLogger("test")
 

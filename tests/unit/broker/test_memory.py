@@ -3,7 +3,7 @@
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from barnabas.broker.memory import (
+from barnabas.requests.memory import (
     RECEIVE_STALLED_SECONDS,
     SEND_STALLED_SECONDS,
     SMALL_BYTES_MAX,

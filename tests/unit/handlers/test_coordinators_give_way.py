@@ -5,7 +5,7 @@ Judged by counts: how often a request lets others run, and how many records an e
 
 import pytest
 
-from barnabas.broker.internal_topics import InternalTopic
+from barnabas.coordination.internal_topics import InternalTopic
 from barnabas.groups.shard import PLACES_AT_ONCE
 from barnabas.handlers.offset_commit import COMMITS_AT_ONCE
 from barnabas.loop_budget import LoopBudget

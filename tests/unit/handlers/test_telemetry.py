@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from barnabas.broker.telemetry import address_text
 from barnabas.ids import parse_uuid
+from barnabas.metrics.client_telemetry import address_text
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from barnabas.broker.memory import Reservation
+from barnabas.requests.memory import Reservation
 from barnabas.wire import registry
 
 if TYPE_CHECKING:

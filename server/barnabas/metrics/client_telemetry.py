@@ -23,8 +23,8 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.context import RequestContext
     from barnabas.cluster.image import ResourceKey, Settings
+    from barnabas.requests.context import RequestContext
     from barnabas.telemetry.instances import ClientInstance
     from barnabas.telemetry.payload import Pushed
     from barnabas.telemetry.subscriptions import Attributes

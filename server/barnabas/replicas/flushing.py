@@ -14,7 +14,7 @@ import trio
 from barnabas.errors import StorageError
 
 if TYPE_CHECKING:
-    from barnabas.broker.partitions import Partition, StorageFailed
+    from barnabas.replicas.partitions import Partition, StorageFailed
 
 SYNCS_AT_ONCE = 8
 """Syncs of different partitions that run side by side: a file system joins those that meet."""

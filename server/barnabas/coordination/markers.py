@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.internal_topics import OFFSETS_TOPIC
+from barnabas.coordination.internal_topics import OFFSETS_TOPIC
 from barnabas.records.control import encode_end_marker
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.internal_topics import SHARE_TOPIC, InternalTopic
-from barnabas.broker.share_partitions import SharePartitions
 from barnabas.config import broker as settings
+from barnabas.coordination.internal_topics import SHARE_TOPIC, InternalTopic
 from barnabas.coordination.share_groups import ShareGroups
+from barnabas.coordination.share_partitions import SharePartitions
 from barnabas.coordination.share_state import ShareStateCoordinator
 from barnabas.share.sessions import SessionKey, ShareSession, ShareSessions
 from barnabas.share.settings import ShareSettings

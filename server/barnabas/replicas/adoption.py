@@ -11,9 +11,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from barnabas.broker.internal_topics import SHAPES, TRANSACTION_TOPIC, read_entries
-from barnabas.broker.lost_dirs import LOST, present_dirs
-from barnabas.broker.producer_ids import BLOCK_SIZE
 from barnabas.cluster.image import (
     TOPIC,
     Change,
@@ -27,7 +24,10 @@ from barnabas.cluster.image import (
     TopicCreated,
     TopicInfo,
 )
+from barnabas.coordination.internal_topics import SHAPES, TRANSACTION_TOPIC, read_entries
+from barnabas.coordination.producer_ids import BLOCK_SIZE
 from barnabas.ids import new_uuid
+from barnabas.replicas.lost_dirs import LOST, present_dirs
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.broker.internal_topics import SHAPES
 from barnabas.cluster import controller
 from barnabas.cluster.creation import TopicWish, create_topics
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.config import broker as settings
+from barnabas.coordination.internal_topics import SHAPES
 from barnabas.errors import RequestError
 from barnabas.ids import new_uuid
 

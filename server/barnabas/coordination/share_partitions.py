@@ -23,8 +23,8 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.partitions import Partition
     from barnabas.coordination.share_state import ShareStateCoordinator
+    from barnabas.replicas.partitions import Partition
 
 log = logging.getLogger(__name__)
 
