@@ -119,14 +119,15 @@ class SharePartitions:
         settings = self.settings_of(group_id)
         start = state.start_offset
         if start == UNKNOWN_OFFSET:
-            start = self._reset_offset(led, settings)
+            start = await self._reset_offset(led, settings)
         return Shared(key, led, SharePartition.restore(settings, start, state.batches), state.state_epoch)
 
-    def _reset_offset(self, led: Partition, settings: ShareSettings) -> int:
+    async def _reset_offset(self, led: Partition, settings: ShareSettings) -> int:
         if settings.reset.kind == EARLIEST:
             return led.log.log_start_offset
         if settings.reset.kind == BY_DURATION:
-            found = led.log.offset_for_timestamp(self._broker.now_ms() - settings.reset.before_ms)
+            timestamp_ms = self._broker.now_ms() - settings.reset.before_ms
+            found = await self._broker.piecework.do(led.log.timestamp_steps(timestamp_ms))
             if found is not None and found.offset < led.log.high_watermark:
                 return found.offset
         return led.log.high_watermark

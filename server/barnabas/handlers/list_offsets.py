@@ -35,33 +35,26 @@ PartitionQuery = ListOffsetsRequest.ListOffsetsPartition
 
 async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Answer every partition on its own."""
+    checkpoint = context.broker.budget.checkpoint
     asked: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
     for topic in request.topics:
         for query in topic.partitions:
             key = (topic.name, query.partition_index)
             (repeated if key in asked else asked).add(key)
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsResponse.ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _answer(
-                        context,
-                        request,
-                        topic.name,
-                        query,
-                        twice=(topic.name, query.partition_index) in repeated,
-                    )
-                    for query in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+            await checkpoint()
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        answered = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name)
+        response.topics.append(answered)
+        for query in topic.partitions:
+            is_repeated = (topic.name, query.partition_index) in repeated
+            answered.partitions.append(await _answer(context, request, topic.name, query, twice=is_repeated))
+            await checkpoint()
+    return response
 
 
-def _answer(
+async def _answer(
     context: RequestContext, request: ListOffsetsRequest, topic: str, query: PartitionQuery, *, twice: bool
 ) -> PartitionAnswer:
     answer = PartitionAnswer(partition_index=query.partition_index)
@@ -75,10 +68,11 @@ def _answer(
         epoch = query.current_leader_epoch
         partition = context.broker.partitions.leader(topic, query.partition_index, epoch)
         if context.api_version == 0:
-            answer.old_style_offsets = _segment_offsets(context, partition, query)
+            answer.old_style_offsets = await _segment_offsets(context, partition, query)
         else:
             upper = _upper(partition, request)
-            answer.timestamp, answer.offset, leader_epoch = _find(partition, query.timestamp, upper)
+            found = await _find(context, partition, query.timestamp, upper)
+            answer.timestamp, answer.offset, leader_epoch = found
             if context.api_version >= LEADER_EPOCH_SINCE:
                 answer.leader_epoch = leader_epoch
     except RequestError as error:
@@ -91,7 +85,9 @@ def _upper(partition: Partition, request: ListOffsetsRequest) -> int:
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
 
 
-def _find(partition: Partition, timestamp: int, upper: int) -> tuple[int, int, int]:
+async def _find(
+    context: RequestContext, partition: Partition, timestamp: int, upper: int
+) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch), each -1 where there is none."""
     log = partition.log
     if timestamp == LATEST:
@@ -101,19 +97,17 @@ def _find(partition: Partition, timestamp: int, upper: int) -> tuple[int, int, i
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         # There is no tiered storage, so nothing is in it and nothing is waiting to be.
         return -1, -1, -1
-    found = (
-        log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    )
+    steps = log.max_timestamp_steps() if timestamp == MAX_TIMESTAMP else log.timestamp_steps(timestamp)
+    found = await context.broker.piecework.do(steps)
     if found is None or found.offset >= upper:
         return -1, -1, -1
     return found.timestamp, found.offset, found.leader_epoch
 
 
-def _segment_offsets(context: RequestContext, partition: Partition, query: PartitionQuery) -> list[int]:
+async def _segment_offsets(context: RequestContext, partition: Partition, query: PartitionQuery) -> list[int]:
     """v0: base offsets of segments last written to before the timestamp, newest first."""
     log = partition.log
-    segments = log.segments
-    known = [(segment.base_offset, segment.largest_timestamp) for segment in segments if segment.size]
+    known = await context.broker.piecework.do(log.segment_times_steps())
     known.append((log.high_watermark, context.now_ms))
     if query.timestamp == LATEST:
         start = len(known) - 1

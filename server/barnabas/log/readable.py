@@ -7,10 +7,11 @@ any of them. All that does is in `partition_log`.
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import TypeVar
 
 from barnabas.errors import RequestError
 from barnabas.log.disk import Disk
-from barnabas.log.errors import Code, guarded
+from barnabas.log.errors import Code, failure_of, guarded
 from barnabas.log.format import CorruptFileError, names
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.loading import LoadedLog
@@ -19,9 +20,17 @@ from barnabas.log.replay import rebuild_txn_index
 from barnabas.log.results import ReadResult
 from barnabas.log.segment import Segment
 from barnabas.log.segments import Segments
-from barnabas.log.timestamps import TimestampOffset, find_max_timestamp, find_timestamp
+from barnabas.log.timestamps import (
+    TimestampOffset,
+    find_max_timestamp_steps,
+    find_timestamp_steps,
+    segment_times_steps,
+)
 from barnabas.log.trash import Trash
 from barnabas.records.batch import LENGTH_OFFSET, LOG_OVERHEAD
+from barnabas.records.steps import Steps, run
+
+T = TypeVar("T")
 
 
 class ReadableLog:
@@ -175,21 +184,39 @@ class ReadableLog:
 
     # --- timestamps -----------------------------------------------------------------------------------------
 
-    @guarded
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """Find the first record whose timestamp is at least `timestamp_ms`.
 
         Raises StorageError, RecordsError.
         """
-        return find_timestamp(self.segments, timestamp_ms, self.log_start_offset)
+        return run(self.timestamp_steps(timestamp_ms))
 
-    @guarded
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """Find the first record that has the largest timestamp of all (KIP-734).
 
         Raises StorageError, RecordsError.
         """
-        return find_max_timestamp(self.segments)
+        return run(self.max_timestamp_steps())
+
+    def timestamp_steps(self, timestamp_ms: int) -> Steps[TimestampOffset | None]:
+        """Do as `offset_for_timestamp` by steps; the log may change between them."""
+        return self._guarded_steps(
+            find_timestamp_steps(lambda: self.segments, timestamp_ms, self.log_start_offset)
+        )
+
+    def max_timestamp_steps(self) -> Steps[TimestampOffset | None]:
+        """Do as `offset_of_max_timestamp` by steps; the log may change between them."""
+        return self._guarded_steps(find_max_timestamp_steps(lambda: self.segments))
+
+    def segment_times_steps(self) -> Steps[list[tuple[int, int]]]:
+        """Return base offset and largest timestamp in ms of each segment that is not empty, by steps."""
+        return self._guarded_steps(segment_times_steps(lambda: self.segments))
+
+    def _guarded_steps(self, steps: Steps[T]) -> Steps[T]:
+        try:
+            return (yield from steps)
+        except OSError as error:
+            raise failure_of("a look for a timestamp", self, error) from error
 
     # --- epochs ---------------------------------------------------------------------------------------------
 

@@ -60,6 +60,7 @@ class Segment:
         "max_timestamp",
         "max_timestamp_offset",
         "size",
+        "time_hint",
         "used",
     )  # fmt: skip
 
@@ -89,6 +90,8 @@ class Segment:
         self.first_timestamp: int | None = None  # the first batch's largest one, None: not read yet
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
+        # A timestamp in ms, and a position before which no batch that is still of the log has reached it.
+        self.time_hint: tuple[int, int] | None = None
         self.used = False
         self._is_index_new = False  # made in this life from the batches, so that damage is not its fault
         self._time_known = size == 0  # whether max_timestamp has been read
@@ -328,6 +331,11 @@ class Segment:
         timestamp = self.load_max_timestamp()
         return timestamp if timestamp >= 0 else self.disk.stat(self.path(names.LOG)).modified_ms
 
+    def scan_start(self, timestamp_ms: int, position: int) -> int:
+        """Return where to look for a timestamp: at `position`, or after what an earlier scan has seen."""
+        hint = self.time_hint
+        return max(position, hint[1]) if hint is not None and timestamp_ms >= hint[0] else position
+
     def load_first_timestamp(self) -> int:
         """Return the largest timestamp of the first batch, from which its age counts, or NO_TIMESTAMP."""
         if self.first_timestamp is None:
@@ -432,6 +440,7 @@ class Segment:
         if found is None:
             return
         position = found[0]
+        self.time_hint = None
         first_timestamp = self.first_timestamp
         self.offset_index.truncate(offset)
         self.time_index.truncate(offset)

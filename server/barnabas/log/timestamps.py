@@ -1,16 +1,39 @@
 """Finding records by timestamp, by the time indexes and then inside of the batches.
 
-The rule: only the batch that has the answer is decoded.
+The rule: only the batch that has the answer is decoded. All of it is done by steps, as headers may be many; between two
+of them segments may go, so each is looked up when it is its turn, and its file held for as long as it is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from barnabas.log.disk import File
+from barnabas.log.scan import iter_headers
 from barnabas.log.segment import Segment
-from barnabas.records.batch import NO_TIMESTAMP, BatchHeader, iter_records
-from barnabas.records.record import Record
+from barnabas.records.batch import (
+    DECOMPRESSED_BYTES_MAX,
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    TimestampType,
+    read_body,
+    read_body_steps,
+)
+from barnabas.records.compression import SMALL_BYTES, decompress_small
+from barnabas.records.cursor import RecordCursor
+from barnabas.records.steps import RECORDS_PER_STEP, Steps, Work
+
+HEADERS_PER_STEP = 250
+SCAN_BYTES = 128 << 10
+HINT_BYTES_MIN = 64 << 10
+"""A scan that went on for longer leaves a hint for the next one."""
+
+Live = Callable[[], Sequence[Segment]]
+"""The segments that the log has now."""
 
 
 class TimestampOffset(NamedTuple):
@@ -21,44 +44,131 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def find_timestamp(
-    segments: Sequence[Segment], timestamp_ms: int, start_offset: int
-) -> TimestampOffset | None:
+def find_timestamp_steps(live: Live, timestamp_ms: int, start_offset: int) -> Steps[TimestampOffset | None]:
     """Find the first record from `start_offset` on whose timestamp is at least `timestamp_ms`.
 
     Raises OSError, RecordsError.
     """
-    for segment in segments:
+    for segment in _iter_live(live):
         if not segment.size or segment.load_max_timestamp() < timestamp_ms:
+            yield None
             continue
         known = max(segment.time_index.lookup(timestamp_ms), start_offset)
-        for position, header in segment.headers(segment.offset_index.lookup(known)):
+        start = segment.scan_start(timestamp_ms, segment.offset_index.lookup(known))
+        file, end = segment.file, segment.size
+        for count, (position, header) in enumerate(
+            iter_headers(file, start, end, chunk_bytes=SCAN_BYTES), start=1
+        ):
+            if not count % HEADERS_PER_STEP:
+                yield None
             if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
                 continue
-            for record in _records(segment, position, header):
-                if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-                    return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+            if position - start > HINT_BYTES_MIN:
+                segment.time_hint = (timestamp_ms, position)
+            found = yield from _record_steps(file, position, header, timestamp_ms, start_offset)
+            if found is not None:
+                return found
     return None
 
 
-def find_max_timestamp(segments: Sequence[Segment]) -> TimestampOffset | None:
+def find_max_timestamp_steps(live: Live) -> Steps[TimestampOffset | None]:
     """Find the first record with the largest timestamp of all. Raises OSError, RecordsError."""
-    best = max(segments, key=lambda segment: segment.load_max_timestamp())
+    best: Segment | None = None
+    while best is None or not _is_live(best, live()):
+        best = None
+        for segment in _iter_live(live):
+            if best is None or segment.load_max_timestamp() > best.load_max_timestamp():
+                best = segment
+            yield None
+        if best is None:
+            return None
     timestamp = best.load_max_timestamp()
     if timestamp == NO_TIMESTAMP:
         return None
-    for position, header in best.headers(best.offset_index.lookup(best.max_timestamp_offset)):
+    file, end, start = best.file, best.size, best.offset_index.lookup(best.max_timestamp_offset)
+    for count, (position, header) in enumerate(
+        iter_headers(file, start, end, chunk_bytes=SCAN_BYTES), start=1
+    ):
+        if not count % HEADERS_PER_STEP:
+            yield None
         if header.max_timestamp == timestamp:
-            for record in _records(best, position, header):
-                if record.timestamp == timestamp:
-                    return TimestampOffset(timestamp, record.offset, header.leader_epoch)
+            found = yield from _record_steps(file, position, header, timestamp, 0)
+            if found is not None:
+                return found
     return None
 
 
-def _records(segment: Segment, position: int, header: BatchHeader) -> Iterable[Record]:
-    data = segment.file.read(header.size, position)
-    if header.magic == 2:
-        return iter_records(data)
+def segment_times_steps(live: Live) -> Steps[list[tuple[int, int]]]:
+    """Return base offset and largest timestamp of each segment that is not empty. Raises OSError."""
+    times = []
+    for segment in _iter_live(live):
+        if segment.size:
+            times.append((segment.base_offset, segment.largest_timestamp))
+        yield None
+    return times
+
+
+def _iter_live(live: Live) -> Iterator[Segment]:
+    """Go over the segments of a log, each of which it still has when it is yielded."""
+    base_offset = -1
+    while True:
+        segments = live()
+        index = bisect_right(segments, base_offset, key=lambda segment: segment.base_offset)
+        if index == len(segments):
+            return
+        base_offset = segments[index].base_offset
+        yield segments[index]
+
+
+def _is_live(segment: Segment, segments: Sequence[Segment]) -> bool:
+    index = bisect_right(segments, segment.base_offset, key=lambda other: other.base_offset) - 1
+    return index >= 0 and segments[index] is segment
+
+
+def _record_steps(
+    file: File, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> Steps[TimestampOffset | None]:
+    """Find the first record of a batch that is not before `start_offset` and has at least that timestamp."""
+    if header.size > SMALL_BYTES:
+        data: bytes = yield Work(partial(file.read, header.size, position))
+    else:
+        data = file.read(header.size, position)
+    if header.magic < 2:
+        return (yield from _old_record_steps(data, header, timestamp_ms, start_offset))
+    body = yield from _body_steps(data, header)
+    append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    cursor = RecordCursor(body, header.records_count)
+    while cursor.advance():
+        timestamp = header.max_timestamp if append_time else header.base_timestamp + cursor.timestamp_delta
+        offset = header.base_offset + cursor.offset_delta
+        if timestamp >= timestamp_ms and offset >= start_offset:
+            return TimestampOffset(timestamp, offset, header.leader_epoch)
+        if not (cursor.index + 1) % RECORDS_PER_STEP:
+            yield None
+    return None
+
+
+def _body_steps(data: bytes, header: BatchHeader) -> Steps[bytes]:
+    if not header.codec:
+        return read_body(data, 0, header, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+    if header.records_count <= RECORDS_PER_STEP:
+        body = decompress_small(header.codec, memoryview(data)[HEADER_SIZE : header.size], magic=2)
+        if body is not None:
+            return body
+    return (yield from read_body_steps(data, 0, header, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX))
+
+
+def _old_record_steps(
+    data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> Steps[TimestampOffset | None]:
     from barnabas.records import legacy  # logs that old releases wrote
 
-    return legacy.iter_records(data)
+    found: list[TimestampOffset] = []
+
+    def visit(message: legacy.Message) -> bool:
+        if message.timestamp >= timestamp_ms and message.offset >= start_offset:
+            found.append(TimestampOffset(message.timestamp, message.offset, header.leader_epoch))
+        return bool(found)
+
+    yield from legacy.visit_steps(data, 0, visit, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+    return found[0] if found else None

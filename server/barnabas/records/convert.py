@@ -241,20 +241,10 @@ def _add_message_steps(
     buf: Buffer, pos: int, writer: legacy.MessageSetWriter, fetch_offset: int, decompressed_bytes_max: int
 ) -> Steps[None]:
     """Add the message of v1 at `pos`, or those in it, to a set of v0; only logs that old releases wrote have such."""
-    message = yield from legacy.read_message_steps(buf, pos)
-    legacy.check_message_crc(message)
-    if not message.codec:
-        if message.offset >= fetch_offset:
+
+    def add(message: legacy.Message) -> bool:
+        if writer.is_compressed or message.offset >= fetch_offset:
             writer.add(message.offset, NO_TIMESTAMP, message.key, message.value)
-        return
-    data, shift = yield from legacy.open_steps(message, decompressed_bytes_max=decompressed_bytes_max)
-    at = count = 0
-    while at < len(data):
-        inner = yield from legacy.read_message_steps(data, at)
-        legacy.check_message_crc(inner)
-        legacy.check_is_inner(inner)
-        writer.add(inner.offset + shift, NO_TIMESTAMP, inner.key, inner.value)
-        at += inner.size
-        count += 1
-        if not count % RECORDS_PER_STEP:
-            yield None
+        return False
+
+    yield from legacy.visit_steps(buf, pos, add, decompressed_bytes_max=decompressed_bytes_max)

@@ -12,7 +12,7 @@ count from the first inner message in v1 (KIP-31). A v1 wrapper of type LogAppen
 all inner ones (KIP-32).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from struct import Struct
@@ -175,6 +175,36 @@ def _last_offset_steps(data: bytes) -> Steps[int]:
     if not pos:
         raise InvalidRecordsError("a compressed message holds no messages")
     return offset
+
+
+def visit_steps(
+    buf: Buffer, pos: int, visit: Callable[[Message], bool], *, decompressed_bytes_max: int
+) -> Steps[bool]:
+    """Show `visit` the message at `pos` or, of a wrapper, each of those in it, until it returns true; whether it did.
+
+    Offsets are absolute, timestamps those that count. Raises as `iter_records`.
+    """
+    message = yield from read_message_steps(buf, pos)
+    check_message_crc(message)
+    if not message.codec:
+        return visit(message)
+    data, shift = yield from open_steps(message, decompressed_bytes_max=decompressed_bytes_max)
+    replace = message.timestamp_type is TimestampType.LOG_APPEND_TIME
+    at = count = 0
+    while at < len(data):
+        inner = yield from read_message_steps(data, at)
+        check_message_crc(inner)
+        check_is_inner(inner)
+        at += inner.size
+        inner.offset += shift
+        if replace and inner.magic == 1:
+            inner.timestamp = message.timestamp
+        if visit(inner):
+            return True
+        count += 1
+        if not count % RECORDS_PER_STEP:
+            yield None
+    return False
 
 
 def read_message_steps(buf: Buffer, pos: int) -> Steps[Message]:
@@ -359,6 +389,11 @@ class MessageSetWriter:
     def _check_size(self) -> None:
         if self._codec and len(self._messages) > self._bytes_max:
             raise DecompressedTooLargeError("converted", self._bytes_max)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether all messages go into one wrapper."""
+        return self._codec != Codec.NONE
 
     @property
     def is_large(self) -> bool:
