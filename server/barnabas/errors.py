@@ -32,6 +32,11 @@ _NO_ROOM = (ENOSPC, EDQUOT)
 _NO_MORE_FILES = (EMFILE, ENFILE)
 
 
+def lacks_room(error: BaseException) -> bool:
+    """Whether nothing more can be written to a disk, or for this user, until somebody makes room."""
+    return isinstance(error, OSError) and error.errno in _NO_ROOM
+
+
 def lacks_files(error: BaseException) -> bool:
     """Whether a file could not be opened because too many are open already."""
     return isinstance(error, OSError) and error.errno in _NO_MORE_FILES
@@ -51,8 +56,7 @@ class StorageError(Exception):
 
         Then what was written before is as it was, and the dir need not go offline.
         """
-        cause = self.cause
-        return isinstance(cause, OSError) and (cause.errno in _NO_ROOM or lacks_files(cause))
+        return lacks_room(self.cause) or lacks_files(self.cause)
 
     @property
     def is_missing(self) -> bool:

@@ -65,14 +65,14 @@ def make_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
 
 
-def on_a_small_volume(volume: Path) -> Sequence[str]:
-    """The broker as a program that first mounts a small volume there, seen by it alone."""
+def on_a_small_volume(volume: Path, program: Sequence[str] = PROGRAM) -> Sequence[str]:
+    """The broker, or another program, that first mounts a small volume there, seen by it alone."""
     unshare = ("unshare", "--user", "--map-root-user", "--mount")
     mount = f'mount -t tmpfs -o size={VOLUME_BYTES} none "$0"'
     tried = subprocess.run((*unshare, "sh", "-c", mount, volume), capture_output=True, text=True, check=False)
     if tried.returncode:
         pytest.skip(f"this machine does not let us mount a volume: {tried.stderr.strip()}")
-    return (*unshare, "sh", "-c", f'{mount} && exec "$@"', str(volume), *PROGRAM)
+    return (*unshare, "sh", "-c", f'{mount} && exec "$@"', str(volume), *program)
 
 
 def test_a_full_disk_refuses_writes_serves_readers_and_takes_more_when_there_is_room(
@@ -154,3 +154,46 @@ def test_a_disk_that_breaks_takes_its_own_partitions_and_no_others(
     assert read(again.bootstrap, "t", range(6), 12) == sender.acknowledged
     assert Sender(again.bootstrap, retries=0).send("t", lost[0], b"again") is None
     assert again.stop() == 0
+
+
+def test_a_broker_that_was_killed_on_a_full_disk_starts_and_can_be_read(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    holding = on_a_small_volume(volume, ("sh", "-c", "echo mounted; exec sleep 1000"))
+    holder = subprocess.Popen(holding, stdout=subprocess.PIPE)  # the volume outlives the broker
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"mounted\n"
+        seen = Path(f"/proc/{holder.pid}/root{volume}")
+        inside = ("nsenter", f"--target={holder.pid}", "--user", "--mount", "--preserve-credentials")
+        first = start_broker(data=volume / "data", program=(*inside, *PROGRAM))
+        ballast = seen / "ballast"
+        ballast.write_bytes(bytes(VOLUME_BYTES // 2))
+        make_topic(first.bootstrap, "t")
+        sender = Sender(first.bootstrap, retries=0)
+        while sender.send("t", 0, bytes(VALUE_BYTES)) is None:
+            pass
+        with (seen / "filler").open("wb", buffering=0) as file:  # to the last byte
+            try:
+                while True:
+                    file.write(bytes(100))
+            except OSError:
+                pass
+        expected = sender.acknowledged[0]
+        first.process.kill()
+        first.process.wait()
+
+        again = start_broker(data=volume / "data", program=(*inside, *PROGRAM))
+        assert read(again.bootstrap, "t", [0], len(expected)) == {0: expected}
+        refused = Sender(again.bootstrap, retries=0).send("t", 0, bytes(VALUE_BYTES))
+        assert refused is not None
+        assert refused.code() == KafkaError.KAFKA_STORAGE_ERROR
+        ballast.unlink()
+        assert Sender(again.bootstrap, retries=0).send("t", 0, b"more") is None
+        assert read(again.bootstrap, "t", [0], len(expected) + 1) == {0: [*expected, b"more"]}
+        assert again.stop() == 0
+    finally:
+        holder.kill()
+        holder.communicate()

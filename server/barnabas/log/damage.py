@@ -14,6 +14,7 @@ import logging
 from collections.abc import Collection
 from typing import NamedTuple
 
+from barnabas.errors import lacks_room
 from barnabas.log.disk import Disk, File
 from barnabas.log.format import names
 from barnabas.log.scan import sound_header_at
@@ -229,8 +230,11 @@ def _copy(disk: Disk, source: str, start: int, end: int, target: str) -> None:
             copy.write(data, position - start)
             position += len(data)
         copy.sync()
-    except OSError:
+    except OSError as error:
         disk.remove(temporary)
+        if lacks_room(error):
+            text = f"no room for {end - start} bytes of the damaged {source}, which would be lost: make room"
+            raise OSError(error.errno, text) from error
         raise
     disk.rename(temporary, target)
     disk.sync_dir(target.rpartition("/")[0])

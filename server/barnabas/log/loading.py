@@ -10,9 +10,10 @@ machine), or if it is before the recovery point; else the log ends before it. Wh
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from barnabas.errors import lacks_room
 from barnabas.log.config import UNBOUNDED, LogConfig
 from barnabas.log.damage import (
     Damage,
@@ -90,6 +91,7 @@ class Loader:
     _opened: list[Segment] = field(default_factory=list)
     _checked_offset: int = 0  # all before it has been checked already
     _restored_offsets: int = 0
+    _is_full_logged: bool = False
 
     def load(self) -> LoadedLog:
         """Open the log. Raises OSError if the disk fails."""
@@ -144,11 +146,26 @@ class Loader:
         epochs.truncate_from_end(end_offset)
         epochs.truncate_from_start(log_start_offset)
         if epochs.entries != epochs_before:
-            save_epochs(self.disk, self.directory, epochs, sync=True)
+            self._if_there_is_room(lambda: save_epochs(self.disk, self.directory, epochs, sync=True))
         recovery_point = end_offset if is_clean else min(self.recovery_point, end_offset)
         return LoadedLog(
             segments, epochs, producers, snapshots, log_start_offset, end_offset, recovery_point, is_clean
         )
+
+    def _if_there_is_room(self, write: Callable[[], None]) -> None:
+        """Write what can be rebuilt from the log; without room for it, memory has it, and the next start rebuilds it."""
+        try:
+            write()
+        except OSError as error:
+            if not lacks_room(error):
+                raise
+            if not self._is_full_logged:
+                self._is_full_logged = True
+                log.warning(
+                    "%s: no room for indexes and snapshots, they are kept in memory: %s",
+                    self.directory,
+                    error,
+                )
 
     # --- files ----------------------------------------------------------------------------------------------
 
@@ -251,7 +268,7 @@ class Loader:
                 end_offset = segment.base_offset
             if kept > first:
                 producers.end_offset = segment.base_offset
-                snapshots.save(producers)
+                self._if_there_is_room(lambda: snapshots.save(producers))
             kept += 1
             later = [one for one in segments[n:] if one.size]
             end_offset, is_cut = self._recover_segment(segment, later, epochs, producers, end_offset)
@@ -344,8 +361,8 @@ class Loader:
                 segment.file.truncate(valid_bytes)
                 segment.file.sync()
                 segment.size = valid_bytes
-            segment.set_aborted(aborted)
-            segment.seal()
+            self._if_there_is_room(lambda: segment.set_aborted(aborted))
+            self._if_there_is_room(segment.seal)
         if is_cut_out:
             save_epochs(self.disk, self.directory, epochs, sync=True)
             raise _FilesChangedError

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from barnabas.errors import lacks_room
 from barnabas.log.config import UNBOUNDED
 from barnabas.log.format import names
 from barnabas.log.format.txn_index import AbortedTransaction
@@ -76,4 +77,9 @@ def rebuild_txn_index(segments: Sequence[Segment], damaged: Segment, snapshots: 
         entry = replay_batch(damaged, position, header, producers)
         if entry is not None:
             aborted.append(entry)
-    damaged.set_aborted(aborted)
+    try:
+        damaged.set_aborted(aborted)
+    except OSError as error:
+        if not lacks_room(error):
+            raise
+        log.warning("no room for the transaction index of %s: %s", damaged.path(names.LOG), error)

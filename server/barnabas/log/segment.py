@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterator
 from errno import ENOENT
 
+from barnabas.errors import lacks_room
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Buffer, Disk, File
 from barnabas.log.format import CorruptFileError, names, offset_index, time_index, txn_index
@@ -265,7 +266,14 @@ class Segment:
                 self.index_batch(position, header)
         except CorruptRecordsError as error:
             log.warning("%s is damaged: %s", self.path(names.LOG), error)
-        self.seal()
+        try:
+            self.seal()
+        except OSError as error:
+            if not lacks_room(error):
+                raise
+            log.warning(
+                "no room for the indexes of %s, they are kept in memory: %s", self.path(names.LOG), error
+            )
 
     def index_batch(self, position: int, header: BatchHeader) -> None:
         """Take a batch that is in the file into the indexes."""
@@ -368,15 +376,17 @@ class Segment:
 
     def set_aborted(self, aborted: list[AbortedTransaction]) -> None:
         """Replace all entries; without any, there is no file. Raises OSError."""
-        if aborted:
-            file = self.disk.open(self.path(names.TXN_INDEX), create=True)
-            file.truncate(0)
-            file.write(txn_index.encode(aborted), 0)
-        elif self.has_txn_index:
-            self.disk.remove(self.path(names.TXN_INDEX))
-        self.has_txn_index = bool(aborted)
+        had_index, self.has_txn_index = self.has_txn_index, bool(aborted)
         self._aborted = aborted
         self._touch()
+        if aborted:
+            data = txn_index.encode(aborted)
+            file = self.disk.open(self.path(names.TXN_INDEX), create=True)
+            if file.size() != len(data) or file.read(len(data), 0) != data:
+                file.truncate(0)
+                file.write(data, 0)
+        elif had_index:
+            self.disk.remove(self.path(names.TXN_INDEX))
 
     # --- writing --------------------------------------------------------------------------------------------
 
