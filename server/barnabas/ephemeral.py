@@ -30,16 +30,21 @@ def ephemeral_directory(parent: str | None = None) -> Iterator[str]:
     Directories of killed processes are removed first.
     """
     parent = parent or _parent()
+    handlers = {number: signal.getsignal(number) for number in END_SIGNALS}
     _exit_on_signals()
-    sweep(parent)
-    path, lock = _create(parent)
     try:
-        yield path
+        sweep(parent)
+        path, lock = _create(parent)
+        try:
+            yield path
+        finally:
+            for number in END_SIGNALS:  # a second Ctrl-C must not stop the removal half-way
+                signal.signal(number, signal.SIG_IGN)
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(lock)
     finally:
-        for number in END_SIGNALS:  # a second Ctrl-C must not stop the removal half-way
-            signal.signal(number, signal.SIG_IGN)
-        shutil.rmtree(path, ignore_errors=True)
-        os.close(lock)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def sweep(parent: str) -> list[str]:

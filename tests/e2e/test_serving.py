@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from barnabas.ephemeral import MEMORY, PREFIX, sweep
 
@@ -173,3 +174,35 @@ def test_a_ready_line_that_cannot_be_written_ends_the_broker(tmp_path):
     done = run("serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path), stdout="/dev/full")
     assert done.returncode == 1
     assert done.stderr == "barnabas: cannot write to standard output: No space left on device\n"
+
+
+def test_kafkas_file_for_a_single_node_serves_with_one_warning(tmp_path, started):
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:9093\n"
+        "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
+        "advertised.listeners=PLAINTEXT://localhost:0,CONTROLLER://localhost:9093\n"
+        "inter.broker.listener.name=PLAINTEXT\noffsets.topic.replication.factor=1\n"
+        f"log.dirs={tmp_path}/logs\n"
+    )
+    command = [sys.executable, "-m", "barnabas", "serve", "--config", str(file)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(SERVER)},
+    )  # fmt: skip
+    broker = Started.__new__(Started)
+    broker.process = process
+    started.append(broker)
+    assert process.stdout is not None
+    broker.ready = process.stdout.readline().rstrip("\n")
+    bootstrap = broker.ready.partition("bootstrap.servers=")[2].split()[0]
+    cluster = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10)
+    assert [(one.host, one.port) for one in cluster.brokers.values()] == [
+        ("localhost", int(bootstrap.rpartition(":")[2]))  # port 0 is the port that is bound
+    ]
+    code, said = broker.end()
+    assert code == 0
+    assert said.splitlines() == [
+        f"barnabas: these settings have no effect here: process.roles ({file}:1), "
+        f"controller.quorum.voters ({file}:3), inter.broker.listener.name ({file}:7)"
+    ]
