@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from barnabas.groups.assignors.subscriber import Subscriber
+from barnabas.groups.assignors.subscriber import Subscriber, readers_by_topic
 from barnabas.groups.topics import Slot, Slots
 
 
 def assign_ranges(members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Slots]:
     """Runs of nearly the same length; the first members get one more where it does not come out even."""
-    ordered = sorted(members, key=_place)
+    ordered = [member.id for member in sorted(members, key=_place)]
     assigned: dict[str, set[Slot]] = {member.id: set() for member in members}
-    for topic_id, count in partition_counts.items():
-        readers = [member for member in ordered if topic_id in member.topic_ids]
-        if not readers:
-            continue
+    for topic_id, readers in readers_by_topic(members, ordered, partition_counts).items():
+        count = partition_counts[topic_id]
         least, extra = divmod(count, len(readers))
         first = 0
-        for position, member in enumerate(readers):
+        for position, member_id in enumerate(readers[: min(count, len(readers))]):
             after = first + least + (position < extra)
-            assigned[member.id].update((topic_id, partition) for partition in range(first, after))
+            assigned[member_id].update((topic_id, partition) for partition in range(first, after))
             first = after
     return {member_id: frozenset(slots) for member_id, slots in assigned.items()}
 

@@ -7,9 +7,9 @@ a slot changes its owner only for one of these reasons.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from heapq import heapify, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 
-from barnabas.groups.assignors.subscriber import Subscriber
+from barnabas.groups.assignors.subscriber import Subscriber, readers_by_topic
 from barnabas.groups.topics import Slot, Slots
 
 
@@ -64,10 +64,7 @@ def _assign_different(
 ) -> dict[str, set[Slot]]:
     """Members read different topics: keep, give the rest to whoever has least, then even out topic by topic."""
     owned: dict[str, set[Slot]] = {member.id: set() for member in members}
-    readers = {
-        topic_id: [member.id for member in members if topic_id in member.topic_ids]
-        for topic_id in partition_counts
-    }
+    readers = readers_by_topic(members, [member.id for member in members], partition_counts)
     taken: set[Slot] = set()
     for member in members:
         for slot in member.assigned:
@@ -80,9 +77,7 @@ def _assign_different(
                 taken.add(slot)
                 owned[member.id].add(slot)
     # Topics with few readers first: their slots have the least choice.
-    by_choice = sorted(
-        (topic_id for topic_id in readers if readers[topic_id]), key=lambda t: (len(readers[t]), t)
-    )
+    by_choice = sorted(readers, key=lambda t: (len(readers[t]), t))
     for topic_id in by_choice:
         heap = [(len(owned[member_id]), member_id) for member_id in readers[topic_id]]
         heapify(heap)
@@ -101,20 +96,34 @@ def _assign_different(
 
 def _even_out(topic_id: bytes, readers: Sequence[str], owned: dict[str, set[Slot]]) -> bool:
     """Move slots of one topic from those who have most to those who have least; whether any was moved."""
+    loads = [len(owned[member_id]) for member_id in readers]
+    if max(loads) <= min(loads) + 1:
+        return False
     movable = {
         member_id: sorted(slot for slot in owned[member_id] if slot[0] == topic_id) for member_id in readers
     }
+    # Loads and positions of all who may give or take; entries whose load is no longer true are dropped when they come.
+    givers = [(-loads[n], n) for n, member_id in enumerate(readers) if movable[member_id]]
+    takers = [(loads[n], n) for n in range(len(readers))]
+    heapify(givers)
+    heapify(takers)
     moved = False
     while True:
-        givers = [member_id for member_id in readers if movable[member_id]]
+        while givers and (-givers[0][0] != loads[givers[0][1]] or not movable[readers[givers[0][1]]]):
+            heappop(givers)
+        while takers[0][0] != loads[takers[0][1]]:
+            heappop(takers)
         if not givers:
             return moved
-        giver = max(givers, key=lambda member_id: len(owned[member_id]))
-        taker = min(readers, key=lambda member_id: len(owned[member_id]))
-        if len(owned[giver]) <= len(owned[taker]) + 1:
+        giver, taker = givers[0][1], takers[0][1]
+        if loads[giver] <= loads[taker] + 1:
             return moved
-        slot = movable[giver].pop()
-        owned[giver].remove(slot)
-        owned[taker].add(slot)
-        movable[taker].append(slot)
+        slot = movable[readers[giver]].pop()
+        owned[readers[giver]].remove(slot)
+        owned[readers[taker]].add(slot)
+        movable[readers[taker]].append(slot)
+        for n, change in ((giver, -1), (taker, 1)):
+            loads[n] += change
+            heappush(givers, (-loads[n], n))
+            heappush(takers, (loads[n], n))
         moved = True
