@@ -37,7 +37,9 @@ class Coordinator:
     """A shard whose records are kept as a journal, whose timers run by hand, and whose topics can change."""
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
-        self.settings = settings or GroupSettings(initial_rebalance_delay_ms=0)
+        self.settings = settings or GroupSettings(
+            initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0
+        )
         self.image = ClusterImage("c")
         self.shard = GroupShard(self.settings, lambda: self.image)
         self.journal: list[tuple[bytes, bytes | None]] = []

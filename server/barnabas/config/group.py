@@ -26,7 +26,7 @@ _ROWS: tuple[tuple[tuple[Any, ...], str, str, str], ...] = (
       "How often members of the consumer group are to be heard of."),
      "group.consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms",
      "group.consumer.max.heartbeat.interval.ms"),
-    (("consumer.assignment.interval.ms", "int", "1000", "0..", "medium", "cluster", "fixed",
+    (("consumer.assignment.interval.ms", "int", "1000", "0..", "medium", "cluster", "",
       "Shortest time between two assignments of the consumer group."),
      "group.consumer.assignment.interval.ms", "group.consumer.min.assignment.interval.ms",
      "group.consumer.max.assignment.interval.ms"),

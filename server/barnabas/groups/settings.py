@@ -33,6 +33,7 @@ class ConsumerSettings:
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
+    assignment_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class GroupSettings:
     offsets_commit_timeout_ms: int = 5_000
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 5_000
+    consumer_assignment_interval_ms: int = 1_000
     consumer_size_max: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
@@ -83,11 +85,15 @@ class GroupSettings:
     def of_group(self, image: ClusterImage, group_id: str) -> ConsumerSettings:
         """What a consumer group obeys: its own settings, and the broker's for the rest."""
         own = image.settings_of(GROUP, group_id)
+        interval_ms = image.settings_of(BROKER, "").get(
+            "group.consumer.assignment.interval.ms", self.consumer_assignment_interval_ms
+        )
         return ConsumerSettings(
             session_timeout_ms=int(own.get("consumer.session.timeout.ms", self.consumer_session_timeout_ms)),
             heartbeat_interval_ms=int(
                 own.get("consumer.heartbeat.interval.ms", self.consumer_heartbeat_interval_ms)
             ),
+            assignment_interval_ms=int(own.get("consumer.assignment.interval.ms", interval_ms)),
         )
 
     def of_share_group(self, image: ClusterImage, group_id: str) -> ShareMemberSettings:

@@ -45,7 +45,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     ) -> None:
         order = (assignor, "range" if assignor == "uniform" else "uniform")
         self.coordinator = Coordinator(
-            GroupSettings(consumer_session_timeout_ms=SESSION_MS, consumer_assignors=order)
+            GroupSettings(
+                consumer_session_timeout_ms=SESSION_MS,
+                consumer_assignors=order,
+                consumer_assignment_interval_ms=0,
+            )
         )
         self.coordinator.create("t0", partitions)
         self.clients: dict[str, Client] = {}

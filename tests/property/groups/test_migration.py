@@ -26,6 +26,7 @@ class MigrationMachine(RuleBasedStateMachine):
         self.coordinator = Coordinator(
             GroupSettings(
                 initial_rebalance_delay_ms=0,
+                consumer_assignment_interval_ms=0,
                 consumer_session_timeout_ms=SESSION_MS,
                 migration_policy=MigrationPolicy.BIDIRECTIONAL,
             )

@@ -10,7 +10,7 @@ import pytest
 from barnabas.errors import RequestError
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.member import MemberState
-from barnabas.groups.consumer.membership import ASSIGNED_AT_ONCE_MAX, ASSIGNMENT_INTERVAL_MS, EPOCH_OF_NEW
+from barnabas.groups.consumer.membership import ASSIGNED_AT_ONCE_MAX, EPOCH_OF_NEW, LARGE_INTERVAL_MS
 from barnabas.groups.decision import Decision
 from barnabas.groups.settings import GroupSettings
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -27,7 +27,7 @@ JOINING: dict[str, Any] = {
 
 
 def with_topic(partitions: int = 4, **settings: Any) -> Coordinator:
-    coordinator = Coordinator(GroupSettings(**settings))
+    coordinator = Coordinator(GroupSettings(**{"consumer_assignment_interval_ms": 0, **settings}))
     coordinator.create("t", partitions)
     return coordinator
 
@@ -106,7 +106,7 @@ def test_many_who_come_together_are_assigned_together() -> None:
     group = coordinator.group()
     assert (group.epoch, group.assignment_epoch) == (at_once + 3, at_once)
     assert coordinator.state() == "Assigning"
-    coordinator.advance(ASSIGNMENT_INTERVAL_MS - 1)
+    coordinator.advance(LARGE_INTERVAL_MS - 1)
     late[0].beat()
     assert coordinator.group().assignment_epoch == at_once
     coordinator.advance(1)
@@ -115,6 +115,35 @@ def test_many_who_come_together_are_assigned_together() -> None:
     converge(*first, *late)
     assert sorted(len(client.owned) for client in (*first, *late)) == [1] * (ASSIGNED_AT_ONCE_MAX + 3)
     assert coordinator.state() == "Stable"
+
+
+def test_a_group_is_assigned_once_in_its_interval() -> None:
+    coordinator = with_topic(2, consumer_assignment_interval_ms=1_000)
+    coordinator.now_ms = 1_000_000
+    a, b = Client(coordinator, "a"), Client(coordinator, "b")
+    a.join()
+    assert len(a.told) == 2, "the first assignment waits for nothing"
+    coordinator.advance(999)
+    b.join()
+    assert coordinator.state() == "Assigning"
+    coordinator.advance(1)
+    b.beat()
+    converge(a, b)
+    assert [len(client.owned) for client in (a, b)] == [1, 1]
+
+
+def test_a_group_may_have_an_interval_of_its_own() -> None:
+    coordinator = with_topic(2, consumer_assignment_interval_ms=1_000)
+    coordinator.now_ms = 1_000_000
+    coordinator.configure("g", consumer_assignment_interval_ms="5000")
+    a, b = Client(coordinator, "a"), Client(coordinator, "b")
+    a.join()
+    coordinator.advance(4_999)
+    b.join()
+    assert coordinator.state() == "Assigning"
+    coordinator.advance(1)
+    b.beat()
+    assert coordinator.state() != "Assigning"
 
 
 def test_who_leaves_makes_room_and_the_others_take_over() -> None:

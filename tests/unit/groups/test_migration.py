@@ -20,7 +20,9 @@ Any_ = Client | ClassicClient
 
 
 def with_topic(partitions: int = 4, **settings: Any) -> Coordinator:
-    coordinator = Coordinator(GroupSettings(initial_rebalance_delay_ms=0, **settings))
+    coordinator = Coordinator(
+        GroupSettings(initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0, **settings)
+    )
     coordinator.create("t", partitions)
     return coordinator
 

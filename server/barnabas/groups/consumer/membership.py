@@ -40,9 +40,9 @@ EPOCH_OF_NEW = 1
 """A group begins with it, as Kafka's do, before its first member is subscribed to anything."""
 
 ASSIGNED_AT_ONCE_MAX = 100
-"""Groups of more members are assigned at most once in `ASSIGNMENT_INTERVAL_MS`, as all of Kafka's groups are."""
+"""Groups of more members are assigned at most once in `LARGE_INTERVAL_MS`."""
 
-ASSIGNMENT_INTERVAL_MS = 1_000
+LARGE_INTERVAL_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +228,15 @@ def advance(
 
 
 def _may_assign(group: ConsumerGroup, after: ConsumerMember, turn: Turn) -> bool:
-    """Small groups are assigned with each change. Of many members that come together, each would move what the others
-    have just been given: they wait for the next heartbeat after the interval, and there are many of those.
+    """Whether the last assignment is as long ago as `consumer.assignment.interval.ms` says; the first one never waits.
+
+    Of many members that come together, each would move what the others have just been given: large groups wait for
+    `LARGE_INTERVAL_MS` whatever the setting says.
     """
-    many = len(group.members) + (after.id not in group.members) > ASSIGNED_AT_ONCE_MAX
-    return not many or turn.now_ms - group.assigned_ms >= ASSIGNMENT_INTERVAL_MS
+    interval_ms = group.settings.of_group(turn.image, group.id).assignment_interval_ms
+    if len(group.members) + (after.id not in group.members) > ASSIGNED_AT_ONCE_MAX:
+        interval_ms = max(interval_ms, LARGE_INTERVAL_MS)
+    return not group.assigned_ms or turn.now_ms - group.assigned_ms >= interval_ms
 
 
 def _hash(group: ConsumerGroup, names: frozenset[str], turn: Turn) -> int:
