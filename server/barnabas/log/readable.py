@@ -140,7 +140,7 @@ class ReadableLog:
         size = end - position
         if size > max_bytes:
             size = self._limit(segment, position, size, max_bytes, min_one_batch=min_one_batch)
-            bound = segment.offset_index.upper_bound(position + size)
+            bound = segment.offset_bound(position + size)
             if bound is not None and bound < next_offset:
                 next_offset = bound + 1
         if size <= 0:

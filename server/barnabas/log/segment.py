@@ -15,11 +15,13 @@ from errno import ENOENT
 
 from barnabas.errors import lacks_room
 from barnabas.log.config import LogConfig
+from barnabas.log.damage import find_sound_batch
 from barnabas.log.disk import Buffer, Disk, File
 from barnabas.log.format import CorruptFileError, names, offset_index, time_index, txn_index
 from barnabas.log.format.offset_index import OFFSET_DELTA_MAX, OffsetIndex
 from barnabas.log.format.time_index import NO_TIMESTAMP, TimeIndex
 from barnabas.log.format.txn_index import AbortedTransaction
+from barnabas.log.index_checks import offset_entry_holds, time_entry_holds
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.scan import SWEEP_BYTES, iter_headers
 from barnabas.records.batch import BatchHeader
@@ -255,17 +257,25 @@ class Segment:
         self._touch()
 
     def rebuild_indexes(self) -> None:
-        """Make offset and time index anew from the batches, and write them. Raises OSError.
+        """Rebuild offset and time index from the batches, and write them. Raises OSError.
 
-        What follows a damaged batch stays without entries: readers meet the damage.
+        Damage is passed over: readers meet it, and what follows it can be found.
         """
         file = self.file  # if it cannot be opened, the indexes stay as they are
         self.reset_indexes()
-        try:
-            for position, header in iter_headers(file, 0, self.size, chunk_bytes=SWEEP_BYTES):
-                self.index_batch(position, header)
-        except CorruptRecordsError as error:
-            log.warning("%s is damaged: %s", self.path(names.LOG), error)
+        position, next_offset = 0, self.base_offset
+        while position < self.size:
+            try:
+                for at, header in iter_headers(file, position, self.size, chunk_bytes=SWEEP_BYTES):
+                    position = at
+                    if not next_offset <= header.base_offset <= header.last_offset:
+                        raise CorruptRecordsError(f"offset {header.base_offset} follows {next_offset - 1}")
+                    self.index_batch(at, header)
+                    position, next_offset = at + header.size, header.next_offset
+            except CorruptRecordsError as error:
+                log.warning("%s is damaged at position %d: %s", self.path(names.LOG), position, error)
+                found = find_sound_batch(file, position, self.size, first_offset=next_offset)
+                position = found.position if found else self.size
         try:
             self.seal()
         except OSError as error:
@@ -325,8 +335,12 @@ class Segment:
     def load_max_timestamp(self) -> int:
         """Return the largest timestamp in ms, NO_TIMESTAMP without any; sets `max_timestamp_offset` too."""
         if not self._time_known:
-            self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
-            self._time_known = True
+            index = self.time_index
+            if not self._is_index_new and not time_entry_holds(self, len(index) - 1):
+                self._rebuild_contradicted("time", len(index) - 1)
+            else:
+                self.max_timestamp, self.max_timestamp_offset = index.last()
+                self._time_known = True
         return self.max_timestamp
 
     @property
@@ -470,8 +484,11 @@ class Segment:
         self.write_indexes()
 
     def _find_max_timestamp(self) -> None:
-        timestamp, timestamp_offset = self.time_index.last()
-        start = self.offset_index.lookup(timestamp_offset)
+        index = self.time_index
+        timestamp, timestamp_offset = NO_TIMESTAMP, self.base_offset
+        if self._is_index_new or time_entry_holds(self, len(index) - 1):
+            timestamp, timestamp_offset = index.last()
+        start = self.checked_start(timestamp_offset)
         for _, header in iter_headers(self.file, start, self.size, chunk_bytes=SWEEP_BYTES):
             if header.max_timestamp > timestamp:
                 timestamp, timestamp_offset = header.max_timestamp, header.last_offset
@@ -522,6 +539,50 @@ class Segment:
                 return position, header
         return None
 
+    def checked_start(self, offset: int) -> int:
+        """Return a position at or before the batch that holds `offset`, as near as the offset index knows.
+
+        An entry that contradicts the batch at its position has the indexes rebuilt. Raises OSError.
+        """
+        index = self.offset_index
+        slot = index.slots_up_to(offset) - 1
+        if not self._is_index_new and not offset_entry_holds(self, slot):
+            self._rebuild_contradicted("offset", slot)
+            return self.offset_index.lookup(offset)
+        return index.entry(slot)[1] if slot >= 0 else 0
+
+    def offset_before(self, timestamp: int) -> int:
+        """Return an offset up to which all records are older than `timestamp`, or as old at most.
+
+        The entries of the time index around it are held against their batches, so that a damaged one has the indexes
+        rebuilt instead of hiding records. Raises OSError.
+        """
+        index = self.time_index
+        slot = index.slots_up_to(timestamp) - 1
+        if not self._is_index_new:
+            for one in (slot, slot + 1):
+                if not time_entry_holds(self, one):
+                    self._rebuild_contradicted("time", one)
+                    return self.time_index.lookup(timestamp)
+        return index.entry(slot)[1] if slot >= 0 else self.base_offset
+
+    def offset_bound(self, position: int) -> int | None:
+        """Return an offset that nothing before `position` has passed, None if the index knows of none. Raises OSError."""
+        index = self.offset_index
+        slot = index.slots_before(position)
+        if not self._is_index_new and not offset_entry_holds(self, slot):
+            self._rebuild_contradicted("offset", slot)
+            index = self.offset_index
+            slot = index.slots_before(position)
+        return index.entry(slot)[0] if slot < len(index) else None
+
+    def _rebuild_contradicted(self, which: str, slot: int) -> None:
+        log.warning(
+            "rebuilding the indexes of %s: entry %d of the %s index is not what the batches say",
+            self.path(names.LOG), slot, which,
+        )  # fmt: skip
+        self.rebuild_indexes()
+
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Walk over all batches from `position`, where one must begin.
 
@@ -531,6 +592,15 @@ class Segment:
 
     def read_end_offset(self) -> int:
         """Return the offset after the last batch. Raises OSError, CorruptRecordsError."""
+        last = len(self.offset_index) - 1
+        if not self._is_index_new and not offset_entry_holds(self, last):
+            self._rebuild_contradicted("offset", last)
+        end_offset = self._read_end_offset()
+        if self.offset_index.last_offset >= end_offset and not self._is_index_new:
+            self._rebuild_contradicted("offset", last)
+        return end_offset
+
+    def _read_end_offset(self) -> int:
         end_offset = self.base_offset
         index = self.offset_index
         position = index.entry(len(index) - 1)[1] if len(index) else 0

@@ -53,8 +53,8 @@ def find_timestamp_steps(live: Live, timestamp_ms: int, start_offset: int) -> St
         if not segment.size or segment.load_max_timestamp() < timestamp_ms:
             yield None
             continue
-        known = max(segment.time_index.lookup(timestamp_ms), start_offset)
-        start = segment.scan_start(timestamp_ms, segment.offset_index.lookup(known))
+        known = max(segment.offset_before(timestamp_ms), start_offset)
+        start = segment.scan_start(timestamp_ms, segment.checked_start(known))
         file, end = segment.file, segment.size
         for count, (position, header) in enumerate(
             iter_headers(file, start, end, chunk_bytes=SCAN_BYTES), start=1
@@ -85,7 +85,7 @@ def find_max_timestamp_steps(live: Live) -> Steps[TimestampOffset | None]:
     timestamp = best.load_max_timestamp()
     if timestamp == NO_TIMESTAMP:
         return None
-    file, end, start = best.file, best.size, best.offset_index.lookup(best.max_timestamp_offset)
+    file, end, start = best.file, best.size, best.checked_start(best.max_timestamp_offset)
     for count, (position, header) in enumerate(
         iter_headers(file, start, end, chunk_bytes=SCAN_BYTES), start=1
     ):

@@ -69,23 +69,28 @@ class OffsetIndex:
 
     def floor(self, offset: int) -> tuple[int, int]:
         """Return the last entry up to `offset`, or (-1, 0): nothing at its position is after its offset."""
-        slot = self._slots_up_to(offset)
+        slot = self.slots_up_to(offset)
         return self.entry(slot - 1) if slot else (-1, 0)
 
     def upper_bound(self, position: int) -> int | None:
         """Return the offset of the first entry at or after `position`: nothing before it reaches that far."""
+        slot = self.slots_before(position)
+        return self.entry(slot)[0] if slot < len(self) else None
+
+    def slots_before(self, position: int) -> int:
+        """Return how many entries are for positions before `position`."""
         entries = self.entries
-        slot = bisect_right(
+        return bisect_right(
             range(len(self)), position - 1, key=lambda n: _INT32.unpack_from(entries, n * ENTRY_SIZE + 4)[0]
         )
-        return self.entry(slot)[0] if slot < len(self) else None
 
     def truncate(self, offset: int) -> None:
         """Drop the entries for `offset` and all after it."""
-        del self.entries[self._slots_up_to(offset - 1) * ENTRY_SIZE :]
+        del self.entries[self.slots_up_to(offset - 1) * ENTRY_SIZE :]
         self.last_offset = self.entry(len(self) - 1)[0] if self.entries else self.base_offset - 1
 
-    def _slots_up_to(self, offset: int) -> int:
+    def slots_up_to(self, offset: int) -> int:
+        """Return how many entries are for offsets up to `offset`."""
         if offset >= self.last_offset:
             return len(self)
         entries = self.entries

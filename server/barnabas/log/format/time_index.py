@@ -66,11 +66,15 @@ class TimeIndex:
 
     def lookup(self, timestamp: int) -> int:
         """Return an offset up to which all records are older than `timestamp`, or as old at most."""
+        slot = self.slots_up_to(timestamp)
+        return self.entry(slot - 1)[1] if slot else self.base_offset
+
+    def slots_up_to(self, timestamp: int) -> int:
+        """Return how many entries have timestamps up to `timestamp`."""
         entries = self.entries
-        slot = bisect_right(
+        return bisect_right(
             range(len(self)), timestamp, key=lambda n: _INT64.unpack_from(entries, n * ENTRY_SIZE)[0]
         )
-        return self.entry(slot - 1)[1] if slot else self.base_offset
 
     def truncate(self, offset: int) -> None:
         """Drop the entries for `offset` and all after it."""

@@ -1,0 +1,68 @@
+"""Holding an entry of an index against the batches of its segment.
+
+The rule: indexes have no checksums, and looking through a whole one at the start would cost more than it is worth. So the
+entries that a lookup goes by are checked with it: one header each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.records.batch import HEADER_SIZE, BatchHeader, read_any_header
+from barnabas.records.errors import CorruptRecordsError, RecordsError
+
+if TYPE_CHECKING:
+    from barnabas.log.segment import Segment
+
+
+def offset_entry_holds(segment: Segment, slot: int) -> bool:
+    """Say whether a batch that ends at or before the entry's offset begins at its position; there may be no such slot.
+
+    Raises OSError.
+    """
+    index = segment.offset_index
+    if not 0 <= slot < len(index):
+        return True
+    offset, position = index.entry(slot)
+    if not 0 <= position < segment.size:
+        return False
+    header = _header_at(segment, position)
+    return header is not None and segment.base_offset <= header.base_offset <= header.last_offset <= offset
+
+
+def time_entry_holds(segment: Segment, slot: int) -> bool:
+    """Say whether the batch at the entry's offset has its timestamp, and it fits between its neighbours.
+
+    There may be no such slot. Raises OSError.
+    """
+    index = segment.time_index
+    if not 0 <= slot < len(index):
+        return True
+    timestamp, offset = index.entry(slot)
+    if slot and not _rises(index.entry(slot - 1), (timestamp, offset)):
+        return False
+    if slot + 1 < len(index) and not _rises((timestamp, offset), index.entry(slot + 1)):
+        return False
+    if offset < segment.base_offset:
+        return False
+    try:
+        found = segment.find(offset)
+    except CorruptRecordsError:  # the log is damaged there: whoever reads it will meet that
+        return True
+    if found is None:
+        return False
+    header = found[1]
+    begins_later = header.magic == 2 and header.base_offset > offset
+    return header.max_timestamp == timestamp and not begins_later
+
+
+def _rises(before: tuple[int, int], after: tuple[int, int]) -> bool:
+    return before[0] < after[0] and before[1] <= after[1]
+
+
+def _header_at(segment: Segment, position: int) -> BatchHeader | None:
+    try:
+        header = read_any_header(segment.file.read(min(HEADER_SIZE, segment.size - position), position))
+    except RecordsError:
+        return None
+    return header if header.size <= segment.size - position else None
