@@ -5,10 +5,12 @@ v0 lets the coordinator make the member id; v1 wants one from the member (KIP-10
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
+from barnabas.groups.consumer.regex import match_in_steps
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -17,6 +19,8 @@ from barnabas.wire.generated.consumer_group_heartbeat import (
 
 if TYPE_CHECKING:
     from barnabas.requests.context import RequestContext
+
+log = logging.getLogger(__name__)
 
 
 async def handle(
@@ -27,8 +31,19 @@ async def handle(
     beat = Heartbeat(request, context.client_id or "", context.connection.client_host, uuid_text(new_uuid()))
     try:
         check_heartbeat(request, context.api_version, groups.settings)
+        if request.subscribed_topic_regex:
+            await _match(context, request.subscribed_topic_regex)
         return await groups.perform(
             request.group_id, lambda shard, out: shard.consumer_heartbeat(beat, context.now_ms, out)
         )
     except RequestError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
+
+
+async def _match(context: RequestContext, regex: str) -> None:
+    """Match an expression with all topics before the group asks for it; one that is wrong is the group's to refuse."""
+    try:
+        for _ in match_in_steps(regex, context.broker.metadata.image.topics):
+            await context.broker.budget.checkpoint()
+    except RequestError as error:
+        log.debug("%r: %s", regex, error)

@@ -6,7 +6,8 @@ stall the others; its library is loaded when the first expression arrives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -24,10 +25,53 @@ class Resolved:
     at_ms: int
 
 
-def matching(text: str, names: Iterable[str]) -> frozenset[str]:
+@dataclass(frozen=True, slots=True)
+class _Matched:
+    """The topics that an expression matches, among these."""
+
+    among: Mapping[str, object]
+    topics: frozenset[str]
+
+
+_MATCHED_MAX = 256
+NAMES_AT_ONCE = 200
+"""So many names are matched before others may run: less than a millisecond's worth."""
+_matched: OrderedDict[str, _Matched] = OrderedDict()
+"""What was matched last, by expression: of another mapping of topics only the difference is looked at."""
+
+
+def matching(text: str, names: Mapping[str, object]) -> frozenset[str]:
     """The names that match as a whole. Raises INVALID_REGULAR_EXPRESSION."""
+    for _ in match_in_steps(text, names):
+        pass
+    return _matched[text].topics
+
+
+def match_in_steps(text: str, names: Mapping[str, object]) -> Iterator[None]:
+    """Let `matching` have its answer ready: a step for each `NAMES_AT_ONCE` names that were not looked at before.
+
+    Raises INVALID_REGULAR_EXPRESSION.
+    """
     match = _compiled(text).fullmatch
-    return frozenset(name for name in names if match(name))
+    known = _matched.get(text)
+    if known is not None and known.among is names:
+        _matched.move_to_end(text)
+        return
+    before: frozenset[str] = frozenset()
+    new = list(names)
+    if known is not None:
+        before = frozenset(name for name in known.topics if name in names)
+        new = [name for name in names if name not in known.among]
+    found = []
+    for number, name in enumerate(new):
+        if match(name):
+            found.append(name)
+        if number % NAMES_AT_ONCE == NAMES_AT_ONCE - 1:
+            yield
+    _matched[text] = _Matched(names, before.union(found))
+    _matched.move_to_end(text)
+    if len(_matched) > _MATCHED_MAX:
+        _matched.popitem(last=False)
 
 
 @lru_cache(maxsize=256)
