@@ -143,18 +143,21 @@ def _begins_chain(file: File, position: int, header: BatchHeader, end: int) -> b
     return following is not None and following.base_offset >= header.next_offset
 
 
-def true_base_offset(file: File, position: int, end: int, next_offset: int) -> int | None:
+def true_base_offset(
+    file: File, position: int, end: int, next_offset: int, next_base: int | None = None
+) -> int | None:
     """Say at which offset the batch at `position` belongs if nothing but its base offset is damaged.
 
     No checksum covers that. It is known where the batch fills exactly what is between `next_offset` and the sound
-    batch that follows. Raises OSError.
+    batch that follows, or the next segment, which begins at `next_base`. Raises OSError.
     """
     header = sound_header_at(file, position, end)
     if header is None or header.magic != 2 or header.last_offset_delta < 0:
         return None
-    following = sound_header_at(file, position + header.size, end)
-    fits = following is not None and following.base_offset == next_offset + header.last_offset_delta + 1
-    return next_offset if fits else None
+    at_next = position + header.size
+    following = sound_header_at(file, at_next, end)
+    found = following.base_offset if following is not None else next_base if at_next == end else None
+    return next_offset if found == next_offset + header.last_offset_delta + 1 else None
 
 
 def is_known_gap(file_names: Collection[str], offset: int) -> bool:

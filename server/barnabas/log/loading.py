@@ -351,8 +351,14 @@ class Loader:
             last = position, end_offset
             end_offset = header.next_offset
         is_cut_out = False
+        next_base = later[0].base_offset if later else None
+        if next_base is not None and last is not None and not problems and end_offset > next_base:
+            valid_bytes, end_offset = last
+            problems.append(
+                (valid_bytes, f"its offsets reach into the next segment, which begins at {next_base}")
+            )
         if problems:
-            self._restore_offset(segment, valid_bytes, end_offset, last)
+            self._restore_offset(segment, valid_bytes, end_offset, last, next_base)
             is_cut_out = self._cut(segment, later, valid_bytes, end_offset, problems[0][1])
         if is_cut_out and not valid_bytes:
             self._forget_segment(segment)
@@ -369,7 +375,12 @@ class Loader:
         return end_offset, bool(problems)
 
     def _restore_offset(
-        self, segment: Segment, position: int, end_offset: int, last: tuple[int, int] | None
+        self,
+        segment: Segment,
+        position: int,
+        end_offset: int,
+        last: tuple[int, int] | None,
+        next_base: int | None,
     ) -> None:
         """Write a damaged base offset again, if the batches around it leave one only.
 
@@ -378,7 +389,7 @@ class Loader:
         """
         file = segment.file
         for at, expected in [(position, end_offset), *([last] if last else [])]:
-            base_offset = true_base_offset(file, at, segment.size, expected)
+            base_offset = true_base_offset(file, at, segment.size, expected, next_base)
             if base_offset is None or self._restored_offsets >= RESTORED_OFFSETS_MAX:
                 continue
             before, data = file.read(8, at), base_offset.to_bytes(8, "big")

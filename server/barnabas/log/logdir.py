@@ -38,7 +38,10 @@ def read_meta(disk: Disk, path: str) -> MetaProperties | None:
     except FileNotFoundError:
         return None
     except CorruptFileError as error:
-        raise CorruptFileError(f"{names.META_PROPERTIES} is damaged: {error}") from error
+        raise CorruptFileError(
+            f"{names.META_PROPERTIES} is damaged: {error}. Restore it from a copy, or remove it (rm "
+            f"{path}/{names.META_PROPERTIES}): then the broker writes a new one, and no record is lost"
+        ) from error
 
 
 def check_node_id(path: str, meta: MetaProperties, expected: int | None) -> None:

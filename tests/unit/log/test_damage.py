@@ -78,18 +78,14 @@ def test_one_damaged_byte_costs_one_batch(broker, caplog, at, number):
 
 
 @pytest.mark.parametrize("at", range(8))
-@pytest.mark.parametrize("number", [0, 36, 40, 198])
+@pytest.mark.parametrize("number", [0, 36, 37, 38, 39, 40, 198])
 @pytest.mark.parametrize("bits", [0x01, 0x80])
 def test_a_damaged_base_offset_is_written_again(broker, caplog, at, number, bits):
     path, position, _ = place(broker, number)
-    is_last = position + place(broker, number)[2] == path.stat().st_size
     broker.crash()
     data = path.read_bytes()
     flip(path, position + at, bits)
     broker.start()
-    if is_last:  # no batch in the same file follows that could tell
-        assert len(offsets(broker)) >= 2 * BATCHES - 2
-        return
     assert offsets(broker) == all_but()
     assert path.read_bytes() == data
     assert "base offset of the batch" in caplog.text
