@@ -18,18 +18,14 @@ Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Answer every partition on its own."""
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsResponse.DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    _delete(context, topic.name, entry.partition_index, entry.offset)
-                    for entry in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = DeleteRecordsResponse()
+    for topic in request.topics:
+        result = DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name)
+        response.topics.append(result)
+        for entry in topic.partitions:
+            result.partitions.append(_delete(context, topic.name, entry.partition_index, entry.offset))
+            await context.broker.budget.checkpoint()
+    return response
 
 
 def _delete(context: RequestContext, topic: str, index: int, offset: int) -> Result:

@@ -11,23 +11,24 @@ from barnabas.wire.generated.describe_producers import DescribeProducersRequest,
 if TYPE_CHECKING:
     from barnabas.requests.context import RequestContext
 
+PRODUCERS_PER_STEP = 100
+
 PartitionResponse = DescribeProducersResponse.PartitionResponse
 
 
 async def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     """Answer every partition on its own."""
-    return DescribeProducersResponse(
-        topics=[
-            DescribeProducersResponse.TopicResponse(
-                name=topic.name,
-                partitions=[_describe(context, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = DescribeProducersResponse()
+    for topic in request.topics:
+        result = DescribeProducersResponse.TopicResponse(name=topic.name)
+        response.topics.append(result)
+        for index in topic.partition_indexes:
+            result.partitions.append(await _describe(context, topic.name, index))
+            await context.broker.budget.checkpoint()
+    return response
 
 
-def _describe(context: RequestContext, topic: str, index: int) -> PartitionResponse:
+async def _describe(context: RequestContext, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     try:
         controller.check_topic_name(topic)
@@ -36,15 +37,17 @@ def _describe(context: RequestContext, topic: str, index: int) -> PartitionRespo
         answer.error_code = error.code
         answer.error_message = error.message or None
         return answer
-    answer.active_producers = [
-        DescribeProducersResponse.ProducerState(
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            last_sequence=producer.last_sequence,
-            last_timestamp=producer.last_timestamp,
-            coordinator_epoch=producer.coordinator_epoch,
-            current_txn_start_offset=producer.current_txn_first_offset,
+    for count, producer in enumerate(tuple(partition.log.producers.active()), start=1):
+        answer.active_producers.append(
+            DescribeProducersResponse.ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.current_txn_first_offset,
+            )
         )
-        for producer in partition.log.producers.active()
-    ]
+        if not count % PRODUCERS_PER_STEP:
+            await context.broker.budget.checkpoint()
     return answer

@@ -19,6 +19,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
+    from barnabas.log.results import ReadResult
     from barnabas.requests.context import RequestContext
 
 TOPIC_IDS_SINCE = 13
@@ -27,41 +28,55 @@ RECORD_BATCHES_SINCE = 4
 SESSIONS_SINCE = 7
 ZSTD_SINCE = 10
 READ_COMMITTED = 1
+PARTITIONS_PER_STEP = 250
+
+CONVERTED_BYTES_MAX = 1 << 20
+"""What is read to be converted for one answer, beside a first batch that is larger."""
 
 PartitionData = FetchResponse.PartitionData
 Served = tuple[SessionPartition, PartitionData]
+Unconverted = tuple[SessionPartition, PartitionData, "ReadResult"]
 
 
 async def handle(context: RequestContext, request: FetchRequest) -> FetchResponse:
     """Read what is there; when it is too little, wait once for more."""
-    wanted, session, incremental = _resolve_session(context, request)
-    served, size, must_answer = _read(context, request, wanted)
-    if size < request.min_bytes and not must_answer and wanted and request.max_wait_ms > 0:
-        served = await _wait_and_read(context, request, wanted, served, size)
-    return _respond(context, session, incremental, served)
+    wanted, session, incremental = await _resolve_session(context, request)
+    done = await _read(context, request, wanted)
+    if done.size < request.min_bytes and not done.must_answer and wanted and request.max_wait_ms > 0:
+        done = await _wait_and_read(context, request, wanted, done)
+    if done.unconverted:
+        from barnabas.handlers.fetch_conversion import convert
+
+        await convert(context, done.unconverted)
+    return await _respond(context, session, incremental, done.served)
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------
 
 
-def _resolve_session(
+async def _resolve_session(
     context: RequestContext, request: FetchRequest
 ) -> tuple[list[SessionPartition], Session | None, bool]:
     """What to serve: the partitions, the session if there is one, and whether the answer is incremental."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
-    named = [
-        SessionPartition(
-            topic.topic_id if by_id else topic.topic,
-            partition.partition,
-            partition.fetch_offset,
-            partition.partition_max_bytes,
-            partition.current_leader_epoch,
-            partition.last_fetched_epoch,
-            partition.log_start_offset,
-        )
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
+    checkpoint = context.broker.budget.checkpoint
+    named: list[SessionPartition] = []
+    for topic in request.topics:
+        key = topic.topic_id if by_id else topic.topic
+        for partition in topic.partitions:
+            named.append(
+                SessionPartition(
+                    key,
+                    partition.partition,
+                    partition.fetch_offset,
+                    partition.partition_max_bytes,
+                    partition.current_leader_epoch,
+                    partition.last_fetched_epoch,
+                    partition.log_start_offset,
+                )
+            )
+            if not len(named) % PARTITIONS_PER_STEP:
+                await checkpoint()
     if context.api_version < SESSIONS_SINCE:
         return named, None, False
     sessions = context.broker.fetch_sessions
@@ -86,39 +101,66 @@ def _resolve_session(
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-def _read(
-    context: RequestContext, request: FetchRequest, wanted: list[SessionPartition]
-) -> tuple[list[Served], int, bool]:
-    """One pass over the partitions: their answers, the bytes in them, and whether one must be sent at once."""
+class _Pass:
+    """What one pass over the partitions has brought.
+
+    `size` are the bytes of records; `must_answer` is whether the answer must not wait for more. `seen` is how much had been
+    appended to each partition when it was read. `unconverted` is what is still to be converted for an old client.
+    """
+
+    __slots__ = ("must_answer", "seen", "served", "size", "unconverted")
+
+    def __init__(self) -> None:
+        self.served: list[Served] = []
+        self.size = 0
+        self.must_answer = False
+        self.seen: dict[Partition, int] = {}
+        self.unconverted: list[Unconverted] = []
+
+
+async def _read(context: RequestContext, request: FetchRequest, wanted: list[SessionPartition]) -> _Pass:
+    """One pass over the partitions."""
     broker = context.broker
+    checkpoint = broker.budget.checkpoint
     remaining = broker.fetch_bytes_max
     if context.api_version >= WHOLE_FIRST_BATCH_SINCE:
         remaining = min(remaining, request.max_bytes)
-    size = 0
-    must_answer = False
-    served: list[Served] = []
+    first = 0
+    if context.api_version < RECORD_BATCHES_SINCE and wanted:
+        # So little is converted for one answer that some of the partitions must take turns.
+        remaining = min(remaining, CONVERTED_BYTES_MAX)
+        first = context.correlation_id % len(wanted)
+        wanted = wanted[first:] + wanted[:first]
+    done = _Pass()
     for want in wanted:
         data = PartitionData(partition_index=want.index)
+        done.served.append((want, data))
         try:
-            count = _read_partition(context, request, want, data, max(remaining, 0), first=size == 0)
+            count = _read_partition(context, request, want, data, max(remaining, 0), done)
         except (RequestError, StorageError) as failure:
             error = broker.storage_failed(failure) if isinstance(failure, StorageError) else failure
-            if size and isinstance(failure, StorageError) and lacks_files(failure.cause):
+            if done.size and isinstance(failure, StorageError) and lacks_files(failure.cause):
                 # What was read keeps its files open until it is sent: enough for one answer.
                 remaining = 0
-                served.append((want, data))
                 continue
-            data.error_code = error.code
-            data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
-            data.records = b""
-            must_answer = True
+            fail(data, error)
+            done.must_answer = True
         else:
-            size += count
+            done.size += count
             remaining -= count
             if data.diverging_epoch.epoch >= 0:
-                must_answer = True
-        served.append((want, data))
-    return served, size, must_answer
+                done.must_answer = True
+        await checkpoint()
+    if first:
+        done.served = done.served[-first:] + done.served[:-first]
+    return done
+
+
+def fail(data: PartitionData, error: RequestError) -> None:
+    """Answer a partition with an error."""
+    data.error_code = error.code
+    data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+    data.records = b""
 
 
 def _partition_of(context: RequestContext, want: SessionPartition) -> Partition:
@@ -136,11 +178,11 @@ def _read_partition(
     want: SessionPartition,
     data: PartitionData,
     remaining: int,
-    *,
-    first: bool,
+    done: _Pass,
 ) -> int:
     """Fill in one partition's answer; returns its size in bytes."""
     partition = _partition_of(context, want)
+    done.seen[partition] = partition.appended_bytes
     replica_id = max(request.replica_id, request.replica_state.replica_id)
     if replica_id >= 0:
         raise RequestError(
@@ -163,7 +205,7 @@ def _read_partition(
         want.fetch_offset,
         max_bytes=min(max(want.max_bytes, 0), remaining),
         upper_offset=upper,
-        min_one_batch=first,
+        min_one_batch=not done.size,
     )
     if committed:
         data.aborted_transactions = [
@@ -176,10 +218,8 @@ def _read_partition(
     if not size:
         return 0
     if version < RECORD_BATCHES_SINCE:
-        from barnabas.handlers.fetch_conversion import down_converted
-
-        data.records = down_converted(result, version, want.fetch_offset, want.max_bytes)
-        return len(data.records)
+        done.unconverted.append((want, data, result))
+        return size
     data.records = result.records
     return size
 
@@ -205,10 +245,10 @@ class _MoreBytes:
 
     __slots__ = ("_missing", "_seen", "event")
 
-    def __init__(self, partitions: list[Partition], missing: int) -> None:
+    def __init__(self, seen: dict[Partition, int], missing: int) -> None:
         self.event = trio.Event()
         self._missing = missing
-        self._seen = {partition: partition.appended_bytes for partition in partitions}
+        self._seen = seen
 
     def partition_advanced(self, partition: Partition) -> None:
         total = partition.appended_bytes
@@ -219,36 +259,32 @@ class _MoreBytes:
 
 
 async def _wait_and_read(
-    context: RequestContext,
-    request: FetchRequest,
-    wanted: list[SessionPartition],
-    served: list[Served],
-    size: int,
-) -> list[Served]:
+    context: RequestContext, request: FetchRequest, wanted: list[SessionPartition], done: _Pass
+) -> _Pass:
     """Wait until there may be min_bytes, or max_wait_ms is over, and read again."""
-    partitions = [_partition_of(context, want) for want in wanted]
     deadline = trio.current_time() + request.max_wait_ms / 1000
-    must_answer = False
-    while size < request.min_bytes and not must_answer:
-        watcher = _MoreBytes(partitions, request.min_bytes - size)
-        for partition in partitions:
+    while done.size < request.min_bytes and not done.must_answer:
+        watched = list(done.seen)
+        watcher = _MoreBytes(done.seen, request.min_bytes - done.size)
+        for partition in watched:
             partition.subscribe(watcher)
+            watcher.partition_advanced(partition)  # what came since it was read counts too
         try:
             with trio.move_on_at(deadline) as scope:
                 await watcher.event.wait()
         finally:
-            for partition in partitions:
+            for partition in watched:
                 partition.unsubscribe(watcher)
-        served, size, must_answer = _read(context, request, wanted)
+        done = await _read(context, request, wanted)
         if scope.cancelled_caught:
             break
-    return served
+    return done
 
 
 # --- answering --------------------------------------------------------------------------------------------------
 
 
-def _respond(
+async def _respond(
     context: RequestContext,
     session: Session | None,
     incremental: bool,
@@ -259,7 +295,10 @@ def _respond(
     topic: FetchResponse.FetchableTopicResponse | None = None
     last_key: str | bytes | None = None
     with_records = []
-    for want, data in served:
+    checkpoint = context.broker.budget.checkpoint
+    for count, (want, data) in enumerate(served, start=1):
+        if not count % PARTITIONS_PER_STEP:
+            await checkpoint()
         if session is not None:
             news = _is_news(want, data)
             if incremental and not news:

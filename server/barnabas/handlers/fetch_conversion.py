@@ -1,24 +1,52 @@
-"""Message sets for fetch versions that came before record batches (v0-v1: format v0, v2-v3: format v1)."""
+"""Message sets for fetch versions that came before record batches (v0-v1: format v0, v2-v3: format v1).
+
+The rule: what is converted for one answer is little, and counted until it has been sent. An old client that wants more
+asks again.
+"""
 
 from __future__ import annotations
 
-from barnabas.log.results import ReadResult
-from barnabas.records.convert import down_convert
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.handlers.fetch import Unconverted, fail
+from barnabas.records.convert import down_convert_steps
+
+if TYPE_CHECKING:
+    from barnabas.requests.context import RequestContext
 
 FORMAT_V1_SINCE = 2
 PARTIAL_FIRST_UNTIL = 2
-CONVERTED_BYTES_MAX = 128 << 20
+GROWTH_MAX = 4
+"""How many times larger the smallest records are as messages (7 bytes as a record, 26 as a message of v0)."""
 
 
-def down_converted(result: ReadResult, version: int, fetch_offset: int, max_bytes: int) -> bytes:
-    """The records of `result` in the format that the fetch version knows.
+async def convert(context: RequestContext, unconverted: list[Unconverted]) -> None:
+    """Put the records of what was read into the answers, in the format that the fetch version knows.
 
-    Up to v2 no more than `max_bytes` are sent, even if that cuts off the first message: a client of that time takes
-    a partial message for one that is larger than its buffer, and says so. Raises RequestError when the records cannot
-    be told in that format (zstd).
+    Up to v2 no more than the partition's max bytes are sent, even if that cuts off the first message: a client of that
+    time takes a partial message for one that is larger than its buffer, and says so. What cannot be told in that format
+    (zstd) is the partition's error.
     """
-    magic = 1 if version >= FORMAT_V1_SINCE else 0
-    converted = down_convert(
-        result.to_bytes(), magic, bytes_max=CONVERTED_BYTES_MAX, fetch_offset=fetch_offset
-    )
-    return bytes(converted[:max_bytes] if version <= PARTIAL_FIRST_UNTIL else converted)
+    magic = 1 if context.api_version >= FORMAT_V1_SINCE else 0
+    reserved = sum(len(result.records) for _, _, result in unconverted)
+    await context.reserve(reserved)
+    kept = 0
+    for want, data, result in unconverted:
+        size = len(result.records)
+        steps = down_convert_steps(
+            result.to_bytes(), magic, bytes_max=GROWTH_MAX * size, fetch_offset=want.fetch_offset
+        )
+        try:
+            converted = await context.broker.piecework.do(steps)
+        except RequestError as error:
+            fail(data, error)
+            continue
+        data.records = (
+            converted[: want.max_bytes] if context.api_version <= PARTIAL_FIRST_UNTIL else converted
+        )
+        kept += len(data.records)
+    if kept > reserved:
+        await context.reserve(kept - reserved)
+    else:
+        context.unreserve(reserved - kept)

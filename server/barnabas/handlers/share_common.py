@@ -55,6 +55,7 @@ async def acknowledge(
     outcomes: Outcomes = {}
     group_id, member_id = key
     for slot, acknowledgements in said.items():
+        await context.broker.budget.checkpoint()
         outcomes[slot] = None
         try:
             check_acknowledgements(

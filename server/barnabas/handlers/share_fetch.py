@@ -116,7 +116,8 @@ async def _fetch(
         loaded = await _load(context, key[0], slots, answers)
         if not loaded:
             return answers
-        found, failed = look(loaded, bytes_max)
+        before = {shared: _place(shared) for shared in loaded.values()}
+        found, failed = await look(context, loaded, bytes_max)
         for slot, error in failed:
             answers[slot] = _failed(slot, error)
         size = sum(len(each.data) for each in found)
@@ -127,7 +128,7 @@ async def _fetch(
         if late or any(slot in answers for slot in loaded):
             return answers
         if not found or size < bytes_min:
-            await _wait(list(loaded.values()), deadline)
+            await _wait(before, deadline)
         else:
             # What was there were aborted records: look at what comes after them.
             await trio.lowlevel.checkpoint()
@@ -149,6 +150,7 @@ async def _load(
     for slot in slots:
         if slot in answers:
             continue
+        await context.broker.budget.checkpoint()
         try:
             share_common.check_exists(context, slot)
             loaded[slot] = await context.broker.shares.partitions.load((group_id, *slot))
@@ -163,17 +165,25 @@ def _failed(slot: Slot, error: RequestError) -> PartitionData:
     )
 
 
-async def _wait(loaded: list[Shared], deadline: float) -> None:
-    """Until there may be more to acquire in any of these, or the time is over."""
+def _place(shared: Shared) -> tuple[int, int, int, bool]:
+    """What changes when there may be more to acquire."""
+    log, records = shared.led.log, shared.records
+    return log.high_watermark, log.last_stable_offset, records.next_offset, records.can_acquire
+
+
+async def _wait(before: dict[Shared, tuple[int, int, int, bool]], deadline: float) -> None:
+    """Until there may be more to acquire in any of these than there was `before`, or the time is over."""
     news = _News()
-    for shared in loaded:
+    for shared, place in before.items():
         shared.waiting.add(news.event)
         shared.led.subscribe(news)
+        if _place(shared) != place:
+            news.event.set()
     try:
         with trio.move_on_at(deadline):
             await news.event.wait()
     finally:
-        for shared in loaded:
+        for shared in before:
             shared.waiting.discard(news.event)
             shared.led.unsubscribe(news)
 

@@ -29,10 +29,12 @@ PartitionData = ShareFetchResponse.PartitionData
 READ_BYTES_MAX = 1 << 20
 """What is read of one partition at a time: a member asks for some hundred records, whatever its limit in bytes."""
 
+BATCHES_PER_STEP = 250
+
 
 @dataclass(slots=True)
 class Found:
-    """What was read of one partition. `cut_short` says that there is more than was read."""
+    """What was read of one partition from `next_offset` on. `cut_short` says that there is more than was read."""
 
     slot: Slot
     shared: Shared
@@ -40,40 +42,49 @@ class Found:
     batches: list[tuple[int, BatchHeader]]
     upper_offset: int
     cut_short: bool
+    next_offset: int
 
 
-def look(loaded: dict[Slot, Shared], bytes_max: int) -> tuple[list[Found], list[tuple[Slot, RequestError]]]:
+async def look(
+    context: RequestContext, loaded: dict[Slot, Shared], bytes_max: int
+) -> tuple[list[Found], list[tuple[Slot, RequestError]]]:
     """Read from where there is something to acquire; the bytes are shared out evenly. What was found, and what failed."""
     wanted = {slot: shared for slot, shared in loaded.items() if shared.records.can_acquire}
     found, failed = [], []
     for slot, shared in wanted.items():
         try:
-            each = _read(slot, shared, max(bytes_max // len(wanted), 1))
+            each = await _read(context, slot, shared, max(bytes_max // len(wanted), 1))
         except RequestError as error:
             failed.append((slot, error))
         else:
             if each is not None:
                 found.append(each)
+        await context.broker.budget.checkpoint()
     return found, failed
 
 
-def _read(slot: Slot, shared: Shared, bytes_max: int) -> Found | None:
+async def _read(context: RequestContext, slot: Slot, shared: Shared, bytes_max: int) -> Found | None:
     log, records = shared.led.log, shared.records
     upper = log.last_stable_offset if records.settings.committed_only else log.high_watermark
     limit = min(bytes_max, READ_BYTES_MAX)
     for _ in range(2):
+        next_offset = records.next_offset
         try:
-            result = log.read(records.next_offset, max_bytes=limit, upper_offset=upper, min_one_batch=True)
+            result = log.read(next_offset, max_bytes=limit, upper_offset=upper, min_one_batch=True)
         except RequestError as error:
             if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
             records.log_starts_at(log.log_start_offset)
             continue
         data = result.to_bytes()
-        batches = list(iter_batches(data))
+        batches: list[tuple[int, BatchHeader]] = []
+        for entry in iter_batches(data):
+            batches.append(entry)
+            if not len(batches) % BATCHES_PER_STEP:
+                await context.broker.budget.checkpoint()
         if not batches:
             return None
-        return Found(slot, shared, data, batches, upper, len(data) >= limit)
+        return Found(slot, shared, data, batches, upper, len(data) >= limit, next_offset)
     return None
 
 
@@ -84,6 +95,8 @@ def acquire(context: RequestContext, found: list[Found], wish: Wish) -> Iterator
     for each in found:
         if left <= 0:
             break
+        if each.shared.records.next_offset != each.next_offset:
+            continue  # others have acquired or released records meanwhile: it is read again
         asked = Wish(wish.member, left, wish.batch_size, wish.strict)
         spans = [(header.base_offset, header.last_offset) for _, header in each.batches]
         acquired = each.shared.records.acquire(asked, spans, now_ms, _aborted(each))

@@ -26,6 +26,7 @@ async def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Wr
             for index in topic.partition_indexes:
                 code = await _write(context, marker, topic.name, index)
                 codes.setdefault(marker.producer_id, {}).setdefault(topic.name, {})[index] = code
+                await context.broker.budget.checkpoint()
     return WriteTxnMarkersResponse(
         markers=[
             WriteTxnMarkersResponse.WritableTxnMarkerResult(

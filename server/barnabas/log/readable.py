@@ -168,7 +168,8 @@ class ReadableLog:
                 continue
             transactions = self._load_aborted(segment)
             first = bisect_left(transactions, start_offset, key=lambda entry: entry.last_offset)
-            for transaction in transactions[first:]:
+            for index in range(first, len(transactions)):
+                transaction = transactions[index]
                 if transaction.first_offset < upper_offset:
                     aborted.append(transaction)
                 if transaction.last_stable_offset >= upper_offset:

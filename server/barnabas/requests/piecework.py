@@ -46,7 +46,12 @@ class Piecework:
                     await self._budget.checkpoint()
                     step = next(steps)
                 elif isinstance(step, Work):
-                    step = await self._work(steps, step)
+                    try:
+                        done = await trio.to_thread.run_sync(step.call, limiter=self._threads)
+                    except Exception as error:
+                        step = steps.throw(error)
+                    else:
+                        step = steps.send(done)
                 else:
                     if lane is not None:
                         lane.release()
@@ -59,13 +64,6 @@ class Piecework:
             steps.close()
             if lane is not None:
                 lane.release()
-
-    async def _work(self, steps: Steps[T], work: Work) -> Step:
-        try:
-            done = await trio.to_thread.run_sync(work.call, limiter=self._threads)
-        except Exception as error:
-            return steps.throw(error)
-        return steps.send(done)
 
     async def _enter(self, wanted: Reserve) -> trio.Semaphore:
         lane = next(lane for bytes_max, lane in self._lanes if wanted.bytes_max <= bytes_max)
