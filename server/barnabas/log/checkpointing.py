@@ -112,6 +112,15 @@ class Checkpointer:
         """Note that a log is no longer in that log dir, whose files may still say something of it."""
         self._removed.setdefault(path, {})[key] = self._number
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether files are just being written, which whoever wants to write waits for."""
+        return self._writing.locked()
+
+    def forget(self, path: str) -> None:
+        """Nothing is written to a log dir that is offline."""
+        self._removed.pop(path, None)
+
     def may_mislead(self, path: str, key: TopicPartition) -> bool:
         """Return whether the files may say something of a log that had the name of a new one."""
         return key in self._removed.get(path, {})

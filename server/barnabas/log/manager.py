@@ -365,22 +365,26 @@ class LogManager:
                 gone = self._rename_away(key, path, remains, DirKind.DELETE)
                 self.trash.add(now_ms, path, [gone])
             return
-        move = self.moves.get(topic, partition)
-        if move is not None:
-            self.moves.cancel(move, now_ms)
+        self._end_move(topic, partition, now_ms)
         self._forget(partition_log)
         self.trash.directory_deleted(partition_log.dir)
         gone = self._rename_away(key, partition_log.log_dir, partition_log.dir, DirKind.DELETE)
         self.trash.add(now_ms + partition_log.config.file_delete_delay_ms, partition_log.log_dir, [gone])
 
-    def set_aside(self, topic: str, partition: int) -> str:
+    def set_aside(self, topic: str, partition: int, now_ms: int = 0) -> str:
         """Let a log be: its directory is renamed to a stray one, and kept. Returns its path; raises StorageError."""
         key = (topic, partition)
         partition_log = self._logs[key]
+        self._end_move(topic, partition, now_ms)
         self._forget(partition_log)
         kept = self._rename_away(key, partition_log.log_dir, partition_log.dir, DirKind.STRAY)
         self.trash.directory_renamed(partition_log.dir, kept)
         return kept
+
+    def _end_move(self, topic: str, partition: int, now_ms: int) -> None:
+        move = self.moves.get(topic, partition)
+        if move is not None:
+            self.moves.cancel(move, now_ms)
 
     def _rename_away(self, key: TopicPartition, path: str, directory: str, kind: DirKind) -> str:
         """Give a log's directory a name that is nobody's; returns its new path. Raises StorageError."""
@@ -440,7 +444,7 @@ class LogManager:
                 log.info(
                     "the move of %s-%d to %s was cut off: it stays in %s", *key, path, self._logs[key].log_dir
                 )
-                self.trash.add(now_ms, path, [f"{path}/{name}"])
+                self.moves.discard_copy(key, path, f"{path}/{name}", now_ms)
             elif self.offline:
                 log.warning("%s/%s is left alone: the log itself may be in a dir that is offline", path, name)
             else:
@@ -464,6 +468,7 @@ class LogManager:
         for partition_log in lost:
             self._forget(partition_log)
         self.trash.forget(path)
+        self.checkpoints.forget(path)
         self.moves.lose(path)
         self.meta.pop(path, None)
         lock = self._locks.pop(path, None)
@@ -527,9 +532,7 @@ class LogManager:
             "Nothing is written to it before a restart, which begins with what is left",
             partition_log.topic, partition_log.partition, missing,
         )  # fmt: skip
-        move = self.moves.get(partition_log.topic, partition_log.partition)
-        if move is not None:
-            self.moves.cancel(move, 0)
+        self._end_move(partition_log.topic, partition_log.partition, 0)
         self._forget(partition_log)
         self.trash.directory_deleted(partition_log.dir)
         self.missing[partition_log.topic, partition_log.partition] = partition_log.dir

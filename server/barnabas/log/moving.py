@@ -7,6 +7,7 @@ finished by the thread that owns the log; `run` may be called in any.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from errno import ENOENT
@@ -22,6 +23,8 @@ from barnabas.log.loading import save_epochs
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segment import Segment
 from barnabas.log.trash import Trash
+
+log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 1 << 20
 LAST_STEP_BYTES = 1 << 20  # what may be left for the last step, during which the log stands still
@@ -260,8 +263,26 @@ class Moves:
         """Give a move up: what was copied goes."""
         move.cancel()
         if self._forget(move):
-            self._trash.directory_deleted(move.directory)
-            self._trash.add(now_ms, move.target_dir, [move.directory])
+            key = (move.partition_log.topic, move.partition_log.partition)
+            self.discard_copy(key, move.target_dir, move.directory, now_ms)
+
+    def discard_copy(self, key: TopicPartition, log_dir: str, directory: str, now_ms: int) -> None:
+        """Have a `-future` directory removed.
+
+        It is renamed first, and that lasts when this returns: a start after a crash takes a `-future` directory without
+        a log at its old place for a copy that was whole.
+        """
+        gone = f"{log_dir}/{names.marked_dir_name(*key, DirKind.DELETE, self._disk.unique_id().hex())}"
+        try:
+            self._disk.rename(directory, gone)
+        except OSError as error:
+            log.warning("%s could not be given another name: %s", directory, error)
+            gone = directory
+        self._trash.add(now_ms, log_dir, [gone])
+        try:
+            self._disk.sync_dir(log_dir)
+        except OSError as error:  # whoever writes there next will meet it
+            log.warning("%s could not be synced: %s", log_dir, error)
 
     def _forget(self, move: Move) -> bool:
         key = (move.partition_log.topic, move.partition_log.partition)

@@ -1,0 +1,444 @@
+"""Deferred tasks against everything that may come in between: each is planned, run and finished at its own time.
+
+A task runs as in a thread: at any of its operations on the disk the thread that owns the logs may make a change. The
+disk never fails here, so no log may go offline unless the test has removed its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from errno import ENOENT
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from barnabas.errors import StorageError
+from barnabas.log.cleaner.cleaner import LogCleaner
+from barnabas.log.format import names
+from barnabas.log.format.names import DirKind
+from barnabas.log.partition_log import PartitionLog
+from barnabas.testing.memory_disk import MemoryDisk
+from tests.support.effort import examples
+from tests.support.logs import NOW_MS, TOPIC_ID, Broker, append, batch, read_all
+
+DIRS = ("/a", "/b")
+TOPICS = st.sampled_from(["s", "t"])
+DELAY_MS = 1_000
+
+
+@dataclass
+class Model:
+    """What a topic must hold: values by offset from `start` on, the last of each key if it is compacted."""
+
+    records: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # offset -> key, value
+    start: int = 0
+    is_removed: bool = False  # by somebody, from under the broker
+
+
+@dataclass
+class Task:
+    """A deferred task: what runs in a thread, and what the owner of the logs does then."""
+
+    name: str
+    run: Callable[[], None]
+    finish: Callable[[Exception | None], None]
+    has_run: bool = False
+    error: Exception | None = None
+
+
+class DeferredTasks(RuleBasedStateMachine):
+    @initialize(
+        compacted=st.booleans(), preallocate=st.booleans(), segments_open=st.sampled_from([1, 2, 100])
+    )
+    def begin(self, compacted: bool, preallocate: bool, segments_open: int) -> None:
+        self.disk = MemoryDisk()
+        self.compacted = compacted
+        self.broker = Broker(
+            *DIRS,
+            disk=self.disk,
+            segment_bytes=400,
+            index_interval_bytes=50,
+            preallocate=preallocate,
+            file_delete_delay_ms=DELAY_MS,
+            retention_ms=-1,
+            cleanup_policy=frozenset({"compact", "delete"} if compacted else {"delete"}),
+            min_cleanable_dirty_ratio=0.0,
+        )
+        self.segments_open = segments_open
+        self.now = NOW_MS
+        self.models: dict[str, Model] = {}
+        self.set_aside_count = 0
+        self.kept: set[str] = (
+            set()
+        )  # what was there before the last start, which leaves stray directories alone
+        self.values = 0
+        self.started()
+
+    def started(self) -> None:
+        self.manager = self.broker.manager
+        self.manager.pool.count_max = self.segments_open
+        self.cleaner = LogCleaner(lambda: self.manager)
+        self.tasks: list[Task] = []
+
+    def log(self, topic: str) -> PartitionLog | None:
+        return self.manager.get(topic, 0)
+
+    @contextmanager
+    def served(self):
+        """Do as the broker does with a StorageError; nothing that is there may go offline."""
+        failure = None
+        try:
+            yield
+        except StorageError as error:
+            failure = error
+        if failure is not None:
+            assert failure.is_missing, failure
+            lost = self.manager.lose_missing(failure)
+            assert all(self.models[log.topic].is_removed for log in lost), failure
+
+    # --- changes --------------------------------------------------------------------------------------------
+
+    @rule(topic=TOPICS)
+    def create(self, topic: str) -> None:
+        if topic not in self.models:
+            with self.served():
+                self.manager.create(topic, 0, TOPIC_ID, now_ms=self.now)
+            self.models[topic] = Model()
+
+    @rule(topic=TOPICS, count=st.integers(1, 12), size=st.integers(0, 150))
+    def append(self, topic: str, count: int, size: int) -> None:
+        log = self.log(topic)
+        for _ in range(count):
+            if log is None or log.is_closed:
+                return
+            self.values += 1
+            key, value = b"%d" % (self.values % 3), b"%d " % self.values + bytes(size)
+            with self.served():
+                offset = append(log, batch(value, key=key, timestamp=self.now), now_ms=self.now).base_offset
+                self.models[topic].records[offset] = key, value
+
+    @rule(topic=TOPICS)
+    def roll(self, topic: str) -> None:
+        log = self.log(topic)
+        if log is not None:
+            with self.served():
+                log.roll()
+
+    @rule(topic=TOPICS)
+    def delete(self, topic: str) -> None:
+        if self.models.pop(topic, None) is not None:
+            with self.served():
+                self.manager.delete(topic, 0, self.now)
+
+    @rule(topic=TOPICS)
+    def create_again(self, topic: str) -> None:
+        self.delete(topic)
+        self.create(topic)
+
+    @rule(topic=TOPICS)
+    def set_aside(self, topic: str) -> None:
+        if self.log(topic) is not None:
+            is_there = not self.models.pop(topic).is_removed
+            with self.served():
+                self.manager.set_aside(topic, 0)
+            self.set_aside_count += is_there
+
+    @rule(topic=TOPICS, share=st.floats(0, 1))
+    def truncate(self, topic: str, share: float) -> None:
+        log = self.log(topic)
+        if log is not None:
+            offset = log.log_start_offset + int((log.log_end_offset - log.log_start_offset) * share)
+            model = self.models[topic]
+            with self.served():
+                log.truncate_to(offset, now_ms=self.now)
+                model.records = {at: record for at, record in model.records.items() if at < offset}
+
+    @rule(topic=TOPICS)
+    def begin_again(self, topic: str) -> None:
+        """As a follower does that is too far behind."""
+        log = self.log(topic)
+        if log is not None:
+            with self.served():
+                log.truncate_fully_and_start_at(log.log_end_offset)
+                self.models[topic] = Model(start=log.log_start_offset)
+
+    @rule(topic=TOPICS, share=st.sampled_from([0.5, 1.0]), is_full=st.booleans())
+    def retire(self, topic: str, share: float, is_full: bool) -> None:
+        """Have segments of a topic wait to be removed."""
+        if is_full:
+            self.append(topic, 6, 100)
+        self.delete_records(topic, share)
+        self.apply_retention(100)
+
+    def delete_records(self, topic: str, share: float) -> None:
+        log = self.log(topic)
+        if log is not None:
+            with self.served():
+                self.models[topic].start = log.delete_records_before(int(log.high_watermark * share))
+
+    def apply_retention(self, count_max: int) -> None:
+        for log in self.manager:
+            with self.served():
+                log.apply_retention(self.now, count_max)
+
+    @rule(topic=TOPICS, path=st.sampled_from(DIRS))
+    def begin_move(self, topic: str, path: str) -> None:
+        if self.log(topic) is not None:
+            with self.served():
+                self.manager.begin_move(topic, 0, path, self.now)
+
+    @rule()
+    def kill(self) -> None:
+        """End as after kill -9: what was written is there, what was planned is not done."""
+        gone = [topic for topic, model in self.models.items() if model.is_removed]
+        self.broker.crash()
+        self.kept = {entry.name for path in DIRS for entry in self.disk.list(path)}
+        self.broker.start(self.now)
+        self.started()
+        for topic, model in list(self.models.items()):
+            log = self.log(topic)
+            if topic in gone:
+                del self.models[topic]
+                if log is not None:
+                    self.manager.delete(topic, 0, self.now)
+                continue
+            assert log is not None, f"{topic} is gone"
+            log.advance_high_watermark(log.log_end_offset)
+            assert log.log_start_offset <= model.start or not model.records
+            model.start = log.log_start_offset  # what was not checkpointed yet
+
+    @rule(topic=TOPICS, only_file=st.booleans())
+    def remove_from_under_it(self, topic: str, only_file: bool) -> None:
+        """Somebody removes a partition's directory, or its active segment."""
+        log = self.log(topic)
+        if log is not None and not self.tasks:
+            self.models[topic].is_removed = True
+            if only_file:
+                self.disk.remove(log.active.path(names.LOG))
+            else:
+                self.disk.remove_tree(log.dir)
+
+    # --- deferred tasks: planned ----------------------------------------------------------------------------
+
+    @rule(topic=TOPICS)
+    def plan_flush(self, topic: str) -> None:
+        log = self.log(topic)
+        if log is not None:
+            with self.served():
+                flush = log.begin_flush()
+                if flush is not None:
+                    self.plan("flush", flush.run, lambda: flush.finish(self.now))
+
+    @rule(waited_ms=st.sampled_from([0, DELAY_MS // 2, DELAY_MS]))
+    def plan_removal(self, waited_ms: int) -> None:
+        self.now += waited_ms
+        removal = self.manager.begin_removal(self.now)
+        if removal is not None:
+            self.plan("removal", removal.run, removal.finish)
+
+    @rule()
+    def plan_checkpoints(self) -> None:
+        manager, plan = self.manager, self.manager.begin_checkpoints()
+        for log in manager:
+            plan.add(log)
+        self.plan(
+            "checkpoints", lambda: manager.checkpoints.write(plan), lambda: manager.checkpoints.written(plan)
+        )
+
+    @rule()
+    def plan_cleaning(self) -> None:
+        cleaner = self.cleaner
+        with self.served():
+            cleaning = cleaner.next_task(self.now)
+            if cleaning is not None:
+
+                def finish(error: Exception | None) -> None:
+                    if error is None:
+                        cleaner.done(cleaning, self.now)
+                    else:
+                        cleaner.failed(cleaning, error)
+
+                self.tasks.append(Task("cleaning", cleaning.run, finish))
+
+    @precondition(lambda self: len(self.manager.moves) > 0)
+    @rule(is_last=st.booleans(), data=st.data())
+    def plan_copy(self, is_last: bool, data: st.DataObject) -> None:
+        manager = self.manager
+        move = data.draw(st.sampled_from(list(manager.moves)))
+        with self.served():
+            try:
+                copies = move.plan()
+            except OSError as error:
+                raise StorageError(move.partition_log.log_dir, error) from error
+
+            def finish(error: Exception | None) -> None:
+                if move.is_cancelled:
+                    return
+                try:
+                    if error is not None:
+                        raise error
+                    if is_last:
+                        manager.finish_move(move, self.now)
+                except StorageError:
+                    manager.moves.cancel(move, self.now)
+                    raise
+
+            self.tasks.append(Task("copy", lambda: move.run(copies), finish))
+
+    @rule()
+    def plan_search_for_missing_files(self) -> None:
+        found: list[StorageError] = []
+
+        def finish() -> None:
+            for error in found:
+                with self.served():
+                    raise error
+
+        self.plan("search", lambda: found.extend(self.manager.find_missing(also_logs=True)), finish)
+
+    def plan(self, name: str, run: Callable[[], object], finish: Callable[[], object]) -> None:
+        def finish_or_fail(error: Exception | None) -> None:
+            if error is not None:
+                raise error
+            finish()
+
+        self.tasks.append(Task(name, run, finish_or_fail))
+
+    # --- deferred tasks: run, finished ----------------------------------------------------------------------
+
+    @precondition(lambda self: any(not task.has_run for task in self.tasks))
+    @rule(data=st.data(), is_finished=st.booleans())
+    def run(self, data: st.DataObject, is_finished: bool) -> None:
+        """Run a task, with a change in the middle of it."""
+        task = data.draw(st.sampled_from([task for task in self.tasks if not task.has_run]))
+        changes = (
+            self.delete, self.create_again, self.set_aside, self.roll, self.begin_again,
+            lambda topic: self.append(topic, 5, 100),
+            lambda topic: self.truncate(topic, 0.5),
+            lambda topic: self.retire(topic, 1.0, False),
+            lambda topic: [self.begin_move(topic, path) for path in DIRS],
+            lambda topic: self.finish_first(),
+        )  # fmt: skip
+        change, topic = data.draw(st.sampled_from(changes)), data.draw(TOPICS)
+        left = data.draw(st.integers(0, 30))
+        task.has_run = True
+
+        def fault(_operation: str, _path: str) -> None:
+            nonlocal left
+            left -= 1
+            if (
+                left < 0 and not self.manager.checkpoints.is_writing
+            ):  # for that the owner of the logs would wait
+                self.disk.fault = None
+                change(topic)
+
+        self.disk.fault = fault
+        try:
+            task.run()
+        except Exception as error:
+            if isinstance(error, AssertionError):
+                raise
+            task.error = error
+        finally:
+            self.disk.fault = None
+        if is_finished:
+            self.finish_task(task)
+
+    def finish_first(self) -> None:
+        """Finish another task that has run."""
+        done = [task for task in self.tasks if task.has_run][:-1]
+        if done:
+            self.finish_task(done[0])
+
+    @precondition(lambda self: any(task.has_run for task in self.tasks))
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        self.finish_task(data.draw(st.sampled_from([task for task in self.tasks if task.has_run])))
+
+    def finish_task(self, task: Task) -> None:
+        self.tasks.remove(task)
+        with self.served():
+            task.finish(task.error)
+
+    # --- what must hold -------------------------------------------------------------------------------------
+
+    @invariant()
+    def nothing_is_offline_or_lost(self) -> None:
+        if not hasattr(self, "manager"):
+            return
+        assert not self.manager.offline
+        for topic, model in self.models.items():
+            log = self.log(topic)
+            if model.is_removed:
+                continue
+            assert log is not None, f"{topic} is not there"
+            assert log.missing_file(all_segments=True) is None
+            found = {record.offset: (record.key, record.value) for record in read_all(log)}
+            wanted = {at: record for at, record in model.records.items() if at >= log.log_start_offset}
+            if self.compacted:
+                assert found.items() <= wanted.items()
+                wanted = dict({key: at for at, (key, _) in wanted.items()}.items())
+                wanted = {at: model.records[at] for at in wanted.values()}
+                assert found.items() >= wanted.items()
+            else:
+                assert found == wanted
+
+    def teardown(self) -> None:
+        if hasattr(self, "manager"):
+            for task in list(self.tasks):
+                if not task.has_run:
+                    try:
+                        task.run()
+                    except Exception as error:
+                        task.error = error
+                self.finish_task(task)
+            self.check_that_what_is_removed_is_noticed()
+            self.check_that_nothing_leaks()
+
+    def check_that_what_is_removed_is_noticed(self) -> None:
+        for error in self.manager.find_missing(also_logs=True):
+            with self.served():
+                raise error
+        for topic, model in self.models.items():
+            log = self.log(topic)
+            if log is not None and model.is_removed:  # an older segment is noticed when it is read
+                with self.served():
+                    raise StorageError(log.log_dir, FileNotFoundError(ENOENT, "gone", log.dir))
+            log = self.log(topic)
+            assert model.is_removed or log is not None
+            assert log is None or log.missing_file(all_segments=True) is None
+
+    def check_that_nothing_leaks(self) -> None:
+        for move in self.manager.moves:
+            self.manager.moves.cancel(move, self.now)
+        for _ in range(2):
+            with self.served():
+                self.manager.remove_due(self.now + 10 * DELAY_MS)
+        assert len(self.manager.trash) == 0
+        strays = 0
+        for path in DIRS:
+            for entry in self.disk.list(path):
+                found = names.parse_dir_name(entry.name) if entry.is_dir else None
+                if found is None:
+                    continue
+                strays += found.kind is DirKind.STRAY
+                log = self.log(found.topic)
+                if found.kind is DirKind.CURRENT and log is None:
+                    assert self.models[found.topic].is_removed
+                    continue
+                assert found.kind is DirKind.STRAY or (log is not None and log.dir == f"{path}/{entry.name}")
+                if found.kind is DirKind.STRAY and entry.name in self.kept:
+                    continue
+                files = [file.name for file in self.disk.list(f"{path}/{entry.name}")]
+                assert not [name for name in files if name.endswith((names.DELETED, names.SWAP, ".tmp"))]
+                assert found.kind is DirKind.STRAY or not [
+                    name for name in files if name.endswith(names.CLEANED)
+                ]
+        assert strays == self.set_aside_count
+
+
+DeferredTasks.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=50, deadline=None)
+TestDeferredTasks = DeferredTasks.TestCase
