@@ -28,6 +28,9 @@ from barnabas.wire.generated.errors import ErrorCode
 NAME_LENGTH_MAX = 249
 CONTROLLERS_TOPIC = "__cluster_metadata"
 PARTITIONS_PER_REQUEST_MAX = 10_000
+"""Kafka's MAX_PARTITIONS_PER_BATCH."""
+SHOWN_MAX = 20
+"""So many replicas are named in a message."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -152,26 +155,41 @@ def _checked_assignments(
         )
     width = len(next(iter(assignments.values())))
     for index, replicas in assignments.items():
-        unknown = [broker for broker in replicas if broker not in image.brokers]
-        if not replicas or len(set(replicas)) != len(replicas) or unknown or len(replicas) != width:
+        if len(replicas) != width or not _are_brokers(image, replicas):
             raise RequestError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"partition {index} cannot have the replicas {list(replicas)}",
+                f"partition {index} cannot have the replicas {_shown(replicas)}",
             )
     return [tuple(assignments[index]) for index in sorted(assignments)]
 
 
-def delete_topic(image: ClusterImage, name: str) -> list[Change]:
-    """Decide on a topic's end. Raises UNKNOWN_TOPIC_OR_PARTITION."""
-    if name not in image.topics:
+def _are_brokers(image: ClusterImage, replicas: Sequence[int]) -> bool:
+    """Whether a partition can have these replicas: at least one, each a broker, none of them twice."""
+    if not 0 < len(replicas) <= len(image.brokers):
+        return False
+    return len(set(replicas)) == len(replicas) and all(broker in image.brokers for broker in replicas)
+
+
+def _shown(replicas: Sequence[int]) -> str:
+    return f"{list(replicas[:SHOWN_MAX])}{' and more' if len(replicas) > SHOWN_MAX else ''}"
+
+
+def delete_topic(image: ClusterImage, name: str, topic_id: bytes) -> list[Change]:
+    """Decide on a topic's end. Raises UNKNOWN_TOPIC_OR_PARTITION, also if another topic has the name by now."""
+    if name not in image.topics or image.topics[name].id != topic_id:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return [TopicDeleted(name)]
 
 
 def add_partitions(
-    image: ClusterImage, name: str, total: int, assignments: Sequence[Sequence[int]] | None = None
+    image: ClusterImage,
+    name: str,
+    total: int,
+    assignments: Sequence[Sequence[int]] | None = None,
+    *,
+    count_max: int = PARTITIONS_PER_REQUEST_MAX,
 ) -> list[Change]:
-    """Decide on a topic's growth to `total` partitions.
+    """Decide on a topic's growth to `total` partitions, by at most `count_max`.
 
     Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
     """
@@ -183,7 +201,7 @@ def add_partitions(
         raise RequestError(
             ErrorCode.INVALID_PARTITIONS, f"topic {name!r} has {now} partitions; {total} are not more"
         )
-    if total - now > PARTITIONS_PER_REQUEST_MAX:
+    if total - now > count_max:
         raise RequestError(
             ErrorCode.INVALID_PARTITIONS, f"at most {PARTITIONS_PER_REQUEST_MAX} can be added at once"
         )
@@ -221,11 +239,11 @@ def check_reassignment(
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
     if replicas is None:
         raise RequestError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name}-{index} is not being moved")
-    unknown = [broker for broker in replicas if broker not in image.brokers]
-    if not replicas or unknown or len(set(replicas)) != len(replicas):
+    if not _are_brokers(image, replicas):
         raise RequestError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{name}-{index} cannot have the replicas {list(replicas)}; there are the brokers {sorted(image.brokers)}",
+            f"{name}-{index} cannot have the replicas {_shown(replicas)}; "
+            f"there are the brokers {sorted(image.brokers)}",
         )
     now = topic.partitions[index].replicas
     if keeps_factor and len(replicas) != len(now):

@@ -29,16 +29,16 @@ async def handle(
 ) -> AlterPartitionReassignmentsResponse:
     """Answer each partition on its own."""
     image, keeps_factor = context.broker.metadata.image, not request.allow_replication_factor_change
-    return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change,
-        responses=[
-            Topic(
-                name=topic.name,
-                partitions=[_reassign(image, topic.name, one, keeps_factor) for one in topic.partitions],
-            )
-            for topic in request.topics
-        ],
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change
     )
+    for topic in request.topics:
+        told = Topic(name=topic.name)
+        response.responses.append(told)
+        for wanted in topic.partitions:
+            told.partitions.append(_reassign(image, topic.name, wanted, keeps_factor))
+            await context.broker.budget.checkpoint()
+    return response
 
 
 def _reassign(

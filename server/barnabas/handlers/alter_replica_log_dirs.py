@@ -33,6 +33,7 @@ async def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -
             for index in asked.partitions:
                 code = _start(context, asked.name, index, log_dir.path)
                 topic.partitions.append(Partition(partition_index=index, error_code=code))
+                await context.broker.budget.checkpoint()
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from barnabas.config.setting import INT, LIST, Setting, SettingError
 from barnabas.errors import RequestError
 from barnabas.handlers import broker_loggers
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.primitives import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
     from barnabas.requests.context import RequestContext
@@ -38,6 +39,9 @@ log = logging.getLogger(__name__)
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations of IncrementalAlterConfigs (KIP-339)."""
+
+ALTERATIONS_PER_REQUEST_MAX = 10_000
+"""Kafka's MAX_RECORDS_PER_USER_OP."""
 
 THREAD_POOLS = frozenset((
     "background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir",
@@ -109,46 +113,105 @@ def check_broker_name(context: RequestContext, name: str) -> None:
         )
 
 
-def named_twice(resources: Sequence[Any]) -> set[tuple[int, str]]:
-    """The resources, as (type, name), that one request names more than once."""
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-    return {resource for resource, count in counts.items() if count > 1}
+@dataclass(slots=True)
+class ResourceChange:
+    """What one request asks of a resource, and why it is refused."""
+
+    resource_type: int
+    name: str
+    alterations: list[Alteration]
+    refused: RequestError | None = None
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """What tells resources apart."""
+        return self.resource_type, self.name
+
+
+async def wanted_changes(
+    context: RequestContext, resources: Sequence[Any], *, replace_all: bool
+) -> list[ResourceChange]:
+    """What a request asks for; all of it is refused where it is more than Apache Kafka takes in one request."""
+    count = 0
+    for resource in resources:
+        count += len(resource.configs)
+        await context.broker.budget.checkpoint()
+    too_many = None
+    if count > ALTERATIONS_PER_REQUEST_MAX:
+        too_many = RequestError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{count} settings are changed; at most {ALTERATIONS_PER_REQUEST_MAX} in one request",
+        )
+    changes = []
+    for resource in resources:
+        change = ResourceChange(resource.resource_type, resource.resource_name, [], too_many)
+        if too_many is None:
+            change.alterations = [
+                Alteration(entry.name, SET if replace_all else entry.config_operation, entry.value)
+                for entry in resource.configs
+            ]
+        changes.append(change)
+        await context.broker.budget.checkpoint()
+    return changes
 
 
 async def alter(
-    context: RequestContext,
-    resource_type: int,
-    name: str,
-    alterations: Sequence[Alteration],
-    *,
-    replace_all: bool,
-    validate_only: bool,
+    context: RequestContext, wanted: Sequence[ResourceChange], *, replace_all: bool, validate_only: bool
 ) -> None:
-    """Change a resource's own settings; `replace_all` begins with none of them.
+    """Change the own settings of resources, all in one change; `replace_all` begins with none of them.
 
-    Raises RequestError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, INVALID_REQUEST.
+    Each that cannot be changed as a whole is `refused`: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION,
+    INVALID_TOPIC_EXCEPTION, INVALID_CONFIG. Raises StorageError.
     """
-    _check_alterations(alterations)
-    if resource_type == BROKER_LOGGER:
-        if replace_all:
-            raise RequestError(ErrorCode.INVALID_REQUEST, "loggers can only be altered one by one")
-        _alter_loggers(context, name, alterations, validate_only=validate_only)
-        return
+    broker = context.broker
+    counts: Counter[tuple[int, str]] = Counter()
+    for one in wanted:
+        counts[one.key] += 1
+        await broker.budget.checkpoint()
+    for one in wanted:
+        if one.refused is not None:
+            continue
+        try:
+            if counts[one.key] > 1:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "the resource is named twice")
+            _check_alterations(one.alterations)
+            if one.resource_type != BROKER_LOGGER:
+                _check_resource(context, one.resource_type, one.name)
+            elif replace_all:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "loggers can only be altered one by one")
+            else:
+                _alter_loggers(context, one.name, one.alterations, validate_only=validate_only)
+        except RequestError as error:
+            one.refused = error
+        await broker.budget.checkpoint()
 
-    _check_resource(context, resource_type, name)
-
-    def decide(image: ClusterImage) -> list[Change]:
-        current = {} if replace_all else image.settings_of(resource_type, name)
-        settings = _altered(resource_type, current, alterations, context.broker.config)
-        _check_settings(context, resource_type, name, settings)
-        if resource_type == TOPIC and name not in image.topics:
-            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-        return [ConfigChanged(resource_type, name, tuple(sorted(settings.items())))]
+    def decide(image: ClusterImage) -> Iterator[Change]:
+        for one in wanted:
+            if one.refused is None and one.resource_type != BROKER_LOGGER:
+                try:
+                    change = _changed(context, image, one, replace_all=replace_all)
+                except RequestError as error:
+                    one.refused = error
+                else:
+                    yield change
 
     if validate_only:
-        decide(context.broker.metadata.image)
+        for _ in decide(broker.metadata.image):
+            await broker.budget.checkpoint()
     else:
-        await context.broker.metadata.change(decide)
+        await broker.metadata.change(decide)
+
+
+def _changed(
+    context: RequestContext, image: ClusterImage, wanted: ResourceChange, *, replace_all: bool
+) -> ConfigChanged:
+    resource_type, name = wanted.key
+    current = {} if replace_all else image.settings_of(resource_type, name)
+    settings = _altered(resource_type, current, wanted.alterations, context.broker.config)
+    _check_settings(context, resource_type, name, settings)
+    if resource_type == TOPIC and name not in image.topics:
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    return ConfigChanged(resource_type, name, tuple(sorted(settings.items())))
 
 
 def _check_alterations(alterations: Sequence[Alteration]) -> None:
@@ -179,6 +242,12 @@ def _check_settings(
     context: RequestContext, resource_type: int, name: str, settings: Mapping[str, str]
 ) -> None:
     config = context.broker.config
+    for setting, text in settings.items():
+        if len(text) > STRING_BYTES_MAX:
+            raise RequestError(
+                ErrorCode.INVALID_CONFIG,
+                f"{setting} would have {len(text)} characters; {STRING_BYTES_MAX} are the most",
+            )
     if resource_type == BROKER:
         _check_broker_settings(config, name, settings)
         return
@@ -290,7 +359,9 @@ def _merged(
         items = list(row.default)
     changed = LIST.parse(alteration.value or "")
     if alteration.operation == APPEND:
-        items += [item for item in changed if item not in items]
+        known = set(items)
+        items += [item for item in changed if item not in known]
     else:
-        items = [item for item in items if item not in changed]
+        gone = set(changed)
+        items = [item for item in items if item not in gone]
     return ",".join(items)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.cluster import controller
@@ -18,37 +18,49 @@ Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    """Grow each topic on its own."""
-    names = Counter(topic.name for topic in request.topics)
-    results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
-        result = Result(name=topic.name)
-        results.append(result)
-        assignments = None
-        if topic.assignments is not None:
-            assignments = [entry.broker_ids for entry in topic.assignments]
-        try:
-            if names[topic.name] > 1:
-                raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named twice")
-            await _grow(context, topic.name, topic.count, assignments, validate_only=request.validate_only)
-        except RequestError as error:
-            result.error_code = error.code
-            result.error_message = error.message or None
-    return CreatePartitionsResponse(results=results)
+    """Grow all topics in one change; one that is refused does not keep the others back."""
+    broker = context.broker
+    topics: dict[str, CreatePartitionsRequest.CreatePartitionsTopic] = {}
+    twice: set[str] = set()
+    for topic in request.topics:
+        if topic.name in topics:
+            twice.add(topic.name)
+        topics[topic.name] = topic
+        await broker.budget.checkpoint()
+    refused: dict[str, RequestError] = {}
 
+    def decide(image: ClusterImage) -> Iterator[Change]:
+        room = controller.PARTITIONS_PER_REQUEST_MAX
+        for name, topic in topics.items():
+            try:
+                if name in twice:
+                    raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
+                changes = _grow(image, topic, room)
+            except RequestError as error:
+                refused[name] = error
+                continue
+            room -= topic.count - len(image.topics[name].partitions)
+            yield from changes
 
-async def _grow(
-    context: RequestContext,
-    name: str,
-    total: int,
-    assignments: list[list[int]] | None,
-    *,
-    validate_only: bool,
-) -> None:
-    def decide(image: ClusterImage) -> list[Change]:
-        return controller.add_partitions(image, name, total, assignments)
-
-    if validate_only:
-        decide(context.broker.metadata.image)
+    if request.validate_only:
+        for _ in decide(broker.metadata.image):
+            await broker.budget.checkpoint()
     else:
-        await context.broker.metadata.change(decide)
+        await broker.metadata.change(decide)
+    response = CreatePartitionsResponse()
+    for name in topics:
+        result = Result(name=name)
+        if name in refused:
+            result.error_code, result.error_message = refused[name].code, refused[name].message or None
+        response.results.append(result)
+        await broker.budget.checkpoint()
+    return response
+
+
+def _grow(
+    image: ClusterImage, topic: CreatePartitionsRequest.CreatePartitionsTopic, room: int
+) -> list[Change]:
+    assignments = None
+    if topic.assignments is not None:
+        assignments = [entry.broker_ids for entry in topic.assignments]
+    return controller.add_partitions(image, topic.name, topic.count, assignments, count_max=room)

@@ -6,10 +6,11 @@ v4 takes -1 for the broker's defaults of partitions and replicas; v5 answers wit
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cluster import controller
+from barnabas.cluster.creation import TopicWish, create_topics
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.config import broker as settings
 from barnabas.config import topic as topic_settings
@@ -25,29 +26,80 @@ if TYPE_CHECKING:
 
 BROKER_DEFAULT = -1
 
+CONFIGS_SINCE = 5
+
 Result = CreateTopicsResponse.CreatableTopicResult
+TopicConfig = CreateTopicsResponse.CreatableTopicConfigs
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Make each topic on its own: one that is refused does not keep the others back."""
-    names = Counter(topic.name for topic in request.topics)
-    results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
+    """Make all topics in one change; one that is refused does not keep the others back."""
+    names = await _counted(context, request)
+    try:
+        controller.check_partition_count(await _partition_count(context, request))
+    except RequestError as error:
+        refused = dict.fromkeys(names, error)
+        return CreateTopicsResponse(topics=[_refused(name, error) for name in refused])
+    wishes, refused = await _wishes(context, request, names)
+
+    def decide(image: ClusterImage) -> Iterator[Change]:
+        return create_topics(image, context.broker.config, list(wishes.values()), refused)
+
+    if request.validate_only:
+        for _ in decide(context.broker.metadata.image):
+            await context.broker.budget.checkpoint()
+    else:
+        await context.broker.metadata.change(decide)
+    defaults = _configs(context.broker.config, {}) if wishes else []
+    response = CreateTopicsResponse()
+    for name in names:
+        if name in refused:
+            response.topics.append(_refused(name, refused[name]))
+        else:
+            response.topics.append(_made(context, wishes[name], defaults))
+        await context.broker.budget.checkpoint()
+    return response
+
+
+async def _counted(context: RequestContext, request: CreateTopicsRequest) -> Counter[str]:
+    """How often each topic is named, in the order of their first places."""
+    names: Counter[str] = Counter()
+    for topic in request.topics:
+        names[topic.name] += 1
+        await context.broker.budget.checkpoint()
+    return names
+
+
+async def _partition_count(context: RequestContext, request: CreateTopicsRequest) -> int:
+    """How many partitions are asked for at most; fewer are made where topics are refused."""
+    default = context.broker.config.get(settings.NUM_PARTITIONS)
+    count = 0
+    for topic in request.topics:
+        wanted = default if topic.num_partitions == BROKER_DEFAULT else max(topic.num_partitions, 0)
+        count += len(topic.assignments) or wanted
+        await context.broker.budget.checkpoint()
+    return count
+
+
+async def _wishes(
+    context: RequestContext, request: CreateTopicsRequest, names: Counter[str]
+) -> tuple[dict[str, TopicWish], dict[str, RequestError]]:
+    """What is asked for, by name, and the errors for what cannot be asked for in this way."""
+    wishes: dict[str, TopicWish] = {}
+    refused: dict[str, RequestError] = {}
+    for topic in request.topics:
+        name = topic.name
         try:
-            if names[topic.name] > 1:
-                raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named twice")
-            results.append(await _create(context, request, topic))
+            if names[name] > 1:
+                raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
+            wishes[name] = _wish(context.broker.config, topic)
         except RequestError as error:
-            results.append(
-                Result(name=topic.name, error_code=error.code, error_message=error.message or None)
-            )
-    return CreateTopicsResponse(topics=results)
+            refused[name] = error
+        await context.broker.budget.checkpoint()
+    return wishes, refused
 
 
-async def _create(
-    context: RequestContext, request: CreateTopicsRequest, topic: CreateTopicsRequest.CreatableTopic
-) -> Result:
-    broker = context.broker
+def _wish(config: BrokerConfig, topic: CreateTopicsRequest.CreatableTopic) -> TopicWish:
     overrides = _settings(topic)
     assignments = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
     if len(assignments) < len(topic.assignments):
@@ -58,37 +110,37 @@ async def _create(
         )
     partitions, replicas = topic.num_partitions, topic.replication_factor
     if partitions == BROKER_DEFAULT:
-        partitions = broker.config.get(settings.NUM_PARTITIONS)
+        partitions = config.get(settings.NUM_PARTITIONS)
     if replicas == BROKER_DEFAULT:
-        replicas = broker.config.get(settings.DEFAULT_REPLICATION_FACTOR)
-    topic_id = new_uuid()
+        replicas = config.get(settings.DEFAULT_REPLICATION_FACTOR)
+    return TopicWish(topic.name, new_uuid(), partitions, replicas, assignments, overrides)
 
-    def decide(image: ClusterImage) -> list[Change]:
-        return controller.create_topic(
-            image, broker.config, topic.name, topic_id, partitions, replicas,
-            assignments=assignments, settings=overrides,
-        )  # fmt: skip
 
-    if request.validate_only:
-        decide(broker.metadata.image)
-    else:
-        await broker.metadata.change(decide)
-    count = len(assignments) or partitions
+def _refused(name: str, error: RequestError) -> Result:
+    return Result(name=name, error_code=error.code, error_message=error.message or None)
+
+
+def _made(context: RequestContext, wish: TopicWish, defaults: list[TopicConfig]) -> Result:
+    """A topic that was made, or could be; `defaults` are the settings of one that has none of its own."""
+    assigned = wish.assignments
     result = Result(
-        name=topic.name,
+        name=wish.name,
         error_message=None,
-        num_partitions=count,
-        replication_factor=len(next(iter(assignments.values()))) if assignments else replicas,
-        topic_id=topic_id,
+        num_partitions=len(assigned) or wish.partitions,
+        replication_factor=len(next(iter(assigned.values()))) if assigned else wish.replication_factor,
+        topic_id=wish.topic_id,
     )
-    result.configs = [
-        CreateTopicsResponse.CreatableTopicConfigs(
-            name=row.name, value=text, read_only=False, config_source=source, is_sensitive=False
-        )
-        for row in topic_settings.ROWS
-        for text, source in [_effective(broker.config, row, overrides)]
-    ]
+    if context.api_version >= CONFIGS_SINCE:
+        result.configs = _configs(context.broker.config, wish.settings) if wish.settings else defaults
     return result
+
+
+def _configs(config: BrokerConfig, overrides: Mapping[str, str]) -> list[TopicConfig]:
+    return [
+        TopicConfig(name=row.name, value=text, read_only=False, config_source=source, is_sensitive=False)
+        for row in topic_settings.ROWS
+        for text, source in [_effective(config, row, overrides)]
+    ]
 
 
 def _effective(config: BrokerConfig, row: Setting[Any], overrides: Mapping[str, str]) -> tuple[str, int]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.cluster import controller
+from barnabas.cluster.image import Change, ClusterImage
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -21,17 +23,18 @@ Result = DeleteTopicsResponse.DeletableTopicResult
 
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete each topic on its own; one that is named twice, by whatever, stays."""
-    image = context.broker.metadata.image
+    """Delete all topics in one change; one that is named twice, by whatever, stays."""
+    broker = context.broker
+    image = broker.metadata.image
     results: list[Result] = []
-    wanted: list[tuple[str, bytes]] = []
-    for (name, topic_id), count in _asked(request).items():
+    wanted: Counter[tuple[str, bytes]] = Counter()
+    for (name, topic_id), count in (await _asked(context, request)).items():
         if name is not None and topic_id != ZERO_UUID:
             results.append(_refused(name, topic_id, "both a name and an id are given"))
         elif count > 1:
             results.append(_refused(name, topic_id, NAMED_TWICE))
         elif name is not None:
-            wanted.append((name, image.topics[name].id if name in image.topics else ZERO_UUID))
+            wanted[name, image.topics[name].id if name in image.topics else ZERO_UUID] += 1
         elif topic_id == ZERO_UUID:
             results.append(_refused(None, topic_id, "neither a name nor an id is given"))
         elif (found := image.topic_name(topic_id)) is None:
@@ -39,35 +42,61 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
                 _refused(None, topic_id, "there is no topic with this id", ErrorCode.UNKNOWN_TOPIC_ID)
             )
         else:
-            wanted.append((found, topic_id))
-    for (name, topic_id), count in Counter(wanted).items():
+            wanted[found, topic_id] += 1
+        await broker.budget.checkpoint()
+    once = [key for key, count in wanted.items() if count == 1]
+    refused = await _delete(context, once)
+    for (name, topic_id), count in wanted.items():
+        error = refused.get(name)
         if count > 1:
             results.append(_refused(name, topic_id, NAMED_TWICE))
+        elif error is not None:
+            results.append(_refused(name, topic_id, error.message or None, error.code))
         else:
-            results.append(await _delete(context, name, topic_id))
+            results.append(Result(name=name, topic_id=topic_id))
+        await broker.budget.checkpoint()
     return DeleteTopicsResponse(responses=results)
 
 
-def _asked(request: DeleteTopicsRequest) -> Counter[tuple[str | None, bytes]]:
+async def _asked(context: RequestContext, request: DeleteTopicsRequest) -> Counter[tuple[str | None, bytes]]:
     """How often each (name, id) is asked for."""
-    asked = Counter((topic.name, topic.topic_id) for topic in request.topics)
-    asked.update((name, ZERO_UUID) for name in request.topic_names)
+    asked: Counter[tuple[str | None, bytes]] = Counter()
+    for topic in request.topics:
+        asked[topic.name, topic.topic_id] += 1
+        await context.broker.budget.checkpoint()
+    for name in request.topic_names:
+        asked[name, ZERO_UUID] += 1
+        await context.broker.budget.checkpoint()
     return asked
 
 
-def _refused(name: str | None, topic_id: bytes, why: str, code: int = ErrorCode.INVALID_REQUEST) -> Result:
+async def _delete(context: RequestContext, wanted: Sequence[tuple[str, bytes]]) -> dict[str, RequestError]:
+    """Delete topics by name and id, and what coordinators know of them; returns why not, by name."""
+    broker = context.broker
+    if not broker.config.get(settings.DELETE_TOPIC_ENABLE):
+        disabled = RequestError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+        return {name: disabled for name, _ in wanted}
+    refused: dict[str, RequestError] = {}
+    deleted: dict[str, bytes] = {}
+
+    def decide(image: ClusterImage) -> Iterator[Change]:
+        for name, topic_id in wanted:
+            try:
+                changes = controller.delete_topic(image, name, topic_id)
+            except RequestError as error:
+                refused[name] = error
+                continue
+            deleted[name] = topic_id
+            yield from changes
+
+    await broker.metadata.change(decide)
+    if deleted:
+        await broker.groups.forget_topics(set(deleted))
+        await broker.shares.groups.forget_topics(set(deleted.values()))
+    return refused
+
+
+def _refused(
+    name: str | None, topic_id: bytes, why: str | None, code: int = ErrorCode.INVALID_REQUEST
+) -> Result:
     return Result(name=name, topic_id=topic_id, error_code=code, error_message=why)
-
-
-async def _delete(context: RequestContext, name: str, topic_id: bytes) -> Result:
-    result = Result(name=name, topic_id=topic_id)
-    try:
-        if not context.broker.config.get(settings.DELETE_TOPIC_ENABLE):
-            raise RequestError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-        await context.broker.metadata.change(lambda image: controller.delete_topic(image, name))
-        await context.broker.groups.forget_topics({name})
-        await context.broker.shares.groups.forget_topics({topic_id})
-    except RequestError as error:
-        result.error_code = error.code
-        result.error_message = error.message or None
-    return result

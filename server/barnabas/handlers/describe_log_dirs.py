@@ -23,9 +23,13 @@ Partition = DescribeLogDirsResponse.DescribeLogDirsPartition
 async def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Describe all log dirs, with all partitions or the ones asked for."""
     logs = context.broker.logs
-    wanted = None
+    wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted = set()
+        for topic in request.topics:
+            for index in topic.partitions:
+                wanted.add((topic.topic, index))
+                await context.broker.budget.checkpoint()
     topics: dict[str, dict[str, Topic]] = {path: {} for path in logs.dirs}
 
     def add(path: str, partition_log: PartitionLog, partition: Partition) -> None:

@@ -7,6 +7,7 @@ was in it is given up.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -26,16 +27,20 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
     """Answer each partition on its own; asked for all (null), only those that an election could be held for are told."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise RequestError(ErrorCode.INVALID_REQUEST, f"election type {request.election_type} is not known")
+    asked: Iterable[tuple[str, Sequence[int]]]
     if request.topic_partitions is not None:
-        asked = [(one.topic, one.partitions) for one in request.topic_partitions]
+        asked = ((one.topic, one.partitions) for one in request.topic_partitions)
     else:
         topics = context.broker.metadata.image.topics
-        asked = [(name, list(range(len(info.partitions)))) for name, info in topics.items()]
+        asked = ((name, range(len(info.partitions))) for name, info in topics.items())
     response = ElectLeadersResponse()
     for topic, partitions in asked:
-        results = [await _elect(context, request.election_type, topic, partition) for partition in partitions]
-        if request.topic_partitions is None:
-            results = [one for one in results if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+        results = []
+        for partition in partitions:
+            result = await _elect(context, request.election_type, topic, partition)
+            if request.topic_partitions is not None or result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                results.append(result)
+            await context.broker.budget.checkpoint()
         if results:
             response.replica_election_results.append(
                 ElectLeadersResponse.ReplicaElectionResult(topic=topic, partition_result=results)

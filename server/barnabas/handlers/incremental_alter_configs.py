@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.errors import RequestError
-from barnabas.handlers.config_resources import Alteration, alter, named_twice
-from barnabas.wire.generated.errors import ErrorCode
+from barnabas.handlers.config_resources import alter, wanted_changes
 from barnabas.wire.generated.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -21,26 +19,14 @@ Answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 async def handle(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Alter each resource on its own."""
-    answers = []
-    twice = named_twice(request.resources)
-    for resource in request.resources:
-        answer = Answer(
-            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
-        )
-        answers.append(answer)
-        wanted = [Alteration(entry.name, entry.config_operation, entry.value) for entry in resource.configs]
-        try:
-            if (resource.resource_type, resource.resource_name) in twice:
-                raise RequestError(ErrorCode.INVALID_REQUEST, "the resource is named twice")
-            await alter(
-                context,
-                resource.resource_type,
-                resource.resource_name,
-                wanted,
-                replace_all=False,
-                validate_only=request.validate_only,
-            )
-        except RequestError as error:
-            answer.error_code, answer.error_message = error.code, error.message
-    return IncrementalAlterConfigsResponse(responses=answers)
+    """Alter all resources in one change; one that is refused does not keep the others back."""
+    changes = await wanted_changes(context, request.resources, replace_all=False)
+    await alter(context, changes, replace_all=False, validate_only=request.validate_only)
+    response = IncrementalAlterConfigsResponse()
+    for change in changes:
+        answer = Answer(resource_type=change.resource_type, resource_name=change.name, error_message=None)
+        if change.refused is not None:
+            answer.error_code, answer.error_message = change.refused.code, change.refused.message
+        response.responses.append(answer)
+        await context.broker.budget.checkpoint()
+    return response
