@@ -28,8 +28,11 @@ class ImageFollower:
         """Make the logs of new partitions."""
         broker = self._broker
 
+        default = LogConfig.of(broker.config.topic_values({})) if delta.topics else None
+
         def config_for(topic: str) -> LogConfig:
-            return LogConfig.of(broker.config.topic_values(delta.new.settings_of(TOPIC, topic)))
+            own = delta.new.settings_of(TOPIC, topic)
+            return default if default and not own else LogConfig.of(broker.config.topic_values(own))
 
         await broker.partitions.prepare(delta, config_for, broker.now_ms())
 

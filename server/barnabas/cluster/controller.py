@@ -108,7 +108,8 @@ def create_topic(
     other = image.similar_topic(name)
     if other is not None:
         raise mixed_up(name, other)
-    check_settings(settings or {}, config)
+    if settings:
+        check_settings(settings, config)
     if assignments:
         replicas = _checked_assignments(image, assignments, first=0)
     else:
