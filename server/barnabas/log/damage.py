@@ -78,11 +78,9 @@ def find_sound_batch(
     It has a good checksum, offsets from `first_offset` up to before `offset_limit`, and is followed by another batch or the
     end: a batch in the value of a record is none of the log's. Raises OSError.
     """
-    at_next = _declared_next(file, position, end)
-    if at_next is not None:
-        header = sound_header_at(file, at_next, end)
-        if header is not None and _belongs(header, first_offset, offset_limit):
-            return SoundBatch(at_next, header.base_offset)
+    declared = _declared_next(file, position, end)
+    if declared is not None and _belongs(declared[1], first_offset, offset_limit):
+        return SoundBatch(declared[0], declared[1].base_offset)
     budget = max(SUMMED_BYTES_MIN, 16 * (end - position))
     position += 1
     while end - position >= HEADER_SIZE:
@@ -108,13 +106,16 @@ def find_sound_batch(
     return None
 
 
-def _declared_next(file: File, position: int, end: int) -> int | None:
-    """Where the batch at `position` says that the next one begins."""
+def _declared_next(file: File, position: int, end: int) -> tuple[int, BatchHeader] | None:
+    """The sound batch at which the one at `position` says that it ends, if its length and its offsets both lead there."""
     try:
-        at = position + read_any_header(file.read(HEADER_SIZE, position)).size
+        header = read_any_header(file.read(HEADER_SIZE, position))
     except RecordsError:
         return None
-    return at if at < end else None
+    following = sound_header_at(file, position + header.size, end)
+    if following is None or following.base_offset != header.next_offset:
+        return None
+    return position + header.size, following
 
 
 def _header_at(data: bytes, at: int, file: File, start: int) -> BatchHeader | None:

@@ -263,12 +263,12 @@ class Segment:
         """
         file = self.file  # if it cannot be opened, the indexes stay as they are
         self.reset_indexes()
-        position, next_offset = 0, self.base_offset
+        position, next_offset, offset_max = 0, self.base_offset, self.base_offset + OFFSET_DELTA_MAX
         while position < self.size:
             try:
                 for at, header in iter_headers(file, position, self.size, chunk_bytes=SWEEP_BYTES):
                     position = at
-                    if not next_offset <= header.base_offset <= header.last_offset:
+                    if not next_offset <= header.base_offset <= header.last_offset <= offset_max:
                         raise CorruptRecordsError(f"offset {header.base_offset} follows {next_offset - 1}")
                     self.index_batch(at, header)
                     position, next_offset = at + header.size, header.next_offset
@@ -442,7 +442,10 @@ class Segment:
         if self.is_preallocated:
             self.file.truncate(self.size)
             self.is_preallocated = False
-        if self.load_max_timestamp() >= 0:
+        if (
+            self.load_max_timestamp() >= 0
+            and self.max_timestamp_offset - self.base_offset <= OFFSET_DELTA_MAX
+        ):
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.write_indexes()
 
