@@ -107,7 +107,7 @@ def zero_deltas_of_one(target: Target) -> None:
 
 @attack(
     "zero-deltas-lz4",
-    "the same of lz4 and zstd, with deltas that fall",
+    "300,000 records with deltas of 5 in lz4 and zstd",
     "taken or refused; soon",
     rss_mb_max=400,
 )
@@ -119,7 +119,7 @@ def zero_deltas_of_others(target: Target) -> None:
 
 @attack(
     "zero-deltas-many-partitions",
-    "the same for 20 partitions in one request",
+    "100,000 records with deltas of 0 for each of 20 partitions in one request",
     "each is answered",
     rss_mb_max=400,
 )

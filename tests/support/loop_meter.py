@@ -1,0 +1,139 @@
+"""How much a broker does in one turn of its event loop, counted in executed lines of Python and not in time.
+
+The rule: what the loop's own thread executes for the broker counts, and nothing else: not the test's clients, not worker
+threads. A call into C that is long by its input (decompression, a checksum) counts as the lines that take as long.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+import trio
+
+from barnabas.records.errors import DecompressedTooLargeError
+
+LINE_SECONDS = 100e-9
+"""What an interpreted line takes at most: 57 to 79 ns were measured for decoders of requests (CPython 3.11)."""
+DECOMPRESSED_BYTES_PER_LINE = 100
+CHECKSUM_BYTES_PER_LINE = 1_000
+SAMPLE_MASK = 255
+GIVE_UP_LINES = 250_000
+"""Who has executed so many lines in one turn is counted no further in that step: it has failed, and counting is slow."""
+
+
+class LoopMeter(trio.abc.Instrument):
+    """Counts the lines of each turn, from one wait for input or output to the next.
+
+    Lifecycle: `with meter:` inside `trio.run`; `leave_out` from within each task of the test itself. `worst` has the
+    largest turn since `forget`, `where` the functions in which most of that turn's lines were.
+    """
+
+    def __init__(self) -> None:
+        self.worst = 0
+        self.where: list[str] = []
+        self._turn = 0
+        self._before = 0
+        self._samples: Counter[CodeType] = Counter()
+        self._left_out: set[trio.lowlevel.Task] = set()
+        self._trace = self._tracer()
+
+    def clock(self) -> float:
+        """Seconds that the lines so far would have taken: the clock of a LoopBudget that is counted too."""
+        return (self._before + self._turn) * LINE_SECONDS
+
+    def leave_out(self) -> None:
+        """Do not count the running task."""
+        self._left_out.add(trio.lowlevel.current_task())
+        sys.settrace(None)
+
+    def forget(self) -> None:
+        """Begin again."""
+        self._ended()
+        self.worst, self.where = 0, []
+
+    def add(self, lines: int) -> None:
+        """Count a call into C, if it was made by what is measured."""
+        if sys.gettrace() is self._trace:  # each thread has its own
+            self._turn += lines
+
+    def _tracer(self) -> Callable[[FrameType, str, Any], Any]:
+        samples = self._samples
+
+        def within(frame: FrameType, event: str, argument: Any) -> Any:
+            self._turn = turn = self._turn + 1
+            if not turn & SAMPLE_MASK:
+                samples[frame.f_code] += 1
+                if turn > GIVE_UP_LINES:
+                    sys.settrace(None)
+                    return None
+            return within
+
+        def at_call(frame: FrameType, event: str, argument: Any) -> Any:
+            self._turn += 1
+            return within
+
+        return at_call
+
+    def _ended(self) -> None:
+        if self._turn > self.worst:
+            self.worst = self._turn
+            self.where = [
+                f"{code.co_filename.rpartition('/barnabas/')[2]}:{code.co_name}"
+                for code, _ in self._samples.most_common(4)
+            ]
+        self._before += self._turn
+        self._turn = 0
+        self._samples.clear()
+
+    # --- trio's instrument ------------------------------------------------------------------------------------
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task not in self._left_out:
+            sys.settrace(self._trace)
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        sys.settrace(None)
+
+    def after_io_wait(self, timeout: float) -> None:
+        self._ended()
+
+    def __enter__(self) -> LoopMeter:
+        # In front of the budget, so that its turns begin when these do.
+        trio.lowlevel.add_instrument(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        trio.lowlevel.remove_instrument(self)
+        sys.settrace(None)
+
+    def count_calls_into_c(self) -> None:
+        """Have decompression and checksums of records counted, for the rest of this process.
+
+        Before anything else of the broker is imported: modules hold the functions by name.
+        """
+        from barnabas.records import crc
+        from barnabas.records.codecs import gzip, lz4, snappy, zstd
+
+        for module in (gzip, lz4, snappy, zstd):
+            module.decompress = self._counted(  # type: ignore[attr-defined]
+                module.decompress, lambda given, made: len(made) // DECOMPRESSED_BYTES_PER_LINE
+            )
+        crc.crc32c = self._counted(  # type: ignore[attr-defined]
+            crc.crc32c, lambda given, made: len(given) // CHECKSUM_BYTES_PER_LINE
+        )
+
+    def _counted(self, call: Callable[..., Any], lines: Callable[[Any, Any], int]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **options: Any) -> Any:
+            try:
+                made = call(*arguments, **options)
+            except DecompressedTooLargeError as error:
+                self.add(error.bytes_max // DECOMPRESSED_BYTES_PER_LINE)
+                raise
+            self.add(lines(arguments[0], made))
+            return made
+
+        return counted

@@ -1,0 +1,346 @@
+"""The worst that a client can ask of each API, against a broker that holds a lot: what `loop_turns` drives.
+
+The rule: an API that is served has a row here. A row makes the requests; nothing of them depends on how they are served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas import apis
+from codegen.model import Field
+from compat.hostile.attack import fetch_values, produce_values
+from compat.hostile.batches import (
+    GZIP,
+    LZ4,
+    SNAPPY,
+    ZSTD,
+    bomb,
+    many_small,
+    message,
+    nested,
+    one_record,
+    zero_deltas,
+)
+from compat.hostile.messages import Path, arrays, filled, frame, plausible
+from compat.kit.wire import Values
+from tests.support.effort import EFFORT
+
+ELEMENTS = 2_000 * min(EFFORT, 50)
+"""In the widest array of a request."""
+RECORDS = 20_000 * min(EFFORT, 50)
+"""In a batch that weighs little."""
+BOMB_BYTES = 20_000_000 * min(EFFORT, 6)
+PIPELINED = 10
+TOPICS_MADE = 100 * min(EFFORT, 10)
+
+TIME = "time"
+DEEP = "deep"
+"""A topic with many small batches whose timestamps fall, in its only partition."""
+WIDE = "wide"
+"""A topic with many partitions."""
+
+
+@dataclass
+class State:
+    """What the broker holds: names to ask for."""
+
+    topics: int
+    """`topic-0` and so on, with one partition and some batches each."""
+    partitions: int
+    """Of the topic `wide`."""
+    batches: int
+    """In the topic `deep`."""
+    groups: int
+    """`group-0` and so on, with a committed offset each; `group-0` has one for every topic."""
+    transactional_ids: int
+    now_ms: int
+    topic_ids: list[bytes] = field(default_factory=list)
+
+    def known(self, api: str, one: Field, index: int) -> Any:
+        """The value of a field: names that exist where the schema says what it names."""
+        if one.type.name == "uuid" and "Topic" in one.name and self.topic_ids:
+            return self.topic_ids[index % len(self.topic_ids)]
+        if one.entity_type == "topicName":
+            return f"topic-{index % self.topics}"
+        if one.entity_type == "groupId":
+            return f"group-{index % self.groups}"
+        if one.entity_type == "transactionalId":
+            return f"transaction-{index % self.transactional_ids}"
+        if one.entity_type == "brokerId" and api != "Fetch":
+            return 0
+        if one.name in (
+            "Partitions",
+            "PartitionIndex",
+            "Partition",
+            "PartitionIndexes",
+            "PartitionId",
+            "Index",
+        ):
+            return 0
+        return plausible(api, one, index)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Bytes for one connection; `answers` of them are waited for, 0 when it may be closed or wait."""
+
+    label: str
+    data: bytes
+    answers: int = 1
+
+
+Cases = Iterator[Case]
+Row = Callable[[State], Cases]
+ROWS: dict[str, Row] = {}
+
+
+def row(*names: str) -> Callable[[Row], Row]:
+    """Make a function the row of some APIs; a second row of an API adds to its first."""
+
+    def add(cases: Row) -> Row:
+        for name in names:
+            before = ROWS.get(name)
+            if before is None:
+                ROWS[name] = cases
+            else:
+                ROWS[name] = lambda state, before=before: (
+                    case for one in (before, cases) for case in one(state)
+                )
+        return cases
+
+    return add
+
+
+def case(
+    api: str, version: int, values: Values, label: str = "", count: int = 1, answers: int | None = None
+) -> Case:
+    """`count` times the same request."""
+    times = f", {count} in one send" if count > 1 else ""
+    expected = count if answers is None else answers
+    return Case(f"v{version} {label}{times}", frame(api, version, values) * count, expected)
+
+
+def versions(api: str) -> list[int]:
+    """The newest version that is served; with more effort the oldest too."""
+    served = next(one for one in apis.SERVED.values() if one.name == api)
+    return sorted({served.max_version, served.min_version if EFFORT > 1 else served.max_version})
+
+
+def widest(api: str) -> Row:
+    """Every array of the API's requests with very many elements, which name what exists."""
+
+    def cases(state: State) -> Cases:
+        for version in versions(api):
+            for path in arrays(api, version):
+                yield wide_case(state, api, version, path, ELEMENTS)
+            if not any(arrays(api, version)):
+                yield case(api, version, filled(api, version, state.known), "as plain as it is", PIPELINED)
+
+    return cases
+
+
+def wide_case(state: State, api: str, version: int, path: Path, count: int) -> Case:
+    """One request with `count` elements in one array."""
+    values = filled(api, version, state.known, wide=path, count=count)
+    return case(api, version, values, f"{count:,} in {'.'.join(path)}", answers=0 if api in MAY_WAIT else 1)
+
+
+MAY_WAIT = frozenset({"JoinGroup", "SyncGroup", "ShareFetch"})
+# fmt: off
+GENERIC = [
+    "OffsetCommit", "OffsetFetch", "FindCoordinator", "JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup",
+    "DescribeGroups", "SaslHandshake", "ApiVersions", "DeleteRecords", "InitProducerId",
+    "OffsetForLeaderEpoch", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers",
+    "TxnOffsetCommit", "DescribeAcls", "CreateAcls", "DeleteAcls", "DescribeConfigs", "AlterConfigs",
+    "AlterReplicaLogDirs", "SaslAuthenticate", "CreatePartitions", "DeleteGroups",
+    "IncrementalAlterConfigs", "AlterPartitionReassignments", "OffsetDelete", "DescribeCluster",
+    "DescribeProducers", "DescribeTransactions", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
+    "GetTelemetrySubscriptions", "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch",
+    "ShareAcknowledge", "InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState",
+    "DeleteShareGroupState", "ReadShareGroupStateSummary", "DescribeShareGroupOffsets",
+    "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "StreamsGroupHeartbeat", "StreamsGroupDescribe",
+    "UpdateFeatures",
+]
+# fmt: on
+"""Those whose worst input is as long as it may be."""
+for _name in GENERIC:
+    row(_name)(widest(_name))
+
+
+@row("Produce")
+def produce(state: State) -> Cases:
+    """Many partitions, many records in few bytes, bombs, wrappers."""
+    many = [(index, one_record(b"x")) for index in range(state.partitions)]
+    yield case("Produce", 7, produce_values(WIDE, many), f"{len(many):,} partitions")
+    yield case(
+        "Produce", 7, produce_values(DEEP, [(0, zero_deltas(RECORDS))]), f"{RECORDS:,} zero deltas in gzip"
+    )
+    yield case(
+        "Produce", 7, produce_values(WIDE, [(n, zero_deltas(RECORDS // 10)) for n in range(20)]), "20 of them"
+    )
+    for magic, version in ((0, 1), (1, 2), (2, 7)):
+        for codec in (GZIP, SNAPPY, LZ4, ZSTD):
+            if (magic < 2 and codec == ZSTD) or (magic == 0 and codec == LZ4):
+                continue
+            label = f"format v{magic}, codec {codec}"
+            data = many_small(magic, codec, RECORDS)
+            yield case("Produce", version, produce_values(WIDE, [(0, data)]), f"{RECORDS:,} records, {label}")
+            data = bomb(magic, codec, BOMB_BYTES // (10 if codec == SNAPPY else 1))
+            yield case("Produce", version, produce_values(WIDE, [(0, data)]), f"bomb, {label}")
+    yield case("Produce", 2, produce_values(WIDE, [(0, nested(1, 50))]), "50 wrappers")
+    flat = message(1, b"") * (RECORDS // 10)
+    yield case("Produce", 2, produce_values(WIDE, [(0, flat)]), "a message set without a wrapper")
+    yield case("Produce", 7, produce_values(WIDE, [(0, one_record(b"x"))]), "small", 500)
+
+
+@row("Fetch")
+def fetch(state: State) -> Cases:
+    """All partitions; old versions of what is compressed and of what is long."""
+    for version in (0, 3, 11):
+        yield case(
+            "Fetch", version, fetch_values(WIDE, range(state.partitions), 1_000_000), "every partition"
+        )
+        yield case("Fetch", version, fetch_values(DEEP, [0], 50_000_000), f"{state.batches:,} batches")
+    yield case("Fetch", 0, fetch_values(DEEP, [0], 1_000_000), "small batches", 5)
+    for version in versions("Fetch"):
+        for path in arrays("Fetch", version):
+            yield wide_case(state, "Fetch", version, path, ELEMENTS)
+
+
+@row("ListOffsets")
+def list_offsets(state: State) -> Cases:
+    """By timestamps over batches whose timestamps fall; every partition."""
+    one = {"PartitionIndex": 0, "Timestamp": state.now_ms}
+    values: Values = {"ReplicaId": -1, "Topics": [{"Name": DEEP, "Partitions": [one]}]}
+    yield case("ListOffsets", 1, values, "by time", 200)
+    yield case(
+        "ListOffsets",
+        7,
+        values | {"Topics": [{"Name": DEEP, "Partitions": [one | {"Timestamp": -3}]}]},
+        "max",
+        50,
+    )
+    every = [{"PartitionIndex": index, "Timestamp": -1} for index in range(state.partitions)]
+    yield case(
+        "ListOffsets",
+        1,
+        {"ReplicaId": -1, "Topics": [{"Name": WIDE, "Partitions": every}]},
+        "every partition",
+    )
+    yield from widest("ListOffsets")(state)
+
+
+@row("Metadata")
+def metadata(state: State) -> Cases:
+    """Every topic, again and again; names to be made."""
+    for version in versions("Metadata"):
+        yield case(
+            "Metadata", version, {"Topics": None} if version else {"Topics": []}, "every topic", PIPELINED
+        )
+    names = [{"Name": f"made-{n}"} for n in range(TOPICS_MADE)]
+    yield case("Metadata", 4, {"Topics": names, "AllowAutoTopicCreation": True}, "new names")
+    yield case("Metadata", 4, {"Topics": [{"Name": WIDE}] * 1_000}, "the widest topic a thousand times")
+    yield from widest("Metadata")(state)
+
+
+def everything(api: str, values: Values) -> Row:
+    """All that there is, pipelined; and every array with very many elements."""
+
+    def cases(state: State) -> Cases:
+        for version in versions(api):
+            yield case(api, version, values, "everything", PIPELINED)
+        yield from widest(api)(state)
+
+    return cases
+
+
+row("ListGroups")(everything("ListGroups", {}))
+row("ListTransactions")(everything("ListTransactions", {"StateFilters": [], "ProducerIdFilters": []}))
+row("ListConfigResources")(everything("ListConfigResources", {}))
+row("ListPartitionReassignments")(everything("ListPartitionReassignments", {"Topics": None}))
+row("ElectLeaders")(everything("ElectLeaders", {"TopicPartitions": None}))
+
+
+@row("DescribeLogDirs")
+def describe_log_dirs(state: State) -> Cases:
+    """Every partition of the broker, pipelined."""
+    for version in versions("DescribeLogDirs"):
+        yield case("DescribeLogDirs", version, {"Topics": None}, "all", 10)
+    yield from widest("DescribeLogDirs")(state)
+
+
+@row("DescribeTopicPartitions")
+def describe_topic_partitions(state: State) -> Cases:
+    """Every topic."""
+    yield case(
+        "DescribeTopicPartitions", 0, {"Topics": [], "ResponsePartitionLimit": 2_000_000}, "all", PIPELINED
+    )
+    yield from widest("DescribeTopicPartitions")(state)
+
+
+@row("CreateTopics")
+def create_topics(state: State) -> Cases:
+    """Many partitions, many topics, the same name many times, many settings."""
+    wide = {"Name": "very-wide", "NumPartitions": TOPICS_MADE * 5, "ReplicationFactor": 1}
+    yield case("CreateTopics", 4, {"Topics": [wide], "timeoutMs": 60_000}, "many partitions")
+    many = [{"Name": f"many-{n}", "NumPartitions": 1, "ReplicationFactor": 1} for n in range(TOPICS_MADE)]
+    yield case("CreateTopics", 4, {"Topics": many, "timeoutMs": 60_000}, "many topics")
+    yield from widest("CreateTopics")(state)
+
+
+@row("DeleteTopics")
+def delete_topics(state: State) -> Cases:
+    """Names that are not there, and many that are; nothing of what other rows ask for."""
+    for version in versions("DeleteTopics"):
+        fill = plausible
+        for path in arrays("DeleteTopics", version):
+            values = filled("DeleteTopics", version, fill, wide=path, count=ELEMENTS)
+            yield case("DeleteTopics", version, values, f"{ELEMENTS:,} unknown names")
+    yield case(
+        "DeleteTopics",
+        3,
+        {"TopicNames": [f"many-{n}" for n in range(TOPICS_MADE)], "TimeoutMs": 60_000},
+        "many topics",
+    )
+    yield case("DeleteTopics", 3, {"TopicNames": ["very-wide"], "TimeoutMs": 60_000}, "many partitions")
+
+
+@row("OffsetFetch")
+def offset_fetch(state: State) -> Cases:
+    """All offsets of the group with the most, pipelined, and many times in one request."""
+    yield case("OffsetFetch", 2, {"GroupId": "group-0", "Topics": None}, "every offset", PIPELINED)
+    yield case(
+        "OffsetFetch", 8, {"Groups": [{"GroupId": "group-0", "Topics": None}] * 100}, "of a group 100 times"
+    )
+
+
+@row("DescribeConfigs")
+def describe_configs(state: State) -> Cases:
+    """Every setting of very many topics."""
+    every = [
+        {"ResourceType": 2, "ResourceName": f"topic-{n}", "ConfigurationKeys": None}
+        for n in range(state.topics)
+    ]
+    yield case("DescribeConfigs", 4, {"Resources": every}, "every setting of every topic")
+    broker = {"ResourceType": 4, "ResourceName": "", "ConfigurationKeys": None}
+    yield case(
+        "DescribeConfigs", 4, {"Resources": [broker], "IncludeSynonyms": True}, "of the broker", PIPELINED
+    )
+
+
+@row("PushTelemetry")
+def push_telemetry(state: State) -> Cases:
+    """A bomb; a subscription is asked for first, so that there is an instance."""
+    import gzip
+
+    who = bytes(15) + b"\1"
+    yield Case("subscribe", frame("GetTelemetrySubscriptions", 0, {"ClientInstanceId": who}), 1)
+    for label, kind, data in (
+        ("bomb", 1, gzip.compress(bytes(BOMB_BYTES), 9)),
+        ("1 MB of garbage", 0, b"\x0a" * 1_000_000),
+    ):
+        values = {"ClientInstanceId": who, "SubscriptionId": 0, "CompressionType": kind, "Metrics": data}
+        yield case("PushTelemetry", 0, values, label)

@@ -1,0 +1,78 @@
+"""No request, of any API and version, keeps the event loop for long: counted in lines, not in time.
+
+BARNABAS_TEST_EFFORT=100 make test ARGS=tests/unit/broker/test_loop_turns.py      a hundred times the state
+.venv/bin/python -m tests.support.loop_turns --verbose Fetch                      each request of an API
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas import apis
+from tests.support.worst_inputs import ROWS
+
+ROOT = Path(__file__).resolve().parents[3]
+LINES_MAX = 200_000
+"""In one turn, by all tasks of the broker: 11 to 16 ms of interpreted Python, and less of compiled."""
+RUN_TIMEOUT_S = 3_000
+
+IN_ONE_GO = "the elements of one request are decoded, answered and encoded in one go"
+TOO_LONG: dict[str, str] = {
+    "AlterPartitionReassignments": IN_ONE_GO,
+    "AlterReplicaLogDirs": IN_ONE_GO,
+    "AlterShareGroupOffsets": IN_ONE_GO,
+    "CreateTopics": IN_ONE_GO,
+    "DeleteRecords": IN_ONE_GO,
+    "DescribeConfigs": "all settings of all resources are described in one go",
+    "DescribeProducers": IN_ONE_GO,
+    "DescribeShareGroupOffsets": IN_ONE_GO,
+    "DescribeTopicPartitions": "all topics are described in one go",
+    "ElectLeaders": IN_ONE_GO,
+    "EndTxn": "markers of all partitions of a transaction are written in one go",
+    "Fetch": "several connections convert for old versions in one turn",
+    "OffsetFetch": IN_ONE_GO,
+    "OffsetForLeaderEpoch": IN_ONE_GO,
+    "StreamsGroupHeartbeat": IN_ONE_GO,
+    "WriteTxnMarkers": IN_ONE_GO,
+}
+"""APIs whose worst input still keeps the loop for longer, and why."""
+
+
+@pytest.fixture(scope="module")
+def turns() -> dict[str, dict[str, Any]]:
+    """By API the longest turn that its worst inputs made."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'server'}{os.pathsep}{ROOT}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.loop_turns"],
+        capture_output=True, text=True, cwd=ROOT, env=environment, timeout=RUN_TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _parameters() -> list[Any]:
+    return [
+        pytest.param(name, marks=pytest.mark.xfail(reason=TOO_LONG[name]) if name in TOO_LONG else ())
+        for name in sorted(ROWS)
+    ]
+
+
+def test_every_served_api_has_a_worst_input() -> None:
+    assert ROWS.keys() == {api.name for api in apis.SERVED.values()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _parameters())
+def test_the_worst_input_of_an_api_takes_short_turns(turns: dict[str, dict[str, Any]], name: str) -> None:
+    worst = turns[name]
+    assert worst["lines"] <= LINES_MAX, (
+        f"{name} {worst['case']}: {worst['lines']:,} lines in {worst['where']}"
+    )
