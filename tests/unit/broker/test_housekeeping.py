@@ -1,15 +1,27 @@
 """Periodic work on logs, in the event loop and in threads."""
 
+import errno
 import threading
 from types import SimpleNamespace
 
+import pytest
 import trio
 
-from barnabas.broker.housekeeping import clean_forever, clean_logs
+from barnabas.broker.housekeeping import (
+    SEGMENTS_AT_ONCE,
+    apply_retention,
+    clean_forever,
+    clean_logs,
+    find_missing,
+    flush_due,
+    write_checkpoints,
+)
 from barnabas.config.loading import BrokerConfig
+from barnabas.errors import StorageError
 from barnabas.log.cleaner.cleaner import LogCleaner
 from barnabas.log.rate_limit import RateLimit
 from barnabas.loop_budget import LoopBudget
+from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.logs import NOW_MS, Broker, append, batch, read_all
 
 
@@ -93,3 +105,88 @@ async def test_the_memory_for_keys_is_shared_by_the_threads(tmp_path):
     cleaner = LogCleaner(lambda: broker.logs)
     await clean_logs(broker, cleaner)
     assert cleaner.dedupe_bytes == (128 << 20) // 4
+
+
+class CountingBudget:
+    """Counts how often others could have run."""
+
+    def __init__(self):
+        self.count = 0
+
+    async def checkpoint(self):
+        self.count += 1
+
+
+def many_logs(disk, count, **settings):
+    logs = Broker("/a", disk=disk, **settings)
+    for n in range(count):
+        append(logs.log("t", n), batch(timestamp=NOW_MS - 10**12))
+    failures, budget = [], CountingBudget()
+    broker = SimpleNamespace(
+        logs=logs.manager, now_ms=lambda: NOW_MS, budget=budget, storage_failed=failures.append
+    )
+    return logs, broker, failures
+
+
+@pytest.mark.parametrize("work", [apply_retention, flush_due, write_checkpoints])
+async def test_others_may_run_after_each_log(work):
+    _, broker, failures = many_logs(MemoryDisk(), 30, flush_ms=0)
+    await work(broker)
+    assert broker.budget.count >= 30
+    assert failures == []
+
+
+async def test_a_log_with_many_old_segments_is_shortened_step_by_step():
+    logs, broker, _ = many_logs(MemoryDisk(), 1, segment_bytes=100)
+    for _ in range(100):
+        append(logs.log(), batch(timestamp=NOW_MS - 10**12))
+    await apply_retention(broker)
+    assert len(logs.log().segments) == 1
+    assert broker.budget.count >= 100 // SEGMENTS_AT_ONCE
+
+
+@pytest.mark.parametrize(("work", "operation"), [(apply_retention, "rename"), (flush_due, "sync")])
+async def test_a_log_that_fails_does_not_keep_the_others_from_their_turn(work, operation):
+    disk = MemoryDisk()
+    logs, broker, failures = many_logs(disk, 3, flush_ms=0)
+    failing = logs.log("t", 0).dir
+
+    def fault(asked, path):
+        return OSError(errno.ENOSPC, "full") if asked == operation and path.startswith(failing) else None
+
+    disk.fault = fault
+    await work(broker)
+    disk.fault = None
+    assert len(failures) == 1
+    for n in (1, 2):
+        log = logs.log("t", n)
+        done = log.log_start_offset if work is apply_retention else log.recovery_point
+        assert done == 1
+
+
+@pytest.mark.parametrize("also_logs", [False, True])
+async def test_files_that_vanish_are_reported(also_logs):
+    disk = MemoryDisk()
+    logs, broker, failures = many_logs(disk, 3)
+    disk.remove_tree(logs.log("t", 1).dir)
+    await find_missing(broker, also_logs=also_logs)
+    assert [logs.manager.lose_missing(error)[0].partition for error in failures] == [1] * also_logs
+    assert list(logs.manager.missing) == [("t", 1)] * also_logs
+    disk.remove("/a/.lock")
+    failures.clear()
+    await find_missing(broker, also_logs=False)
+    (failure,) = failures
+    logs.manager.lose_missing(failure)
+    assert list(logs.manager.offline) == ["/a"]
+
+
+def test_a_log_dir_that_was_replaced_gets_nothing_more():
+    disk = MemoryDisk()
+    logs, _, _ = many_logs(disk, 1)
+    disk.remove_tree("/a")
+    disk.make_dirs("/a")
+    for change in (logs.manager.write_checkpoints, lambda: logs.log("t", 1)):
+        with pytest.raises(StorageError, match="removed or replaced"):
+            change()
+    logs.manager.close()
+    assert disk.list("/a") == []
