@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import BROKER, TOPIC
+from barnabas.cluster.image import BROKER, CLIENT_METRICS, TOPIC
 from barnabas.config import broker as settings
 from barnabas.coordination.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from barnabas.log.config import LogConfig
@@ -39,13 +39,14 @@ class ImageFollower:
     def publish(self, delta: Delta) -> None:
         """Obey settings of the broker that have changed; lead what is new."""
         broker, new = self._broker, delta.new
-        if delta.configs:
+        changed = {resource_type for resource_type, _ in delta.configs}
+        if BROKER in changed:
             broker.config.set_dynamic(
                 new.settings_of(BROKER, ""), new.settings_of(BROKER, str(broker.broker_id))
             )
             broker.logs.set_producer_expiration(broker.config.get(settings.PRODUCER_ID_EXPIRATION_MS))
-            if broker.telemetry_if_any is not None:
-                broker.telemetry_if_any.take_subscriptions(new.configs)
+        if CLIENT_METRICS in changed and broker.telemetry_if_any is not None:
+            broker.telemetry_if_any.take_subscriptions(new.configs)
         broker.partitions.publish(delta)
         self._unload_coordinators(delta)
 

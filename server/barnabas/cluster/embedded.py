@@ -27,7 +27,7 @@ REWRITE_LINES_MIN = 1000
 """A journal is rewritten at start when it has at least so many lines, and most of them are superseded."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Wish:
     """A change that somebody waits for: `image` is the one just after it."""
 

@@ -33,6 +33,10 @@ TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 """Bits of the ACL operations on a topic: read, write, create, delete, alter, describe, describe and alter configs."""
 NOT_ASKED = -(2**31)
 NO_LEADER = -1
+RESERVED_SINCE = 100
+"""Memory is reserved for answers about more topics than this."""
+TOPIC_BYTES = 1000
+"""About what a topic with a few partitions takes in memory until the answer has been sent."""
 
 Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition
@@ -45,9 +49,11 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
         return await _refused(context, request)
     if request.topics is None or (context.api_version == 0 and not request.topics):
         image = broker.metadata.image
+        await _reserve(context, len(image.topics))
         topics = [await _describe(broker, info, request) for info in image.topics.values()]
     else:
         asked = await _asked(context, request.topics)
+        await _reserve(context, len(asked))
         refused = await _create_missing(context, request, asked)
         image = broker.metadata.image
         topics = [await _one(broker, image, request, name, topic_id, refused) for name, topic_id in asked]
@@ -60,6 +66,12 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
             MetadataResponse.MetadataResponseBroker(node_id=broker_id, host=host, port=port, rack=rack)
         )
     return response
+
+
+async def _reserve(context: RequestContext, topics: int) -> None:
+    """Reserve memory for an answer about so many topics, unless it is small."""
+    if topics > RESERVED_SINCE:
+        await context.reserve(topics * TOPIC_BYTES)
 
 
 async def _is_sound(context: RequestContext, request: MetadataRequest) -> bool:
