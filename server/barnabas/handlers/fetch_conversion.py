@@ -13,6 +13,8 @@ from barnabas.handlers.fetch import Unconverted, fail
 from barnabas.records.convert import down_convert_steps
 
 if TYPE_CHECKING:
+    from barnabas.log.results import ReadResult
+    from barnabas.records.steps import Steps
     from barnabas.requests.context import RequestContext
 
 FORMAT_V1_SINCE = 2
@@ -33,12 +35,8 @@ async def convert(context: RequestContext, unconverted: list[Unconverted]) -> No
     await context.reserve(reserved)
     kept = 0
     for want, data, result in unconverted:
-        size = len(result.records)
-        steps = down_convert_steps(
-            result.to_bytes(), magic, bytes_max=GROWTH_MAX * size, fetch_offset=want.fetch_offset
-        )
         try:
-            converted = await context.broker.piecework.do(steps)
+            converted = await context.broker.piecework.do(_steps(result, magic, want.fetch_offset))
         except RequestError as error:
             fail(data, error)
             continue
@@ -50,3 +48,14 @@ async def convert(context: RequestContext, unconverted: list[Unconverted]) -> No
         await context.reserve(kept - reserved)
     else:
         context.unreserve(reserved - kept)
+
+
+def _steps(result: ReadResult, magic: int, fetch_offset: int) -> Steps[bytes]:
+    yield None
+    data = result.to_bytes()
+    yield None
+    return (
+        yield from down_convert_steps(
+            data, magic, bytes_max=GROWTH_MAX * len(data), fetch_offset=fetch_offset
+        )
+    )

@@ -218,6 +218,7 @@ def _down_convert_batch_steps(
         return writer.finish()
     body = yield from read_body_steps(buf, pos, header, decompressed_bytes_max=decompressed_bytes_max)
     cursor = RecordCursor(body, header.records_count)
+    written = 0
     while cursor.advance():
         offset = header.base_offset + cursor.offset_delta
         if header.codec or offset >= fetch_offset:
@@ -229,7 +230,8 @@ def _down_convert_batch_steps(
                 )
             else:
                 writer.add(offset, timestamp, cursor.read_key(), cursor.read_value())
-        if not (cursor.index + 1) % RECORDS_PER_STEP:
+        if not (cursor.index + 1) % RECORDS_PER_STEP or writer.size - written > PIECE_BYTES:
+            written = writer.size
             yield None
     if not writer.is_large:
         return writer.finish()

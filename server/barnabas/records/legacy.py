@@ -391,6 +391,11 @@ class MessageSetWriter:
             raise DecompressedTooLargeError("converted", self._bytes_max)
 
     @property
+    def size(self) -> int:
+        """How many bytes of messages there are, before they are compressed."""
+        return len(self._messages)
+
+    @property
     def is_compressed(self) -> bool:
         """Whether all messages go into one wrapper."""
         return self._codec != Codec.NONE
