@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
 
 API_VERSIONS = 18
+FETCH = 1
 TELEMETRY = frozenset((71, 72))
 """Those that are served where somebody can read what clients push, or `telemetry.enable` asks for them."""
 

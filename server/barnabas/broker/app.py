@@ -21,6 +21,7 @@ import trio
 from barnabas import apis, compiled, output
 from barnabas.broker import housekeeping, storage
 from barnabas.broker.buffers import BufferPool
+from barnabas.broker.codecs import SWITCH_SECONDS, CodecWorker
 from barnabas.broker.listener import Connections, Listener
 from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.stalls import StallMeter
@@ -99,6 +100,7 @@ class Broker:
         self.stalls = StallMeter(self.log_limit)
         self.budget.on_long_turn = self.stalls.long_turn
         self.buffers = BufferPool()
+        self.codecs = CodecWorker()
         self.memory = Memory(
             queued if (queued := config.get(settings.QUEUED_MAX_REQUEST_BYTES)) > 0 else REQUEST_BYTES_MAX
         )
@@ -327,6 +329,7 @@ class Broker:
 def run(config: BrokerConfig) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the process's exit code."""
     code = 0
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         trio.run(_run_until_signalled, config, restrict_keyboard_interrupt_to_checkpoints=True)
     except* (StartupError, StorageError) as group:

@@ -17,7 +17,7 @@ from barnabas.broker.dispatch import answer
 from barnabas.broker.transport import PlainTransport
 from barnabas.errors import PeerError, StorageError
 from barnabas.requests.memory import Held
-from barnabas.wire.framing import SIZE_BYTES, check_frame_size
+from barnabas.wire.framing import API_KEY_BYTES, SIZE_BYTES, check_frame_size, check_message_size
 
 if TYPE_CHECKING:
     import socket
@@ -158,7 +158,11 @@ class Connection:
         pool = self._broker.buffers
         buffer = bytearray(start)
         used = len(buffer)
+        is_checked = False
         while used < size:
+            if not is_checked and used >= API_KEY_BYTES:
+                check_message_size(buffer, size)
+                is_checked = True
             await self._transport.wait_readable()
             if used < SCRATCH_BYTES // 2:
                 count = await self._receive_little(buffer, size - used, memory, held)

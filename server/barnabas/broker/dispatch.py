@@ -11,12 +11,16 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas import apis
+from barnabas.broker.codecs import INLINE_BYTES_MAX
 from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.requests.context import RequestContext
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import encode_response, parse_request_header
+from barnabas.wire.regions import FileRegion
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.broker.app import Broker
     from barnabas.broker.transport import PlainTransport
     from barnabas.requests.context import ConnectionInfo
@@ -70,7 +74,10 @@ async def _answer_with(
     metrics = broker.metrics
     started = time.perf_counter() if metrics is not None else 0.0
     try:
-        request, _ = api.decoders[version](frame, header.body_position)
+        if len(frame) <= INLINE_BYTES_MAX:
+            request, _ = api.decoders[version](frame, header.body_position)
+        else:
+            request = await broker.codecs.decode(api, context, frame, header.body_position)
     except PeerError as error:
         raise PeerError(
             f"{api.name} v{version} (correlation id {header.correlation_id}) from client {header.client_id!r}: {error}"
@@ -86,9 +93,13 @@ async def _answer_with(
         log.exception("internal error in %s", context)
         response = _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
     size = 0
+    codes: Mapping[int, int] | None = None  # where they have been counted already
     if response is not None:
         try:
-            chunks = encode_response(key, version, header.correlation_id, response)
+            if broker.codecs.is_large(response):
+                chunks, codes = await broker.codecs.encode(context, response)
+            else:
+                chunks = encode_response(key, version, header.correlation_id, response)
         except Exception:
             # Our own mistake: the client still gets an answer that it can act on.
             log.exception("the answer cannot be written: %s", context)
@@ -96,12 +107,18 @@ async def _answer_with(
             if response is None:
                 return False
             chunks = encode_response(key, version, header.correlation_id, response)
+        if context.reservation is not None:
+            # What the handler needed is dropped now; what is sent stays until it is read.
+            context.reservation.reduce_to(sum(len(one) for one in chunks if not isinstance(one, FileRegion)))
+        request = None
+        if codes is not None and key != apis.FETCH:
+            response = None
         await transport.send(chunks)
         if metrics is not None:
             size = sum(len(chunk) for chunk in chunks)
     if metrics is not None:
         metrics.meter.answered(
-            api.name, key, version, response, len(frame), size, time.perf_counter() - started
+            api.name, key, version, response, len(frame), size, time.perf_counter() - started, codes
         )
     return not context.close_after_response
 

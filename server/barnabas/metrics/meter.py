@@ -7,7 +7,7 @@ that there are.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -42,8 +42,12 @@ class RequestMeter:
         bytes_in: int,
         bytes_out: int,
         seconds: float,
+        codes: Mapping[int, int] | None = None,
     ) -> None:
-        """A request of `bytes_in` was answered by `response`, None if it wants no answer, in `bytes_out`."""
+        """Count a request of `bytes_in` answered by `response`, None if it wants no answer, in `bytes_out`.
+
+        `codes` are the numbers of its error codes where they have been counted already.
+        """
         counts = self.requests.get((name, version))
         if counts is None:
             counts = self.requests[name, version] = RequestCounts()
@@ -51,12 +55,14 @@ class RequestMeter:
         counts.seconds += seconds
         counts.bytes_in += bytes_in
         counts.bytes_out += bytes_out
-        if response is None:
-            return
         errors = self.errors
-        for code in error_codes(response):
-            errors[name, code] = errors.get((name, code), 0) + 1
-        if key == FETCH:
+        if codes is not None:
+            for code, count in codes.items():
+                errors[name, code] = errors.get((name, code), 0) + count
+        elif response is not None:
+            for code in error_codes(response):
+                errors[name, code] = errors.get((name, code), 0) + 1
+        if key == FETCH and response is not None:
             self._fetched(response)
 
     def _fetched(self, response: Any) -> None:

@@ -365,3 +365,7 @@ class Reservation:
         if size:
             self.size -= size
             self._pool.release(size)
+
+    def reduce_to(self, size: int) -> None:
+        """Give back what is reserved beyond `size` bytes."""
+        self.reduce(max(self.size - size, 0))

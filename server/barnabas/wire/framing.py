@@ -11,11 +11,18 @@ from barnabas.wire.errors import DecodeError
 from barnabas.wire.primitives import Buffer
 
 SIZE_BYTES = 4
+API_KEY_BYTES = 2
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 """The largest request that is accepted by default (socket.request.max.bytes)."""
 
+MESSAGE_BYTES_MAX = 8 * 1024 * 1024
+"""The largest request without records, more than any that could succeed: 100 MiB of names take gigabytes once decoded."""
+
+PRODUCE = 0
+
 _SIZE = Struct(">i")
+_API_KEY = Struct(">h")
 
 
 def check_frame_size(buf: Buffer, pos: int = 0, bytes_max: int = FRAME_BYTES_MAX) -> int:
@@ -28,6 +35,19 @@ def check_frame_size(buf: Buffer, pos: int = 0, bytes_max: int = FRAME_BYTES_MAX
     if 0 <= size <= bytes_max:
         return size
     raise DecodeError(_explain(bytes(buf[pos : pos + SIZE_BYTES]), size, bytes_max), "frame size", pos)
+
+
+def check_message_size(frame: Buffer, size: int) -> None:
+    """Judge a frame of `size` bytes by the API key at its start, which is there.
+
+    Raises DecodeError if it is larger than MESSAGE_BYTES_MAX and carries no records.
+    """
+    if size > MESSAGE_BYTES_MAX and (key := _API_KEY.unpack_from(frame)[0]) != PRODUCE:
+        raise DecodeError(
+            f"is {size} for API key {key}; only Produce may take more than {MESSAGE_BYTES_MAX}",
+            "frame size",
+            0,
+        )
 
 
 def frame_prefix(size: int) -> bytes:

@@ -2,7 +2,7 @@
 
 import socket
 import struct
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -90,7 +90,7 @@ async def test_small_requests_of_one_send_share_a_turn(broker) -> None:
 async def test_half_a_frame_costs_what_has_arrived(broker, claimed) -> None:
     memory = broker.memory.for_request(claimed)
     async with connected(broker) as (_, client):
-        await client.send(struct.pack(">i", claimed) + b"x" * 1000)
+        await client.send(struct.pack(">i", claimed) + bytes(1000))
         await wait_all_tasks_blocked()
         assert memory.held == 1000
         await client.send(b"x" * 1000)
@@ -148,9 +148,13 @@ async def send_and_read_nothing(broker, client) -> int:
     while data:
         data = data[await client.send(data) :]
     with trio.fail_after(60):
-        while not broker.memory.unsent.held:
-            await trio.lowlevel.checkpoint()
-    return broker.memory.unsent.held
+        while not broker.memory.unsent._stuck:
+            await trio.sleep(0.001)
+    return unread(broker)
+
+
+def unread(broker) -> int:
+    return broker.memory.large_responses.held + broker.memory.unsent.held
 
 
 async def test_what_is_not_read_is_counted_until_it_is(broker) -> None:
@@ -158,7 +162,8 @@ async def test_what_is_not_read_is_counted_until_it_is(broker) -> None:
         held = await send_and_read_nothing(broker, client)
         assert len(await answer(client)) + 4 == held
         await wait_all_tasks_blocked()
-        assert broker.memory.unsent.held == 0
+        assert unread(broker) == 0
+        assert not broker.memory.unsent._stuck
 
 
 async def test_a_reader_that_gives_up_leaves_nothing_behind(broker) -> None:
@@ -166,7 +171,8 @@ async def test_a_reader_that_gives_up_leaves_nothing_behind(broker) -> None:
         assert await send_and_read_nothing(broker, client) > 100 * KIB
         connection.scope.cancel()
         await wait_all_tasks_blocked()
-        assert broker.memory.unsent.held == 0
+        assert unread(broker) == 0
+        assert not broker.memory.unsent._stuck
 
 
 async def test_malformed_requests_are_named_in_the_log_and_only_the_first_of_them(broker, caplog) -> None:
@@ -205,3 +211,52 @@ async def test_who_held_the_event_loop_up_is_named(broker, caplog, monkeypatch) 
     (line,) = [record.getMessage() for record in caplog.records if "held up" in record.getMessage()]
     assert line.startswith("the event loop was held up for 300 ms in ")
     assert "longest of 300 ms: Metadata v1 (correlation id 44) from client 'raw' on 127.0.0.1:50000->" in line
+
+
+async def test_long_requests_and_answers_leave_the_event_loop_to_others(broker, monkeypatch) -> None:
+    """What has many entries is decoded and encoded in a thread; what has few is not."""
+    in_threads = []
+    run_sync = trio.to_thread.run_sync
+
+    async def noted(function, *args, **options):
+        in_threads.append(function.__name__)
+        return await run_sync(function, *args, **options)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", noted)
+    async with connected(broker) as (_, client):
+        names = b"".join(struct.pack(">h", 6) + b"%06d" % n for n in range(900))
+        await client.send(request(METADATA, 4, struct.pack(">i", 900) + names + b"\0"))
+        await answer(client)
+        assert in_threads == []
+        data = much_to_answer()
+        async with trio.open_nursery() as nursery:
+
+            async def send() -> None:
+                part = data
+                while part:
+                    part = part[await client.send(part) :]
+
+            nursery.start_soon(send)
+            assert (await answer(client)).count(b"\0\x06") >= 50_000
+        assert in_threads == ["decoded", "encoded"]
+    await wait_all_tasks_blocked()
+    assert broker.memory.large_responses.held == 0
+
+
+async def test_what_is_too_large_for_its_api_is_refused_before_it_is_received(broker, caplog) -> None:
+    async with connected(broker) as (_, client):
+        await client.send(struct.pack(">ihhi", 50 << 20, METADATA, 1, 5))
+        assert await client.recv(1) == b""
+    assert "only Produce may take more" in caplog.text
+
+
+async def test_a_produce_request_to_very_many_partitions_is_refused(broker, caplog) -> None:
+    count = 100_001
+    body = struct.pack(">hii", 1, 1000, 1) + struct.pack(">h1si", 1, b"t", count) + bytes(8 * count)
+    data = request(0, 2, body)
+    async with connected(broker) as (_, client):
+        with suppress(OSError):
+            while data:
+                data = data[await client.send(data) :]
+            assert await client.recv(1) == b""
+    assert "names more than 100000 topics and partitions" in caplog.text

@@ -1,0 +1,75 @@
+"""Decoding requests and encoding responses that have very many entries, in a thread beside the event loop.
+
+The rule: what is small is done at once by whoever asks; what is large is done here, one after the other, and its memory
+is reserved before. The interpreter switches between the thread and the loop, so the loop is slowed but not held up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from barnabas.errors import PeerError
+from barnabas.metrics.meter import error_codes
+from barnabas.wire.extent import PRODUCE, has_more_entries, produces_to_more
+from barnabas.wire.headers import encode_response
+
+if TYPE_CHECKING:
+    from barnabas.apis import Api
+    from barnabas.requests.context import RequestContext
+    from barnabas.wire.primitives import Chunk
+
+SWITCH_SECONDS = 0.0005
+"""How long the thread may keep the interpreter while the event loop wants it (sys.setswitchinterval)."""
+
+INLINE_BYTES_MAX = 32 * 1024
+"""Requests up to this size are decoded at once: that takes 5 ms at worst."""
+
+INLINE_ENTRIES_MAX = 1000
+"""Responses with so many entries of arrays are encoded at once, and so are requests to produce to so many partitions."""
+
+PRODUCED_ENTRIES_MAX = 100_000
+"""Topics and partitions of one Produce request; more could not be decoded in bounded memory."""
+
+DECODED_FACTOR = 16
+"""How much larger a request without records becomes when it is decoded, about."""
+
+
+class CodecWorker:
+    """Decodes and encodes what is large. One at a time: Python does no two at once."""
+
+    def __init__(self) -> None:
+        self._limiter = trio.CapacityLimiter(1)
+
+    async def decode(self, api: Api, context: RequestContext, frame: memoryview, position: int) -> Any:
+        """Decode the body of a request of more than INLINE_BYTES_MAX bytes. Raises PeerError."""
+        decode = api.decoders[context.api_version]
+        if api.key != PRODUCE:
+            await context.reserve(len(frame) * DECODED_FACTOR)
+        elif not produces_to_more(frame, position, context.api_version, INLINE_ENTRIES_MAX):
+            return decode(frame, position)[0]
+
+        def decoded() -> Any:
+            if api.key == PRODUCE and produces_to_more(
+                frame, position, context.api_version, PRODUCED_ENTRIES_MAX
+            ):
+                raise PeerError(f"names more than {PRODUCED_ENTRIES_MAX} topics and partitions")
+            return decode(frame, position)[0]
+
+        return await trio.to_thread.run_sync(decoded, limiter=self._limiter)
+
+    @staticmethod
+    def is_large(response: Any) -> bool:
+        """Whether a response is to be encoded by `encode`."""
+        return has_more_entries(response, INLINE_ENTRIES_MAX)
+
+    async def encode(self, context: RequestContext, response: Any) -> tuple[list[Chunk], Counter[int]]:
+        """Encode a large response, and count its error codes. Raises EncodeError."""
+
+        def encoded() -> tuple[list[Chunk], Counter[int]]:
+            chunks = encode_response(context.api_key, context.api_version, context.correlation_id, response)
+            return chunks, Counter(error_codes(response))
+
+        return await trio.to_thread.run_sync(encoded, limiter=self._limiter)
