@@ -130,8 +130,9 @@ class LoopMeter(trio.abc.Instrument):
         def counted(*arguments: Any, **options: Any) -> Any:
             try:
                 made = call(*arguments, **options)
-            except DecompressedTooLargeError as error:
-                self.add(error.bytes_max // DECOMPRESSED_BYTES_PER_LINE)
+            except DecompressedTooLargeError:
+                bytes_max: int = options.get("bytes_max", arguments[-1])
+                self.add(bytes_max // DECOMPRESSED_BYTES_PER_LINE)
                 raise
             self.add(lines(arguments[0], made))
             return made

@@ -23,26 +23,18 @@ LINES_MAX = 200_000
 """In one turn, by all tasks of the broker: 11 to 16 ms of interpreted Python, and less of compiled."""
 RUN_TIMEOUT_S = 3_000
 
-IN_ONE_GO = "the elements of one request are decoded, answered and encoded in one go"
+IN_ONE_GO = "the elements of one request are decoded or encoded in one go"
 TOO_LONG: dict[str, str] = {
-    "AlterPartitionReassignments": IN_ONE_GO,
-    "AlterReplicaLogDirs": IN_ONE_GO,
-    "AlterShareGroupOffsets": IN_ONE_GO,
-    "CreateTopics": IN_ONE_GO,
-    "DeleteRecords": IN_ONE_GO,
     "DescribeConfigs": "all settings of all resources are described in one go",
-    "DescribeProducers": IN_ONE_GO,
-    "DescribeShareGroupOffsets": IN_ONE_GO,
-    "DescribeTopicPartitions": "all topics are described in one go",
-    "ElectLeaders": IN_ONE_GO,
     "EndTxn": "markers of all partitions of a transaction are written in one go",
-    "Fetch": "several connections convert for old versions in one turn",
-    "OffsetFetch": IN_ONE_GO,
-    "OffsetForLeaderEpoch": IN_ONE_GO,
+    "Fetch": IN_ONE_GO,
+    "OffsetFetch": "all offsets of a group that is named many times are encoded in one go",
     "StreamsGroupHeartbeat": IN_ONE_GO,
     "WriteTxnMarkers": IN_ONE_GO,
 }
 """APIs whose worst input still keeps the loop for longer, and why."""
+NEAR_THE_BOUND = {"DescribeShareGroupOffsets", "DescribeTopicPartitions"}
+"""Those that are within a few percent of it: encoded in one go."""
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +51,9 @@ def turns() -> dict[str, dict[str, Any]]:
 
 
 def _parameters() -> list[Any]:
-    return [
-        pytest.param(name, marks=pytest.mark.xfail(reason=TOO_LONG[name]) if name in TOO_LONG else ())
-        for name in sorted(ROWS)
-    ]
+    marks = {name: pytest.mark.xfail(reason=reason) for name, reason in TOO_LONG.items()}
+    marks |= {name: pytest.mark.xfail(reason=IN_ONE_GO, strict=False) for name in NEAR_THE_BOUND}
+    return [pytest.param(name, marks=marks.get(name, ())) for name in sorted(ROWS)]
 
 
 def test_every_served_api_has_a_worst_input() -> None:
