@@ -30,11 +30,11 @@ from tests.support.effort import EFFORT
 
 ELEMENTS = 2_000 * min(EFFORT, 50)
 """In the widest array of a request."""
-RECORDS = 20_000 * min(EFFORT, 50)
+RECORDS = 10_000 * min(EFFORT, 100)
 """In a batch that weighs little."""
 BOMB_BYTES = 20_000_000 * min(EFFORT, 6)
-PIPELINED = 10
-TOPICS_MADE = 100 * min(EFFORT, 10)
+PIPELINED = 5
+TOPICS_MADE = 50 * min(EFFORT, 10)
 
 TIME = "time"
 DEEP = "deep"

@@ -23,18 +23,10 @@ LINES_MAX = 200_000
 """In one turn, by all tasks of the broker: 11 to 16 ms of interpreted Python, and less of compiled."""
 RUN_TIMEOUT_S = 3_000
 
-IN_ONE_GO = "the elements of one request are decoded or encoded in one go"
 TOO_LONG: dict[str, str] = {
-    "DescribeConfigs": "all settings of all resources are described in one go",
     "EndTxn": "markers of all partitions of a transaction are written in one go",
-    "Fetch": IN_ONE_GO,
-    "OffsetFetch": "all offsets of a group that is named many times are encoded in one go",
-    "StreamsGroupHeartbeat": IN_ONE_GO,
-    "WriteTxnMarkers": IN_ONE_GO,
 }
 """APIs whose worst input still keeps the loop for longer, and why."""
-NEAR_THE_BOUND = {"DescribeShareGroupOffsets", "DescribeTopicPartitions"}
-"""Those that are within a few percent of it: encoded in one go."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +44,6 @@ def turns() -> dict[str, dict[str, Any]]:
 
 def _parameters() -> list[Any]:
     marks = {name: pytest.mark.xfail(reason=reason) for name, reason in TOO_LONG.items()}
-    marks |= {name: pytest.mark.xfail(reason=IN_ONE_GO, strict=False) for name in NEAR_THE_BOUND}
     return [pytest.param(name, marks=marks.get(name, ())) for name in sorted(ROWS)]
 
 
