@@ -132,7 +132,7 @@ def _serve(options: argparse.Namespace) -> int:
         names = ", ".join(f"{name} ({given.origins[name]})" for name in verdict.ignored)
         print(f"barnabas: these settings have no effect here: {names}", file=sys.stderr)
 
-    from barnabas.broker.app import run
+    from barnabas.broker.process import run
 
     if not options.ephemeral:
         return run(config)

@@ -7,26 +7,40 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import trio
-
 from barnabas import apis
-from barnabas.broker import storage
 from barnabas.broker.app import Broker
+from barnabas.broker.assembly import assembled
+from barnabas.broker.dispatch import bound
 from barnabas.config.loading import BrokerConfig
+from barnabas.environment.real import real_environment
 from barnabas.errors import RequestError
 from barnabas.handlers.errors import error_response
-from barnabas.requests.context import ConnectionInfo, RequestContext
+from barnabas.requests.context import ConnectionInfo, RequestContext, Shared
+from barnabas.requests.log_limit import LogLimit
+from barnabas.security.authorizer import AllowEverything
 from barnabas.wire.headers import decode_response, encode_request, encode_response, parse_request_header
 
 NOW_MS = 1_700_000_000_000
 CONNECTION = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
 
 
+class Clock:
+    """A wall clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_ms = NOW_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
 class Asked:
     """A broker to ask: `await asked(request, version)` is the response, both having been bytes on the way."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, clock: Clock) -> None:
         self.broker = broker
+        self.services = broker.services
+        self.clock = clock
 
     async def __call__(self, request: Any, version: int) -> Any:
         name = type(request).__name__.removesuffix("Request")
@@ -35,9 +49,10 @@ class Asked:
         frame = b"".join(bytes(chunk) for chunk in encode_request(api.key, version, 1, "test", request))[4:]
         header = parse_request_header(frame)
         received, _ = api.decoders[version](memoryview(frame), header.body_position)
-        context = RequestContext(self.broker, CONNECTION, api.key, version, 1, "test", NOW_MS)
+        shared = Shared(self.broker.memory, LogLimit(), AllowEverything())
+        context = RequestContext(self.services, shared, CONNECTION, api.key, version, 1, "test", NOW_MS)
         try:
-            response = await api.handle(context, received)
+            response = await bound(api.handle, self.services)(context, received)
         except RequestError as error:
             response = error_response(api, context, received, error.code, error.message)
         answer = b"".join(bytes(chunk) for chunk in encode_response(api.key, version, 1, response))[4:]
@@ -46,15 +61,8 @@ class Asked:
 
 @asynccontextmanager
 async def broker_to_ask(directory: Path, settings: Mapping[str, str] | None = None) -> AsyncIterator[Asked]:
-    """Open a broker's storage in a directory, and close it cleanly."""
-    config = BrokerConfig({"log.dirs": str(directory / "logs"), **(settings or {})})
-    broker = Broker(config, now_ms=lambda: NOW_MS)
-    async with trio.open_nursery() as background:
-        broker._background = background  # what is only made when it is needed runs there
-        await storage.open_storage(broker)
-        try:
-            yield Asked(broker)
-        finally:
-            background.cancel_scope.cancel()
-            with trio.CancelScope(shield=True):
-                await storage.close_storage(broker)
+    """A whole broker that does not listen, with its data in a directory; closed cleanly at the end."""
+    values = {"log.dirs": str(directory / "logs"), "listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
+    clock = Clock()
+    async with assembled(BrokerConfig(values), real_environment(clock_ms=clock)) as broker:
+        yield Asked(broker, clock)

@@ -9,7 +9,9 @@ from typing import Any
 import trio
 
 from barnabas.broker.app import Broker
+from barnabas.broker.assembly import assembled
 from barnabas.config.loading import BrokerConfig
+from barnabas.environment.real import real_environment
 from barnabas.log.disk import Disk
 from barnabas.records.batch import encode_batch, iter_batches, read_records
 from barnabas.records.record import Record
@@ -27,6 +29,7 @@ class Client:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.services = broker.services
 
     async def ask(self, message: Any, version: int) -> Any:
         """The response to a request."""
@@ -94,10 +97,16 @@ async def running(dirs: Sequence[object], disk: Disk | None = None, **settings: 
         "listeners": "PLAINTEXT://127.0.0.1:0",
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
-    broker = Broker(BrokerConfig(values), disk=disk)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(broker.run)
+    async with serving(BrokerConfig(values), disk) as broker:
+        yield Client(broker)
+
+
+@asynccontextmanager
+async def serving(config: BrokerConfig, disk: Disk | None = None) -> AsyncIterator[Broker]:
+    """A broker with these settings that serves until the block ends, and is then stopped cleanly."""
+    async with assembled(config, real_environment(disk)) as broker, trio.open_nursery() as nursery:
+        await nursery.start(broker.serve)
         try:
-            yield Client(broker)
+            yield broker
         finally:
             broker.stop()

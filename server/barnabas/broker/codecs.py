@@ -18,6 +18,7 @@ from barnabas.wire.headers import encode_response
 
 if TYPE_CHECKING:
     from barnabas.apis import Api
+    from barnabas.environment import Threads
     from barnabas.requests.context import RequestContext
     from barnabas.wire.primitives import Chunk
 
@@ -40,7 +41,8 @@ DECODED_FACTOR = 16
 class CodecWorker:
     """Decodes and encodes what is large. One at a time: Python does no two at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
         self._limiter = trio.CapacityLimiter(1)
 
     async def decode(self, api: Api, context: RequestContext, frame: memoryview, position: int) -> Any:
@@ -58,7 +60,7 @@ class CodecWorker:
                 raise PeerError(f"names more than {PRODUCED_ENTRIES_MAX} topics and partitions")
             return decode(frame, position)[0]
 
-        return await trio.to_thread.run_sync(decoded, limiter=self._limiter)
+        return await self._threads.run(decoded, limiter=self._limiter)
 
     @staticmethod
     def is_large(response: Any) -> bool:
@@ -72,4 +74,4 @@ class CodecWorker:
             chunks = encode_response(context.api_key, context.api_version, context.correlation_id, response)
             return chunks, Counter(error_codes(response))
 
-        return await trio.to_thread.run_sync(encoded, limiter=self._limiter)
+        return await self._threads.run(encoded, limiter=self._limiter)

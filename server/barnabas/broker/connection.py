@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
 from barnabas.broker.buffers import SCRATCH_BYTES
-from barnabas.broker.dispatch import answer
 from barnabas.broker.transport import PlainTransport
 from barnabas.errors import PeerError, StorageError
 from barnabas.requests.memory import Held
@@ -21,11 +21,15 @@ from barnabas.wire.framing import API_KEY_BYTES, SIZE_BYTES, check_frame_size, c
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
-    from barnabas.broker.app import Broker
     from barnabas.broker.buffers import BufferPool
+    from barnabas.broker.dispatch import Pipeline
+    from barnabas.broker.stalls import StallMeter
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import ConnectionInfo
-    from barnabas.requests.memory import IncomingMemory
+    from barnabas.requests.log_limit import LogLimit
+    from barnabas.requests.memory import IncomingMemory, Memory
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +37,20 @@ UNCOUNTED_BYTES_MAX = 4096
 """Requests up to this size are not counted among the memory of requests: each connection may hold one."""
 
 CUT_SHORT = "requests cut short"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionParts:
+    """What all connections of a broker share; `on_closed` is told the id of each that is at its end."""
+
+    pipeline: Pipeline
+    memory: Memory
+    buffers: BufferPool
+    budget: LoopBudget
+    stalls: StallMeter
+    log_limit: LogLimit
+    frame_bytes_max: int
+    on_closed: Callable[[int], None]
 
 
 class Connection:
@@ -44,7 +62,7 @@ class Connection:
     """
 
     __slots__ = (
-        "_broker",
+        "_parts",
         "_received",
         "_start",
         "_transport",
@@ -56,8 +74,8 @@ class Connection:
         "stopping",
     )
 
-    def __init__(self, broker: Broker, sock: socket.socket, info: ConnectionInfo) -> None:
-        self._broker = broker
+    def __init__(self, parts: ConnectionParts, sock: socket.socket, info: ConnectionInfo) -> None:
+        self._parts = parts
         self._transport = PlainTransport(sock, self)
         self._unsent: Held | None = None
         # Bytes received and not yet answered: `_received[_start:]` holds the next frames of a pipelining client.
@@ -71,13 +89,13 @@ class Connection:
 
     async def serve(self) -> None:
         """Serve until the peer closes, misbehaves, or `scope` is cancelled. Raises nothing but cancellation."""
-        self._broker.stalls.connections[trio.lowlevel.current_task()] = self.info
+        self._parts.stalls.connections[trio.lowlevel.current_task()] = self.info
         try:
             with self.scope:
                 while not self.stopping and await self._serve_one():
                     if self._start < len(self._received):
                         # Whoever sends many requests at once takes turns with the others.
-                        await self._broker.budget.checkpoint()
+                        await self._parts.budget.checkpoint()
         except PeerError as error:
             self._warn("malformed requests", f"malformed request: {error}")
         except OSError as error:
@@ -89,14 +107,14 @@ class Connection:
         finally:
             self.caught_up()
             self._transport.close()
-            self._broker.connection_closed(self.info.connection_id)
+            self._parts.on_closed(self.info.connection_id)
 
     async def _serve_one(self) -> bool:
         """Read and answer one request; false when the connection is at its end."""
         if len(self._received) - self._start < SIZE_BYTES and not await self._receive_start():
             return False
         data, start = self._received, self._start
-        size = check_frame_size(data, start, self._broker.frame_bytes_max)
+        size = check_frame_size(data, start, self._parts.frame_bytes_max)
         end = start + SIZE_BYTES + size
         if end > len(data):
             self._received, self._start = b"", 0
@@ -106,7 +124,7 @@ class Connection:
         frame = memoryview(bytearray(data[start + SIZE_BYTES : end]))
         if size <= UNCOUNTED_BYTES_MAX:
             return await self._answer(frame)
-        memory = self._broker.memory.for_request(size)
+        memory = self._parts.memory.for_request(size)
         memory.charge(size)
         try:
             return await self._answer(frame)
@@ -115,8 +133,8 @@ class Connection:
 
     async def _receive_start(self) -> bool:
         """Receive until at least a frame's size is there; false when the peer has closed."""
-        scratch = self._broker.buffers.scratch
-        if self._broker.memory.requests_are_short:
+        scratch = self._parts.buffers.scratch
+        if self._parts.memory.requests_are_short:
             scratch = scratch[:UNCOUNTED_BYTES_MAX]
         data = self._received[self._start :]
         while len(data) < SIZE_BYTES:
@@ -136,7 +154,7 @@ class Connection:
 
         Holds what has arrived, at most twice as much, and waits for memory before it reads more.
         """
-        memory = self._broker.memory.for_request(size)
+        memory = self._parts.memory.for_request(size)
         held = Held(self._close_for_memory)
         memory.begin(held, len(start))
         try:
@@ -148,14 +166,14 @@ class Connection:
         finally:
             memory.end(held)
         if size > SCRATCH_BYTES:
-            self._broker.buffers.give(buffer)
+            self._parts.buffers.give(buffer)
         return alive
 
     async def _receive_rest(
         self, start: memoryview, size: int, memory: IncomingMemory, held: Held
     ) -> bytearray | None:
         """Receive up to `size` bytes, the first of which are in `start`; None when the peer has closed."""
-        pool = self._broker.buffers
+        pool = self._parts.buffers
         buffer = bytearray(start)
         used = len(buffer)
         is_checked = False
@@ -185,7 +203,7 @@ class Connection:
         """Append what is there to a small buffer, by way of the scratch buffer."""
         room = min(missing, SCRATCH_BYTES)
         await memory.grow(held, room)
-        scratch = self._broker.buffers.scratch
+        scratch = self._parts.buffers.scratch
         count = self._transport.receive_now(scratch[:room])
         if count:
             buffer += scratch[:count]
@@ -217,7 +235,7 @@ class Connection:
     async def _answer(self, frame: memoryview) -> bool:
         self.answering = True
         try:
-            return await answer(self._broker, self.info, self._transport, frame)
+            return await self._parts.pipeline.answer(self.info, self._transport, frame)
         finally:
             self.answering = False
             self.last_active = time.monotonic()
@@ -227,18 +245,18 @@ class Connection:
     def fell_behind(self, size: int) -> None:
         """Count what of a response stays in memory, beyond what its handler has reserved."""
         self._unsent = Held(self._close_for_memory)
-        self._broker.memory.unsent.begin(self._unsent, max(size - self.info.reserved, 0))
+        self._parts.memory.unsent.begin(self._unsent, max(size - self.info.reserved, 0))
 
     def took_some(self) -> None:
         """Remember that the reader is getting on."""
         self.last_active = time.monotonic()
         if self._unsent is not None:
-            self._broker.memory.unsent.moved(self._unsent)
+            self._parts.memory.unsent.moved(self._unsent)
 
     def caught_up(self) -> None:
         """Count no longer what was unread."""
         if self._unsent is not None:
-            self._broker.memory.unsent.end(self._unsent)
+            self._parts.memory.unsent.end(self._unsent)
             self._unsent = None
 
     def _close_for_memory(self, reason: str) -> None:
@@ -247,4 +265,4 @@ class Connection:
 
     def _warn(self, kind: str, reason: str) -> None:
         host = self.info.peer_address[0]
-        self._broker.log_limit.log(log, logging.WARNING, kind, host, "closing %s: %s", self.info, reason)
+        self._parts.log_limit.log(log, logging.WARNING, kind, host, "closing %s: %s", self.info, reason)

@@ -1,130 +1,207 @@
-"""From a frame to its answer: header, version check, decode, handler, encode.
+"""The way of a request: header, connection state, decode, interception, authorisation, handler, response.
 
-The rule: the table in `apis` decides what is served. A request for anything else closes the connection, as Kafka
-does, except ApiVersions, whose unsupported versions are answered with the supported ones (KIP-511).
+The rule: every request of every API takes these stages, in this order, and `Pipeline.answer` names them all. The table
+in `apis` decides what is served: a request for anything else closes the connection, as Kafka does, except ApiVersions,
+whose unsupported versions are answered with the supported ones (KIP-511).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from barnabas import apis
 from barnabas.broker.codecs import INLINE_BYTES_MAX
 from barnabas.errors import PeerError, RequestError, StorageError
-from barnabas.requests.context import RequestContext
+from barnabas.requests.context import RequestContext, Shared
+from barnabas.security.authorizer import CLUSTER_NAME, REFUSALS, AllowEverything
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import encode_response, parse_request_header
 from barnabas.wire.regions import FileRegion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from barnabas.broker.app import Broker
+    from barnabas.broker.codecs import CodecWorker
+    from barnabas.broker.services import Services
     from barnabas.broker.transport import PlainTransport
+    from barnabas.metrics.meter import RequestMeter
     from barnabas.requests.context import ConnectionInfo
     from barnabas.wire.headers import RequestHeader
+    from barnabas.wire.regions import Chunk
 
 log = logging.getLogger(__name__)
 
+Handler = Callable[[RequestContext, Any], Awaitable[Any]]
+Interceptor = Callable[[RequestContext, Any, Handler], Awaitable[Any]]
+"""Stands around authorisation and handler of every request: gets context, request, and what would answer it."""
 
-async def answer(
-    broker: Broker, connection: ConnectionInfo, transport: PlainTransport, frame: memoryview
-) -> bool:
-    """Answer the request in `frame` (without its size field); false when the connection must be closed.
 
-    Raises PeerError for a frame that cannot be understood, OSError when the peer is gone.
-    """
-    header = parse_request_header(frame)
-    key, version = header.api_key, header.api_version
-    api = broker.served.get(key)
-    if api is None or not api.min_version <= version <= api.max_version:
-        if key != apis.API_VERSIONS:
-            raise PeerError(
-                f"{apis.refusal(key, version, header.client_id)} (correlation id {header.correlation_id})"
-            )
+class Pipeline:
+    """Answers the requests of all connections."""
+
+    def __init__(
+        self,
+        services: Services,
+        shared: Shared,
+        codecs: CodecWorker,
+        *,
+        meter: RequestMeter | None = None,
+        interceptor: Interceptor | None = None,
+    ) -> None:
+        """`meter` counts requests, where somebody reads the counts."""
+        self._services = services
+        self._shared = shared
+        self._codecs = codecs
+        self._served = services.served
+        self._now_ms = services.now_ms
+        self._meter = meter
+        self._interceptor = interceptor
+        self._asks_authorizer = not isinstance(shared.authorizer, AllowEverything)
+        self._handlers: dict[int, Handler] = {}
+
+    async def answer(self, connection: ConnectionInfo, transport: PlainTransport, frame: memoryview) -> bool:
+        """Answer the request in `frame` (without its size field); false when the connection must be closed.
+
+        Raises PeerError for a frame that cannot be understood, OSError when the peer is gone.
+        """
+        header = parse_request_header(frame)
+        api = self._served.get(header.api_key)
+        if api is None or not api.min_version <= header.api_version <= api.max_version:
+            await self._answer_unserved(header, transport)
+            return True
+        context = RequestContext(
+            self._services,
+            self._shared,
+            connection,
+            header.api_key,
+            header.api_version,
+            header.correlation_id,
+            header.client_id,
+            self._now_ms(),
+        )
+        connection.request = context
+        started = time.perf_counter() if self._meter is not None else 0.0
+        try:
+            request = await self._decode(api, context, frame, header)
+            response = await self._respond(api, context, request)
+            size = 0
+            codes: Mapping[int, int] | None = None  # where they have been counted already
+            if response is not None:
+                encoded = await self._encode(api, context, request, response)
+                if encoded is None:
+                    return False
+                chunks, codes = encoded
+                if context.reservation is not None:
+                    # What the handler needed is dropped now; what is sent stays until it is read.
+                    in_memory = (len(one) for one in chunks if not isinstance(one, FileRegion))
+                    context.reservation.reduce_to(sum(in_memory))
+                request = None
+                if codes is not None and api.key != apis.FETCH:
+                    response = None
+                await transport.send(chunks)
+                if self._meter is not None:
+                    size = sum(len(chunk) for chunk in chunks)
+            if self._meter is not None:
+                self._meter.answered(
+                    api.name, api.key, context.api_version, response, len(frame), size,
+                    time.perf_counter() - started, codes,
+                )  # fmt: skip
+            return not context.close_after_response
+        finally:
+            if context.reservation is not None:
+                context.reservation.reduce(context.reservation.size)
+
+    # --- before anything is done ----------------------------------------------------------------------------
+
+    async def _answer_unserved(self, header: RequestHeader, transport: PlainTransport) -> None:
+        """Tell which versions of ApiVersions there are. Raises PeerError for any other API."""
+        if header.api_key != apis.API_VERSIONS:
+            reason = apis.refusal(header.api_key, header.api_version, header.client_id)
+            raise PeerError(f"{reason} (correlation id {header.correlation_id})")
         from barnabas.handlers.api_versions import unsupported_version
 
-        await transport.send(
-            encode_response(key, 0, header.correlation_id, unsupported_version(broker.served))
-        )
-        return True
+        response = unsupported_version(self._served)
+        await transport.send(encode_response(header.api_key, 0, header.correlation_id, response))
 
-    context = RequestContext(
-        broker, connection, key, version, header.correlation_id, header.client_id, broker.now_ms()
-    )
-    connection.request = context
-    try:
-        return await _answer_with(broker, api, context, header, transport, frame)
-    finally:
-        if context.reservation is not None:
-            context.reservation.reduce(context.reservation.size)
-
-
-async def _answer_with(
-    broker: Broker,
-    api: apis.Api,
-    context: RequestContext,
-    header: RequestHeader,
-    transport: PlainTransport,
-    frame: memoryview,
-) -> bool:
-    key, version = header.api_key, header.api_version
-    metrics = broker.metrics
-    started = time.perf_counter() if metrics is not None else 0.0
-    try:
-        if len(frame) <= INLINE_BYTES_MAX:
-            request, _ = api.decoders[version](frame, header.body_position)
-        else:
-            request = await broker.codecs.decode(api, context, frame, header.body_position)
-    except PeerError as error:
-        raise PeerError(
-            f"{api.name} v{version} (correlation id {header.correlation_id}) from client {header.client_id!r}: {error}"
-        ) from error
-    try:
-        response = await api.handle(context, request)
-    except RequestError as error:
-        response = _failed(context, api, request, error.code, error.message)
-    except StorageError as failure:
-        seen = broker.storage_failed(failure)
-        response = _failed(context, api, request, seen.code, seen.message)
-    except Exception:
-        log.exception("internal error in %s", context)
-        response = _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
-    size = 0
-    codes: Mapping[int, int] | None = None  # where they have been counted already
-    if response is not None:
+    async def _decode(
+        self, api: apis.Api, context: RequestContext, frame: memoryview, header: RequestHeader
+    ) -> Any:
         try:
-            if broker.codecs.is_large(response):
-                chunks, codes = await broker.codecs.encode(context, response)
-            else:
-                chunks = encode_response(key, version, header.correlation_id, response)
+            if len(frame) <= INLINE_BYTES_MAX:
+                return api.decoders[context.api_version](frame, header.body_position)[0]
+            return await self._codecs.decode(api, context, frame, header.body_position)
+        except PeerError as error:
+            raise PeerError(
+                f"{api.name} v{context.api_version} (correlation id {context.correlation_id}) "
+                f"from client {context.client_id!r}: {error}"
+            ) from error
+
+    # --- answering ------------------------------------------------------------------------------------------
+
+    async def _respond(self, api: apis.Api, context: RequestContext, request: Any) -> Any:
+        """Return the response, whatever happens; None for a request that wants none."""
+        handler = self._handlers.get(api.key) or self._bind(api)
+        try:
+            if self._interceptor is not None:
+                return await self._interceptor(context, request, handler)
+            return await handler(context, request)
+        except RequestError as error:
+            return _failed(context, api, request, error.code, error.message)
+        except StorageError as failure:
+            seen = self._services.failures.failed(failure)
+            return _failed(context, api, request, seen.code, seen.message)
+        except Exception:
+            log.exception("internal error in %s", context)
+            return _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+
+    def _bind(self, api: apis.Api) -> Handler:
+        """Give a handler the services that it names, and put authorisation before it where somebody decides."""
+        handler = bound(api.handle, self._services)
+        if self._asks_authorizer and api.whole:
+            handler = partial(_authorized, api, handler)
+        self._handlers[api.key] = handler
+        return handler
+
+    async def _encode(
+        self, api: apis.Api, context: RequestContext, request: Any, response: Any
+    ) -> tuple[list[Chunk], Mapping[int, int] | None] | None:
+        """Return the chunks of the answer, and its error codes if they were counted; None where no error can be told."""
+        key, version, correlation_id = api.key, context.api_version, context.correlation_id
+        try:
+            if self._codecs.is_large(response):
+                return await self._codecs.encode(context, response)
+            return encode_response(key, version, correlation_id, response), None
         except Exception:
             # Our own mistake: the client still gets an answer that it can act on.
             log.exception("the answer cannot be written: %s", context)
             response = _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
-            if response is None:
-                return False
-            chunks = encode_response(key, version, header.correlation_id, response)
-        if context.reservation is not None:
-            # What the handler needed is dropped now; what is sent stays until it is read.
-            context.reservation.reduce_to(sum(len(one) for one in chunks if not isinstance(one, FileRegion)))
-        request = None
-        if codes is not None and key != apis.FETCH:
-            response = None
-        await transport.send(chunks)
-        if metrics is not None:
-            size = sum(len(chunk) for chunk in chunks)
-    if metrics is not None:
-        metrics.meter.answered(
-            api.name, key, version, response, len(frame), size, time.perf_counter() - started, codes
-        )
-    return not context.close_after_response
+            return (
+                None if response is None else (encode_response(key, version, correlation_id, response), None)
+            )
+
+
+def bound(handle: Callable[..., Awaitable[Any]], services: Services) -> Handler:
+    """Return a handler with the services that its keyword-only parameters name."""
+    code = handle.__code__
+    names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    return partial(handle, **{name: getattr(services, name) for name in names}) if names else handle
+
+
+async def _authorized(api: apis.Api, handler: Handler, context: RequestContext, request: Any) -> Any:
+    """Handle a request if the whole of it is allowed. Raises RequestError."""
+    for operation, resource_type, named_by in api.whole:
+        name = getattr(request, named_by) if named_by else CLUSTER_NAME
+        if not context.authorizes(operation, resource_type, name):
+            raise RequestError(
+                REFUSALS[resource_type], f"{operation.name} on {resource_type.name} {name!r} is denied"
+            )
+    return await handler(context, request)
 
 
 def _failed(context: RequestContext, api: apis.Api, request: object, code: int, message: str) -> object:
-    """The API's own response with the error in every place where a client looks for it."""
+    """Return the API's own response with the error in every place where a client looks for it."""
     from barnabas.handlers.errors import error_response
 
     return error_response(api, context, request, code, message)

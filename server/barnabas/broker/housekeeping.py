@@ -18,9 +18,15 @@ from barnabas.config import broker as settings
 from barnabas.errors import StorageError
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.environment import Environment
     from barnabas.log.cleaner.cleaner import LogCleaner
     from barnabas.log.cleaner.cleaning import CleaningTask
+    from barnabas.log.manager import LogManager
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.failures import LogDirFailures
 
 log = logging.getLogger(__name__)
 
@@ -32,166 +38,176 @@ SEGMENTS_AT_ONCE = 20
 """So many segments are renamed, with four files each, before others may run."""
 
 
-async def keep_house(broker: Broker) -> None:
-    """Run all periodic work until cancelled."""
-    config = broker.config
-    retention_seconds = config.get(settings.LOG_RETENTION_CHECK_INTERVAL_MS) / 1000
-    checkpoint_seconds = config.get(settings.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS) / 1000
+class Housekeeping:
+    """All periodic work. Lifecycle: `run` in a task, until cancelled."""
 
-    async def checkpoints() -> None:
-        await write_checkpoints(broker)
-        await find_missing(broker, also_logs=True)
+    def __init__(
+        self,
+        config: BrokerConfig,
+        logs: LogManager,
+        failures: LogDirFailures,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        budget: LoopBudget,
+        environment: Environment,
+    ) -> None:
+        self._config = config
+        self._logs = logs
+        self._failures = failures
+        self._groups = groups
+        self._transactions = transactions
+        self._budget = budget
+        self._now_ms = environment.wall_clock_ms
+        self._threads = environment.threads
+        self.cleaner: LogCleaner | None = None
+        """There once it has looked for something to clean."""
 
-    async def presence() -> None:
-        await find_missing(broker, also_logs=False)
+    async def run(self) -> None:
+        """Do all of it when it is due."""
+        get = self._config.get
+        retention_seconds = get(settings.LOG_RETENTION_CHECK_INTERVAL_MS) / 1000
+        checkpoint_seconds = get(settings.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS) / 1000
+        ids_seconds = get(settings.TRANSACTION_REMOVE_EXPIRED_INTERVAL_MS) / 1000
+        offsets_seconds = get(settings.OFFSETS_RETENTION_CHECK_INTERVAL_MS) / 1000
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._every, offsets_seconds, self._groups.expire_offsets)
+            nursery.start_soon(self._every, ids_seconds, self._transactions.expire_ids)
+            nursery.start_soon(self._every, retention_seconds, self.apply_retention)
+            nursery.start_soon(self._every, REMOVE_INTERVAL_SECONDS, self.remove_due)
+            nursery.start_soon(self._every, FLUSH_INTERVAL_SECONDS, self.flush_due)
+            nursery.start_soon(self._every, PRESENCE_INTERVAL_SECONDS, self._look_for_dirs)
+            nursery.start_soon(self._every, max(checkpoint_seconds, 1.0), self._checkpoint)
+            if get(settings.LOG_CLEANER_ENABLE):
+                nursery.start_soon(self._clean_forever)
+
+    async def _checkpoint(self) -> None:
+        await self.write_checkpoints()
+        await self.find_missing(also_logs=True)
+
+    async def _look_for_dirs(self) -> None:
+        await self.find_missing(also_logs=False)
         if (
-            broker.logs.checkpoints.is_outdated
+            self._logs.checkpoints.is_outdated
         ):  # before another log is made under the name of one that is gone
-            await write_checkpoints(broker)
+            await self.write_checkpoints()
 
-    async def offsets() -> None:
-        await broker.groups.expire_offsets()
-
-    async def transactional_ids() -> None:
-        await broker.transactions.expire_ids()
-
-    ids_seconds = config.get(settings.TRANSACTION_REMOVE_EXPIRED_INTERVAL_MS) / 1000
-    offsets_seconds = config.get(settings.OFFSETS_RETENTION_CHECK_INTERVAL_MS) / 1000
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_every, broker, offsets_seconds, offsets)
-        nursery.start_soon(_every, broker, ids_seconds, transactional_ids)
-        nursery.start_soon(_every, broker, retention_seconds, partial(apply_retention, broker))
-        nursery.start_soon(_every, broker, REMOVE_INTERVAL_SECONDS, partial(remove_due, broker))
-        nursery.start_soon(_every, broker, FLUSH_INTERVAL_SECONDS, partial(flush_due, broker))
-        nursery.start_soon(_every, broker, PRESENCE_INTERVAL_SECONDS, presence)
-        nursery.start_soon(_every, broker, max(checkpoint_seconds, 1.0), checkpoints)
-        if config.get(settings.LOG_CLEANER_ENABLE):
-            nursery.start_soon(clean_forever, broker)
-
-
-async def apply_retention(broker: Broker) -> None:
-    """Drop the old segments of all logs, and forget expired producers."""
-    for partition_log in broker.logs:
-        partition_log.producers.expire(broker.now_ms())
-        try:
-            while partition_log.apply_retention(broker.now_ms(), SEGMENTS_AT_ONCE) == SEGMENTS_AT_ONCE:
-                await broker.budget.checkpoint()
-        except StorageError as error:
-            broker.storage_failed(error)
-        await broker.budget.checkpoint()
-
-
-async def remove_due(broker: Broker) -> None:
-    """Remove the files and directories whose time has come. Raises StorageError."""
-    task = broker.logs.begin_removal(broker.now_ms())
-    if task is not None:
-        await trio.to_thread.run_sync(task.run)
-        task.finish()
-
-
-async def flush_due(broker: Broker) -> None:
-    """Force the logs to the medium whose flush is due, one after the other."""
-    for partition_log in broker.logs:
-        if partition_log.is_flush_due(broker.now_ms()):
+    async def apply_retention(self) -> None:
+        """Drop the old segments of all logs, and forget expired producers."""
+        for partition_log in self._logs:
+            partition_log.producers.expire(self._now_ms())
             try:
-                task = partition_log.begin_flush()
-                if task is not None:
-                    await trio.to_thread.run_sync(task.run)
-                    task.finish(broker.now_ms())
+                while partition_log.apply_retention(self._now_ms(), SEGMENTS_AT_ONCE) == SEGMENTS_AT_ONCE:
+                    await self._budget.checkpoint()
             except StorageError as error:
-                broker.storage_failed(error)
-        await broker.budget.checkpoint()
+                self._failures.failed(error)
+            await self._budget.checkpoint()
 
+    async def remove_due(self) -> None:
+        """Remove the files and directories whose time has come. Raises StorageError."""
+        task = self._logs.begin_removal(self._now_ms())
+        if task is not None:
+            await self._threads.run(task.run)
+            task.finish()
 
-async def write_checkpoints(broker: Broker) -> None:
-    """Write recovery points, log starts and high watermarks of all logs. Raises StorageError."""
-    plan = broker.logs.begin_checkpoints()
-    for partition_log in broker.logs:
-        plan.add(partition_log)
-        await broker.budget.checkpoint()
-    await trio.to_thread.run_sync(broker.logs.checkpoints.write, plan)
-    broker.logs.checkpoints.written(plan)
+    async def flush_due(self) -> None:
+        """Force the logs to the medium whose flush is due, one after the other."""
+        for partition_log in self._logs:
+            if partition_log.is_flush_due(self._now_ms()):
+                try:
+                    task = partition_log.begin_flush()
+                    if task is not None:
+                        await self._threads.run(task.run)
+                        task.finish(self._now_ms())
+                except StorageError as error:
+                    self._failures.failed(error)
+            await self._budget.checkpoint()
 
+    async def write_checkpoints(self) -> None:
+        """Write recovery points, log starts and high watermarks of all logs. Raises StorageError."""
+        checkpoints = self._logs.checkpoints
+        plan = self._logs.begin_checkpoints()
+        for partition_log in self._logs:
+            plan.add(partition_log)
+            await self._budget.checkpoint()
+        await self._threads.run(lambda: checkpoints.write(plan))
+        checkpoints.written(plan)
 
-async def find_missing(broker: Broker, *, also_logs: bool) -> None:
-    """Take offline what somebody has removed from under the broker: whole log dirs, and `also_logs` in them."""
-    found = await trio.to_thread.run_sync(partial(broker.logs.find_missing, also_logs=also_logs))
-    for error in found:
-        broker.storage_failed(error)
-        await broker.budget.checkpoint()
+    async def find_missing(self, *, also_logs: bool) -> None:
+        """Take offline what somebody has removed from under the broker: whole log dirs, and `also_logs` in them."""
+        found = await self._threads.run(lambda: self._logs.find_missing(also_logs=also_logs))
+        for error in found:
+            self._failures.failed(error)
+            await self._budget.checkpoint()
 
+    # --- compaction -----------------------------------------------------------------------------------------
 
-async def clean_forever(broker: Broker) -> None:
-    """Have so many tasks compact logs as there are to be (log.cleaner.threads), which may change at any time."""
-    config = broker.config
+    async def _clean_forever(self) -> None:
+        """Have so many tasks compact logs as there are to be (log.cleaner.threads), which may change at any time."""
+        get = self._config.get
 
-    def seconds() -> float:
-        return max(config.get(settings.LOG_CLEANER_BACKOFF_MS) / 1000, 1.0)
+        def seconds() -> float:
+            return max(get(settings.LOG_CLEANER_BACKOFF_MS) / 1000, 1.0)
 
-    await trio.sleep(seconds())
-    from barnabas.log.cleaner.cleaner import LogCleaner  # not on the way of a quick start
-    from barnabas.log.rate_limit import RateLimit
+        await trio.sleep(seconds())
+        from barnabas.log.cleaner.cleaner import LogCleaner  # not on the way of a quick start
+        from barnabas.log.rate_limit import RateLimit
 
-    limit = RateLimit(config.get(settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND))
-    cleaner = LogCleaner(lambda: broker.logs, throttle=lambda size: limit.use(size, is_thread_cancelled))
+        limit = RateLimit(get(settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND))
+        self.cleaner = LogCleaner(
+            lambda: self._logs, throttle=lambda size: limit.use(size, self._is_thread_cancelled)
+        )
 
-    async def clean(number: int) -> None:
-        if number < config.get(settings.LOG_CLEANER_THREADS):
-            limit.bytes_per_second = config.get(settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND)
-            await clean_logs(broker, cleaner)
+        async def clean(cleaner: LogCleaner, number: int) -> None:
+            if number < get(settings.LOG_CLEANER_THREADS):
+                limit.bytes_per_second = get(settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND)
+                await self.clean_logs(cleaner)
 
-    async with trio.open_nursery() as nursery:
-        for number in count():
-            while number >= config.get(settings.LOG_CLEANER_THREADS):
-                await trio.sleep(seconds())
-            nursery.start_soon(_every, broker, seconds, partial(clean, number))
+        async with trio.open_nursery() as nursery:
+            for number in count():
+                while number >= get(settings.LOG_CLEANER_THREADS):
+                    await trio.sleep(seconds())
+                nursery.start_soon(self._every, seconds, partial(clean, self.cleaner, number))
 
+    def _is_thread_cancelled(self) -> bool:
+        """Return False, for a thread that may go on. Raises trio.Cancelled otherwise."""
+        self._threads.check_cancelled()
+        return False
 
-def is_thread_cancelled() -> bool:
-    """False, for a thread that may go on. Raises trio.Cancelled otherwise."""
-    trio.from_thread.check_cancelled()
-    return False
+    async def clean_logs(self, cleaner: LogCleaner) -> None:
+        """Compact one log after the other, until none is dirty; others may do the same beside. Raises StorageError."""
+        tasks = max(self._config.get(settings.LOG_CLEANER_THREADS), 1)
+        cleaner.dedupe_bytes = self._config.get(settings.LOG_CLEANER_DEDUPE_BUFFER_SIZE) // tasks
+        cleaner.load_factor = self._config.get(settings.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR)
+        while (task := await self._next_cleaning(cleaner)) is not None:
+            try:
+                await self._threads.run(task.run)
+            except BaseException as error:
+                cleaner.failed(task, error)
+            else:
+                cleaner.done(task, self._now_ms())
 
+    async def _next_cleaning(self, cleaner: LogCleaner) -> CleaningTask | None:
+        due = []
+        for partition_log in self._logs:
+            try:
+                found = cleaner.due_range(partition_log, self._now_ms())
+            except StorageError as error:
+                self._failures.failed(error)
+            else:
+                if found is not None:
+                    due.append((partition_log, found))
+            await self._budget.checkpoint()
+        return cleaner.take(due, self._now_ms())
 
-async def clean_logs(broker: Broker, cleaner: LogCleaner) -> None:
-    """Compact one log after the other, until none is dirty; others may do the same beside. Raises StorageError."""
-    config = broker.config
-    tasks = max(config.get(settings.LOG_CLEANER_THREADS), 1)
-    cleaner.dedupe_bytes = config.get(settings.LOG_CLEANER_DEDUPE_BUFFER_SIZE) // tasks
-    cleaner.load_factor = config.get(settings.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR)
-    while (task := await _next_cleaning(broker, cleaner)) is not None:
-        try:
-            await trio.to_thread.run_sync(task.run)
-        except BaseException as error:
-            cleaner.failed(task, error)
-        else:
-            cleaner.done(task, broker.now_ms())
-        broker.cleaner = cleaner
-
-
-async def _next_cleaning(broker: Broker, cleaner: LogCleaner) -> CleaningTask | None:
-    due = []
-    for partition_log in broker.logs:
-        try:
-            found = cleaner.due_range(partition_log, broker.now_ms())
-        except StorageError as error:
-            broker.storage_failed(error)
-        else:
-            if found is not None:
-                due.append((partition_log, found))
-        await broker.budget.checkpoint()
-    return cleaner.take(due, broker.now_ms())
-
-
-async def _every(
-    broker: Broker, interval: float | Callable[[], float], work: Callable[[], Awaitable[None]]
-) -> None:
-    while True:
-        seconds = interval if isinstance(interval, float) else interval()
-        await trio.sleep(min(seconds, 1e9))
-        try:
-            await work()
-        except StorageError as error:
-            broker.storage_failed(error)
-        except Exception:
-            log.exception("periodic work failed; it is tried again in %s s", seconds)
+    async def _every(
+        self, interval: float | Callable[[], float], work: Callable[[], Awaitable[None]]
+    ) -> None:
+        while True:
+            seconds = interval if isinstance(interval, float) else interval()
+            await trio.sleep(min(seconds, 1e9))
+            try:
+                await work()
+            except StorageError as error:
+                self._failures.failed(error)
+            except Exception:
+                log.exception("periodic work failed; it is tried again in %s s", seconds)

@@ -9,57 +9,88 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import BROKER, CLIENT_METRICS, TOPIC
+from barnabas.cluster.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from barnabas.config import broker as settings
-from barnabas.coordination.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from barnabas.log.config import LogConfig
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
+    from collections.abc import Callable
+
     from barnabas.cluster.image import Delta
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordination.shares import Shares
+    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.lazy import Lazy
+    from barnabas.log.manager import LogManager
+    from barnabas.metrics.client_telemetry import Telemetry
+    from barnabas.replicas.partitions import Partitions
 
 
 class ImageFollower:
     """Implements `cluster.store.Subscriber` for a broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        config: BrokerConfig,
+        broker_id: int,
+        logs: LogManager,
+        partitions: Partitions,
+        *,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        shares: Lazy[Shares],
+        telemetry: Lazy[Telemetry],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._broker_id = broker_id
+        self._logs = logs
+        self._partitions = partitions
+        self._groups = groups
+        self._transactions = transactions
+        self._shares = shares
+        self._telemetry = telemetry
+        self._now_ms = now_ms
 
     async def prepare(self, delta: Delta) -> None:
         """Make the logs of new partitions."""
-        broker = self._broker
-
-        default = LogConfig.of(broker.config.topic_values({})) if delta.topics else None
+        default = LogConfig.of(self._config.topic_values({})) if delta.topics else None
 
         def config_for(topic: str) -> LogConfig:
-            own = delta.new.settings_of(TOPIC, topic)
-            return default if default and not own else LogConfig.of(broker.config.topic_values(own))
+            if default is None or delta.new.settings_of(TOPIC, topic):
+                return self._log_config(topic, delta)
+            return default
 
-        await broker.partitions.prepare(delta, config_for, broker.now_ms())
+        await self._partitions.prepare(delta, config_for, self._now_ms())
 
     def publish(self, delta: Delta) -> None:
         """Obey settings of the broker that have changed; lead what is new."""
-        broker, new = self._broker, delta.new
+        self._obey(delta)
+        self._partitions.publish(delta)
+        self._unload_coordinators(delta)
+
+    def _obey(self, delta: Delta) -> None:
+        new, config = delta.new, self._config
         changed = {resource_type for resource_type, _ in delta.configs}
         if BROKER in changed:
-            broker.config.set_dynamic(
-                new.settings_of(BROKER, ""), new.settings_of(BROKER, str(broker.broker_id))
-            )
-            broker.logs.set_producer_expiration(broker.config.get(settings.PRODUCER_ID_EXPIRATION_MS))
-        if CLIENT_METRICS in changed and broker.telemetry_if_any is not None:
-            broker.telemetry_if_any.take_subscriptions(new.configs)
-        broker.partitions.publish(delta)
-        self._unload_coordinators(delta)
+            config.set_dynamic(new.settings_of(BROKER, ""), new.settings_of(BROKER, str(self._broker_id)))
+            self._logs.set_producer_expiration(config.get(settings.PRODUCER_ID_EXPIRATION_MS))
+        if CLIENT_METRICS in changed and (telemetry := self._telemetry.if_made) is not None:
+            telemetry.take_subscriptions(new.configs)
 
     async def clean_up(self, delta: Delta) -> None:
         """Hand new settings to the logs, and delete the logs of deleted topics."""
-        broker, new = self._broker, delta.new
-        await broker.partitions.clean_up(delta, broker.now_ms())
+        await self._partitions.clean_up(delta, self._now_ms())
         self._unload_coordinators(delta)  # what was read again while the logs were still there
         if any(resource_type == BROKER for resource_type, _ in delta.configs):
-            await broker.partitions.reconfigure(tuple(new.topics), broker.config_for_topic)
+            changed = list(delta.new.topics)
         else:
             changed = [name for resource_type, name in delta.configs if resource_type == TOPIC]
-            await broker.partitions.reconfigure(changed, broker.config_for_topic)
+        await self._partitions.reconfigure(changed, lambda topic: self._log_config(topic, delta))
+
+    def _log_config(self, topic: str, delta: Delta) -> LogConfig:
+        return LogConfig.of(self._config.topic_values(delta.new.settings_of(TOPIC, topic)))
 
     def _unload_coordinators(self, delta: Delta) -> None:
         """Forget what the coordinators have read from internal topics that were deleted."""
@@ -67,8 +98,8 @@ class ImageFollower:
             if not delta.replaced(name):
                 continue
             if name == OFFSETS_TOPIC:
-                self._broker.groups.unload()
+                self._groups.unload()
             elif name == TRANSACTION_TOPIC:
-                self._broker.transactions.unload()
-            elif name == SHARE_TOPIC and self._broker.shares_if_any is not None:
-                self._broker.shares_if_any.unload()
+                self._transactions.unload()
+            elif name == SHARE_TOPIC and (shares := self._shares.if_made) is not None:
+                shares.unload()

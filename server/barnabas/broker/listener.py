@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.connection import Connection
+from barnabas.broker.connection import Connection, ConnectionParts
 from barnabas.config import broker as settings
 from barnabas.requests.context import ConnectionInfo
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
     from barnabas.config.loading import BrokerConfig
 
 log = logging.getLogger(__name__)
@@ -56,27 +55,27 @@ class Listener:
         """The port really bound; the first one where there are several addresses."""
         return self.addresses[0][1]
 
-    async def accept_forever(self, broker: Broker, connections: Connections) -> None:
+    async def accept_forever(self, connections: Connections) -> None:
         """Accept until cancelled."""
         async with trio.open_nursery() as nursery:
             for sock in self.sockets:
-                nursery.start_soon(self._accept, sock, broker, connections)
+                nursery.start_soon(self._accept, sock, connections)
 
-    async def _accept(self, sock: socket.socket, broker: Broker, connections: Connections) -> None:
+    async def _accept(self, sock: socket.socket, connections: Connections) -> None:
         while True:
             await trio.lowlevel.wait_readable(sock)
             try:
                 # Several at once: between two of them, every client that is already there would be served.
                 for _ in range(ACCEPTS_AT_ONCE):
-                    if broker.budget.is_used_up:
+                    if connections.parts.budget.is_used_up:
                         break
                     accepted, peer = sock.accept()
-                    connections.start(broker, self, accepted, peer[:2])
+                    connections.start(self, accepted, peer[:2])
             except BlockingIOError:
                 continue
             except OSError as error:
                 if error.errno in _OUT_OF_DESCRIPTORS:
-                    broker.log_limit.log(
+                    connections.parts.log_limit.log(
                         log, logging.ERROR, "failures to accept", self.name,
                         "cannot accept on %s: %s; trying again in %ss", self.name, error, ACCEPT_BACKOFF_SECONDS,
                     )  # fmt: skip
@@ -103,12 +102,16 @@ def most_from(host: str, config: BrokerConfig) -> int:
 class Connections:
     """All open connections of a broker, living in one nursery."""
 
-    def __init__(self, nursery: trio.Nursery, *, idle_ms_max: int, count_max: int | None) -> None:
+    def __init__(
+        self, nursery: trio.Nursery, parts: ConnectionParts, config: BrokerConfig, *, count_max: int | None
+    ) -> None:
         """`count_max` is what the system allows, None for any number."""
+        self.parts = parts
         self._nursery = nursery
+        self._config = config
         self._count_max = count_max
         self._open: set[Connection] = set()
-        self._idle_seconds_max = idle_ms_max / 1000
+        self._idle_seconds_max = config.get(settings.CONNECTIONS_MAX_IDLE_MS) / 1000
         self._per_ip: dict[str, int] = {}
         self.accepted: dict[str, int] = {}
         """How many have been accepted since the start, by the name of the listener."""
@@ -120,12 +123,12 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def start(self, broker: Broker, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
+    def start(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
         """Serve an accepted socket in a task of its own, or refuse it when there are too many."""
         host = peer[0]
-        most = broker.config.get(settings.MAX_CONNECTIONS)
-        if len(self._open) >= most or self._per_ip.get(host, 0) >= most_from(host, broker.config):
-            broker.log_limit.log(
+        most = self._config.get(settings.MAX_CONNECTIONS)
+        if len(self._open) >= most or self._per_ip.get(host, 0) >= most_from(host, self._config):
+            self.parts.log_limit.log(
                 log, logging.WARNING, "connections refused", host,
                 "refusing a connection from %s: %d are open, %d of them from there",
                 host, len(self._open), self._per_ip.get(host, 0),
@@ -134,7 +137,7 @@ class Connections:
             return
         if self._count_max is not None and len(self._open) >= self._count_max:
             sock.close()
-            broker.log_limit.log(
+            self.parts.log_limit.log(
                 log, logging.ERROR, "connections refused for want of open files", "all hosts",
                 "refusing connections, one of them from %s: %d are open, and that is all that the system allows "
                 "beside the log's files (ulimit -n)", host, len(self._open),
@@ -149,7 +152,7 @@ class Connections:
             sock.close()
             return
         info = ConnectionInfo(next(_connection_ids), listener.name, listener.security_protocol, local, peer)
-        connection = Connection(broker, sock, info)
+        connection = Connection(self.parts, sock, info)
         self._open.add(connection)
         self._per_ip[host] = self._per_ip.get(host, 0) + 1
         self.accepted[listener.name] = self.accepted.get(listener.name, 0) + 1

@@ -14,13 +14,14 @@ import trio
 
 from barnabas.broker.startup import METRICS, bind, listen_on
 from barnabas.errors import RequestError, StorageError
-from barnabas.metrics.meter import RequestMeter
-from barnabas.metrics.of_broker import broker_families
+from barnabas.metrics.of_broker import Sources, broker_families
 from barnabas.metrics.of_clients import client_families
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
+    from collections.abc import Awaitable, Callable
+
     from barnabas.groups.shard import GroupShard
+    from barnabas.metrics.meter import RequestMeter
 
 log = logging.getLogger(__name__)
 
@@ -34,38 +35,55 @@ _READ_BYTES = 4096
 _PLAIN = "text/plain; charset=utf-8"
 
 
-class MetricsEndpoint:
-    """Lifecycle: made before the broker starts, `run` in a task until cancelled, `close` at last."""
+class MetricsAddress:
+    """Where metrics are to be had. Lifecycle: bound when it is made, `listen`, `close`."""
 
-    def __init__(self, broker: Broker, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int) -> None:
         """Bind the address. Raises StartupError."""
-        self._broker = broker
         self._endpoint = f"{METRICS}={host}:{port}"
-        self._sockets = bind(self._endpoint, host, port)
-        self._open = 0
-        self._one_at_a_time = trio.Lock()
-        self.meter = RequestMeter(lambda topic_id: broker.metadata.image.topic_name(topic_id))
+        self.sockets = bind(self._endpoint, host, port)
 
     @property
     def url(self) -> str:
         """Where the metrics are."""
-        host, port = self._sockets[0].getsockname()[:2]
+        host, port = self.sockets[0].getsockname()[:2]
         if host in ("0.0.0.0", "::"):
             host = "localhost"
         return f"http://[{host}]:{port}{PATH}" if ":" in host else f"http://{host}:{port}{PATH}"
 
     def listen(self) -> None:
         """Accept readers from now on. Raises StartupError."""
-        listen_on(self._endpoint, self._sockets)
+        listen_on(self._endpoint, self.sockets)
 
     def close(self) -> None:
         """Stop listening."""
-        for sock in self._sockets:
+        for sock in self.sockets:
             sock.close()
+
+
+class MetricsEndpoint:
+    """Lifecycle: `run` in a task until cancelled, once its address listens."""
+
+    def __init__(
+        self,
+        address: MetricsAddress,
+        sources: Sources,
+        meter: RequestMeter,
+        group_shards: Callable[[], Awaitable[list[GroupShard]]],
+    ) -> None:
+        """`group_shards` gives those of the group coordinator; raises RequestError or StorageError."""
+        self.meter = meter
+        self._address = address
+        self._sources = sources
+        self._shards = group_shards
+        self._open = 0
+        self._one_at_a_time = trio.Lock()
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in self._sockets]
+        listeners = [
+            trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in self._address.sockets
+        ]
         await trio.serve_listeners(self._serve, listeners)
 
     async def _serve(self, stream: trio.SocketStream) -> None:
@@ -122,9 +140,8 @@ class MetricsEndpoint:
         from barnabas.metrics.text import render
 
         async with self._one_at_a_time:
-            broker = self._broker
-            families = broker_families(broker, self.meter, await self._group_shards())
-            telemetry = broker.telemetry_if_any
+            families = broker_families(self._sources, self.meter, await self._group_shards())
+            telemetry = self._sources.telemetry.if_made
             if telemetry is not None:
                 telemetry.expire()
                 families.extend(client_families(telemetry.pushed.clients))
@@ -132,7 +149,7 @@ class MetricsEndpoint:
 
     async def _group_shards(self) -> list[GroupShard]:
         try:
-            return await self._broker.groups.machines()
+            return await self._shards()
         except (RequestError, StorageError) as error:
             log.warning("groups cannot be counted: %s", error)
             return []

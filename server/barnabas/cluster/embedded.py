@@ -17,6 +17,7 @@ from barnabas.cluster.image import BrokerInfo, BrokerRegistered, Change, Cluster
 from barnabas.cluster.journal import Journal
 from barnabas.cluster.replay import replay
 from barnabas.cluster.store import Decide, Subscriber
+from barnabas.environment import Threads
 from barnabas.errors import StorageError
 from barnabas.log.disk import Disk
 from barnabas.loop_budget import LoopBudget
@@ -44,10 +45,13 @@ class EmbeddedStore:
     together, with one sync of the journal.
     """
 
-    def __init__(self, dirs: Sequence[str], disk: Disk, budget: LoopBudget | None = None) -> None:
+    def __init__(
+        self, dirs: Sequence[str], disk: Disk, threads: Threads, budget: LoopBudget | None = None
+    ) -> None:
         """`dirs` are the log dirs: the journal is in the first, and copies of it are in all."""
         self._directory = dirs[0]
         self._journal = Journal(dirs, disk)
+        self._threads = threads
         self._budget = budget or LoopBudget()
         self._image = ClusterImage("")
         self._changes_read: list[Change] = []
@@ -91,7 +95,7 @@ class EmbeddedStore:
         if len(content.changes) >= max(REWRITE_LINES_MIN, 2 * len(needed)):
             content.changes, content.data = needed, None
         content.version = max(content.version, len(content.changes))
-        await trio.to_thread.run_sync(self._journal.settle, content)
+        await self._threads.run(lambda: self._journal.settle(content))
         image = ClusterImage(cluster_id).apply(encoding.changes_of(self._image))
         self._image = image.apply([BrokerRegistered(broker)]).at_version(content.version)
         self._is_open = True
@@ -138,7 +142,7 @@ class EmbeddedStore:
         try:
             if not self._is_open:
                 raise StorageError(self._directory, ValueError("the metadata store is closed"))
-            await trio.to_thread.run_sync(self._journal.append, groups, old.version + 1)
+            await self._threads.run(lambda: self._journal.append(groups, old.version + 1))
         except StorageError as error:
             for wish in wishes:
                 wish.failure = wish.failure or error
@@ -165,4 +169,4 @@ class EmbeddedStore:
         """Wait for the change that is being made, and let go of the journal; one that comes later fails."""
         async with self._lock:
             self._is_open = False
-            await trio.to_thread.run_sync(self._journal.close)
+            await self._threads.run(self._journal.close)

@@ -7,33 +7,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordination.internal_topics import OFFSETS_TOPIC
+from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.records.control import encode_end_marker
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
+    from collections.abc import Callable
+
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.replicas.partitions import Partitions
     from barnabas.transactions.transaction import Place, Producer
 
 
-async def write_marker(
-    broker: Broker, place: Place, producer: Producer, coordinator_epoch: int, commit: bool
-) -> None:
-    """End a producer's transaction in a partition; returns once the marker is committed.
+class LocalMarkers:
+    """Writes the markers that end transactions to partitions that this broker leads."""
 
-    Raises RequestError with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED or what `Partitions.leader` raises;
-    StorageError.
-    """
-    topic, index = place
-    partition = broker.partitions.leader(topic, index)
-    now_ms = broker.now_ms()
-    marker = encode_end_marker(
-        commit=commit,
-        producer_id=producer.id,
-        producer_epoch=producer.epoch,
-        coordinator_epoch=coordinator_epoch,
-        timestamp_ms=now_ms,
-    )
-    result = partition.append_own(bytearray(marker), now_ms=now_ms)
-    if topic == OFFSETS_TOPIC:
-        broker.groups.transaction_ended(index, producer.id, committed=commit)
-    await partition.wait_committed(result.last_offset + 1)
+    def __init__(self, partitions: Partitions, groups: GroupCoordinator, now_ms: Callable[[], int]) -> None:
+        self._partitions = partitions
+        self._groups = groups
+        self._now_ms = now_ms
+
+    async def write(self, place: Place, producer: Producer, coordinator_epoch: int, commit: bool) -> None:
+        """End a producer's transaction in a partition; returns once the marker is committed.
+
+        Raises RequestError with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED or what `Partitions.leader`
+        raises; StorageError.
+        """
+        topic, index = place
+        partition = self._partitions.leader(topic, index)
+        now_ms = self._now_ms()
+        marker = encode_end_marker(
+            commit=commit,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp_ms=now_ms,
+        )
+        result = partition.append_own(bytearray(marker), now_ms=now_ms)
+        if topic == OFFSETS_TOPIC:
+            self._groups.transaction_ended(index, producer.id, committed=commit)
+        await partition.wait_committed(result.last_offset + 1)

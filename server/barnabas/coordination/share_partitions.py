@@ -7,7 +7,7 @@ begun its state anew. Whoever waits for records is woken when records become fre
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import trio
@@ -22,9 +22,10 @@ from barnabas.share.state import StateWrite
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
+    from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.share_state import ShareStateCoordinator
-    from barnabas.replicas.partitions import Partition
+    from barnabas.replicas.partitions import Partition, Partitions
+    from barnabas.requests.piecework import Piecework
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +65,20 @@ class Shared:
 class SharePartitions:
     """All that are loaded. Lifecycle: `run` in a task, for locks that end."""
 
-    def __init__(self, broker: Broker, state: ShareStateCoordinator, defaults: ShareSettings) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        partitions: Partitions,
+        state: ShareStateCoordinator,
+        piecework: Piecework,
+        now_ms: Callable[[], int],
+        defaults: ShareSettings,
+    ) -> None:
+        self._metadata = metadata
+        self._partitions = partitions
         self._state = state
+        self._piecework = piecework
+        self._now_ms = now_ms
         self._defaults = defaults
         self._loaded: dict[StateKey, Shared] = {}
         self._loading: dict[StateKey, trio.Event] = {}
@@ -76,7 +88,7 @@ class SharePartitions:
 
     def settings_of(self, group_id: str) -> ShareSettings:
         """What a group obeys now."""
-        return self._defaults.of_group(self._broker.metadata.image, group_id)
+        return self._defaults.of_group(self._metadata.image, group_id)
 
     # --- finding --------------------------------------------------------------------------------------------
 
@@ -111,7 +123,7 @@ class SharePartitions:
 
     async def _read(self, key: StateKey) -> Shared:
         group_id, topic_id, index = key
-        led = self._broker.partitions.leader(self._broker.metadata.image.topic_name(topic_id) or "", index)
+        led = self._partitions.leader(self._metadata.image.topic_name(topic_id) or "", index)
         try:
             state = await self._state.read(key, led.leader_epoch)
         except RequestError as error:
@@ -126,8 +138,8 @@ class SharePartitions:
         if settings.reset.kind == EARLIEST:
             return led.log.log_start_offset
         if settings.reset.kind == BY_DURATION:
-            timestamp_ms = self._broker.now_ms() - settings.reset.before_ms
-            found = await self._broker.piecework.do(led.log.timestamp_steps(timestamp_ms))
+            timestamp_ms = self._now_ms() - settings.reset.before_ms
+            found = await self._piecework.do(led.log.timestamp_steps(timestamp_ms))
             if found is not None and found.offset < led.log.high_watermark:
                 return found.offset
         return led.log.high_watermark
@@ -155,7 +167,7 @@ class SharePartitions:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nothing was fetched from this partition"
             )
         shared.records.settings = self.settings_of(key[0])
-        written = shared.records.acknowledge(member_id, acknowledgements, self._broker.now_ms())
+        written = shared.records.acknowledge(member_id, acknowledgements, self._now_ms())
         await self._write(shared, written)
 
     async def release(
@@ -203,7 +215,7 @@ class SharePartitions:
         finally:
             shared.records.settle(written, done=done)
             if not done:  # their locks go on, or have ended meanwhile
-                self.lock_ends_at(self._broker.now_ms())
+                self.lock_ends_at(self._now_ms())
             shared.wake()
 
     # --- time -----------------------------------------------------------------------------------------------
@@ -222,7 +234,7 @@ class SharePartitions:
                 while True:
                     self._changed = trio.Event()
                     self._wake_ms = self._expire()
-                    wait_seconds = max(self._wake_ms - self._broker.now_ms(), 1) / 1000
+                    wait_seconds = max(self._wake_ms - self._now_ms(), 1) / 1000
                     with trio.move_on_after(min(wait_seconds, IDLE_SECONDS)):
                         await self._changed.wait()
             finally:
@@ -231,7 +243,7 @@ class SharePartitions:
     def _expire(self) -> int:
         """End the locks that are due; returns when the next one is, NEVER_MS for none."""
         assert self._nursery is not None
-        now_ms = self._broker.now_ms()
+        now_ms = self._now_ms()
         dues = []
         for shared in tuple(self._loaded.values()):
             due_ms = shared.records.lock_due_ms

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.config import broker as settings
-from barnabas.coordination.internal_topics import SHARE_TOPIC, InternalTopic
 from barnabas.coordination.share_groups import ShareGroups
 from barnabas.coordination.share_partitions import SharePartitions
 from barnabas.coordination.share_state import ShareStateCoordinator
@@ -18,26 +17,49 @@ from barnabas.share.sessions import SessionKey, ShareSession, ShareSessions
 from barnabas.share.settings import ShareSettings
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
+    from collections.abc import Callable
+
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordination.journal import Journal
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.partitions import Partitions
+    from barnabas.requests.piecework import Piecework
 
 
 class Shares:
     """Lifecycle: `run` in a task, until cancelled."""
 
-    def __init__(self, broker: Broker) -> None:
-        get = broker.config.get
+    def __init__(
+        self,
+        config: BrokerConfig,
+        journal: Journal,
+        *,
+        groups: GroupCoordinator,
+        metadata: MetadataStore,
+        partitions: Partitions,
+        budget: LoopBudget,
+        piecework: Piecework,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`journal` is that of __share_group_state."""
+        get = config.get
         self.state = ShareStateCoordinator(
-            InternalTopic(broker, SHARE_TOPIC),
-            broker.now_ms,
-            lambda: broker.metadata.image,
+            journal,
+            now_ms,
+            lambda: metadata.image,
             updates_max=get(settings.SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT),
             write_timeout_ms=get(settings.SHARE_COORDINATOR_WRITE_TIMEOUT_MS),
-            give_way=broker.budget.checkpoint,
+            give_way=budget.checkpoint,
         )
         self.sessions = ShareSessions(get(settings.GROUP_SHARE_MAX_SHARE_SESSIONS))
         self.partitions = SharePartitions(
-            broker,
+            metadata,
+            partitions,
             self.state,
+            piecework,
+            now_ms,
             ShareSettings(
                 record_lock_ms=get(settings.GROUP_SHARE_RECORD_LOCK_DURATION_MS),
                 deliveries_max=get(settings.GROUP_SHARE_DELIVERY_COUNT_LIMIT),
@@ -46,7 +68,7 @@ class Shares:
         )
         self._nursery: trio.Nursery | None = None
         self._prune_seconds = get(settings.SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS) / 1000
-        self.groups = ShareGroups(broker.groups, self.state, broker.now_ms, self.partitions.forget_group)
+        self.groups = ShareGroups(groups, self.state, now_ms, self.partitions.forget_group)
 
     async def run(self) -> None:
         """Let locks end and clear away what is redundant, until cancelled."""

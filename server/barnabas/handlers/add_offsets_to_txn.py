@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordination.internal_topics import OFFSETS_TOPIC
+from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordination.internal_topics import SHAPES
+from barnabas.cluster.internal_topics import SHAPES
 from barnabas.errors import RequestError
 from barnabas.transactions.transaction import Place, Producer
 from barnabas.wire.generated.add_partitions_to_txn import (

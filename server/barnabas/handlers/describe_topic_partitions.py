@@ -24,7 +24,7 @@ from barnabas.wire.generated.describe_topic_partitions import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
+    from barnabas.broker.services import Services
     from barnabas.requests.context import RequestContext
 
 SORTED_INLINE_MAX = 10_000
@@ -103,7 +103,7 @@ def _unknown(name: str) -> Topic:
     )
 
 
-def _page(broker: Broker, info: TopicInfo, first: int, last: int) -> Topic:
+def _page(broker: Services, info: TopicInfo, first: int, last: int) -> Topic:
     make = partial(Partition, eligible_leader_replicas=[], last_known_elr=[])
     return Topic(
         name=info.name,

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.replicas.lost_dirs import begin_anew
 from barnabas.wire.generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -55,7 +54,7 @@ async def _elect(context: RequestContext, election_type: int, topic: str, partit
     except RequestError as error:
         code = error.code
         if code == ErrorCode.KAFKA_STORAGE_ERROR:
-            if election_type == UNCLEAN and await begin_anew(broker, topic, partition):
+            if election_type == UNCLEAN and await broker.lost_dirs.begin_again(topic, partition):
                 return Result(partition_id=partition)
             code = (
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas.config import broker as settings
 from barnabas.errors import RequestError, StorageError, lacks_files
 from barnabas.replicas.partitions import Partition
 from barnabas.requests.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
@@ -122,7 +123,7 @@ async def _read(context: RequestContext, request: FetchRequest, wanted: list[Ses
     """One pass over the partitions."""
     broker = context.broker
     checkpoint = broker.budget.checkpoint
-    remaining = broker.fetch_bytes_max
+    remaining = broker.config.get(settings.FETCH_MAX_BYTES)
     if context.api_version >= WHOLE_FIRST_BATCH_SINCE:
         remaining = min(remaining, request.max_bytes)
     first = 0
@@ -138,7 +139,7 @@ async def _read(context: RequestContext, request: FetchRequest, wanted: list[Ses
         try:
             count = _read_partition(context, request, want, data, max(remaining, 0), done)
         except (RequestError, StorageError) as failure:
-            error = broker.storage_failed(failure) if isinstance(failure, StorageError) else failure
+            error = broker.failures.failed(failure) if isinstance(failure, StorageError) else failure
             if done.size and isinstance(failure, StorageError) and lacks_files(failure.cause):
                 # What was read keeps its files open until it is sent: enough for one answer.
                 remaining = 0

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.cluster import controller
 from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
-from barnabas.cluster.topic_creation import ensure_topics
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
 from barnabas.handlers.describe_cluster import CLUSTER_OPERATIONS
@@ -22,7 +21,7 @@ from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
+    from barnabas.broker.services import Services
     from barnabas.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
@@ -132,7 +131,7 @@ async def _create_missing(
                 refused[name] = error
         await broker.budget.checkpoint()
     if missing:
-        not_made = await ensure_topics(broker, missing)
+        not_made = await broker.topic_creation.ensure_all(missing)
         if not_made:
             name, why = next(iter(not_made.items()))
             log.warning(
@@ -144,7 +143,7 @@ async def _create_missing(
 
 
 async def _one(
-    broker: Broker,
+    broker: Services,
     image: ClusterImage,
     request: MetadataRequest,
     name: str | None,
@@ -170,7 +169,7 @@ def _operations(request: MetadataRequest) -> int:
     return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
 
 
-async def _describe(broker: Broker, info: TopicInfo, request: MetadataRequest) -> Topic:
+async def _describe(broker: Services, info: TopicInfo, request: MetadataRequest) -> Topic:
     topic = Topic(
         name=info.name,
         topic_id=info.id,
@@ -195,7 +194,7 @@ T = TypeVar("T", bound=_Told)
 
 
 def describe_partition(
-    broker: Broker, topic: str, index: int, info: PartitionInfo, make: Callable[..., T]
+    broker: Services, topic: str, index: int, info: PartitionInfo, make: Callable[..., T]
 ) -> T:
     """What is told of a partition, which has no leader while its log is not there."""
     told = make(

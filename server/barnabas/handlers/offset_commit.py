@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from barnabas.coordination.internal_topics import OFFSETS_TOPIC
+from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
 from barnabas.groups.offsets import Place
@@ -153,7 +153,7 @@ def checked_commit(
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     metadata = metadata or ""
     # Kafka calls them bytes, but counts UTF-16 code units.
-    is_too_long = len(metadata.encode("utf-16-le")) // 2 > broker.group_settings.offset_metadata_bytes_max
+    is_too_long = len(metadata.encode("utf-16-le")) // 2 > broker.groups.settings.offset_metadata_bytes_max
     value = OffsetCommitValue(
         offset=offset,
         leader_epoch=leader_epoch,

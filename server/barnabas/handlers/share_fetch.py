@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas.config import broker as settings
 from barnabas.errors import RequestError
 from barnabas.handlers import share_common
 from barnabas.handlers.share_reading import acquire, look
@@ -107,7 +108,7 @@ async def _fetch(
 ) -> Answers:
     answers: Answers = {}
     wish = _wish(context, request, key[1])
-    bytes_max = min(request.max_bytes, context.broker.fetch_bytes_max)
+    bytes_max = min(request.max_bytes, context.broker.config.get(settings.FETCH_MAX_BYTES))
     if not slots or wish.records_max <= 0 or bytes_max <= 0:
         return answers
     deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000

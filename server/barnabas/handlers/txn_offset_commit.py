@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordination.internal_topics import OFFSETS_TOPIC
+from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
 from barnabas.groups.decision import Decision
 from barnabas.groups.shard import GroupShard

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordination.markers import write_marker
 from barnabas.errors import RequestError
 from barnabas.transactions.transaction import EPOCH_BUMPED_SINCE, Producer
 from barnabas.wire.generated.errors import ErrorCode
@@ -53,8 +52,7 @@ async def _write(context: RequestContext, marker: Marker, topic: str, index: int
     if marker.transaction_version >= EPOCH_BUMPED_SINCE and _is_in_epoch(context, marker, topic, index):
         return ErrorCode.INVALID_PRODUCER_EPOCH
     try:
-        await write_marker(
-            context.broker,
+        await context.broker.markers.write(
             (topic, index),
             Producer(marker.producer_id, marker.producer_epoch),
             marker.coordinator_epoch,

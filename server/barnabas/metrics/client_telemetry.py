@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import trio
@@ -22,8 +22,9 @@ from barnabas.telemetry.subscriptions import Subscriptions
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
     from barnabas.cluster.image import ResourceKey, Settings
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.environment import Threads
     from barnabas.requests.context import RequestContext
     from barnabas.telemetry.instances import ClientInstance
     from barnabas.telemetry.payload import Pushed
@@ -39,16 +40,24 @@ UNKNOWN_SOFTWARE = "unknown"
 class Telemetry:
     """Lifecycle: `run` in a task, until cancelled."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.bytes_max = broker.config.get(settings.TELEMETRY_MAX_BYTES)
+    def __init__(
+        self,
+        config: BrokerConfig,
+        configs: Mapping[ResourceKey, Settings],
+        threads: Threads,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`configs` are all resources' settings as of now; `take_subscriptions` is told when they change."""
+        self._threads = threads
+        self._now_ms = now_ms
+        self.bytes_max = config.get(settings.TELEMETRY_MAX_BYTES)
         self.instances = ClientInstances(Subscriptions(), bytes_max=self.bytes_max, new_id=new_uuid)
         self.pushed = PushedMetrics()
         self._one_at_a_time = trio.CapacityLimiter(1)  # a push takes many times its size while it is read
         self.taken = 0
         self.unreadable = 0
         """How many pushes could not be read."""
-        self.take_subscriptions(broker.metadata.image.configs)
+        self.take_subscriptions(configs)
 
     async def run(self) -> None:
         """Forget what is no longer in use, until cancelled."""
@@ -58,7 +67,7 @@ class Telemetry:
 
     def expire(self) -> None:
         """Forget the clients that have been silent for too long."""
-        now_ms = self._broker.now_ms()
+        now_ms = self._now_ms()
         self.instances.expire(now_ms)
         self.pushed.expire(now_ms)
 
@@ -69,8 +78,8 @@ class Telemetry:
     async def take(self, context: RequestContext, instance: ClientInstance, codec: int, data: bytes) -> None:
         """Take up the metrics of a push. Raises RequestError(TELEMETRY_TOO_LARGE or INVALID_RECORD)."""
         try:
-            pushed = await trio.to_thread.run_sync(
-                _read, codec, data, self.bytes_max, limiter=self._one_at_a_time
+            pushed = await self._threads.run(
+                lambda: _read(codec, data, self.bytes_max), limiter=self._one_at_a_time
             )
         except Exception as error:
             refusal = error if isinstance(error, RequestError) else None

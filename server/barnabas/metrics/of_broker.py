@@ -7,7 +7,8 @@ BrokerTopicMetrics,name=BytesInPerSec` is `kafka_server_brokertopicmetrics_bytes
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas import __version__
 from barnabas.loop_budget import BOUNDS_SECONDS
@@ -16,9 +17,19 @@ from barnabas.telemetry.payload import Distribution
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
+    from collections.abc import Callable, Collection
+
+    from barnabas.cluster.store import MetadataStore
     from barnabas.groups.shard import GroupShard
+    from barnabas.lazy import Lazy
+    from barnabas.log.cleaner.cleaner import LogCleaner
+    from barnabas.log.manager import LogManager
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.metrics.meter import RequestMeter
+    from barnabas.replicas.partitions import Partitions
+    from barnabas.requests.log_limit import LogLimit
+    from barnabas.requests.memory import Memory
 
 RUNNING = 3  # BrokerState of Kafka
 CLASSIC = "classic"
@@ -27,26 +38,53 @@ _ERROR_NAMES = {int(code): code.name for code in ErrorCode}
 CLASSIC_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
 
-def broker_families(broker: Broker, meter: RequestMeter, shards: list[GroupShard]) -> Families:
+class OpenConnections(Protocol):
+    """What is counted of connections, by the name of their listener."""
+
+    accepted: dict[str, int]
+
+    def open_on(self, listener: str) -> int:
+        """How many are open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The parts of a broker that metrics are about."""
+
+    broker_id: int
+    metadata: MetadataStore
+    logs: LogManager
+    partitions: Partitions
+    connections: OpenConnections
+    listener_names: Collection[str]
+    telemetry: Lazy[Telemetry]
+    cleaner: Callable[[], LogCleaner | None]
+    budget: LoopBudget
+    stall_counts: dict[str, int]
+    log_limit: LogLimit
+    memory: Memory
+
+
+def broker_families(sources: Sources, meter: RequestMeter, shards: list[GroupShard]) -> Families:
     """Everything, as it is now; `shards` are those of the group coordinator."""
     families = Families()
-    _node(families, broker)
+    _node(families, sources)
     _requests(families, meter)
-    _sockets(families, broker, meter)
-    _topics(families, broker, meter)
-    _logs(families, broker)
-    _cleaner(families, broker)
+    _sockets(families, sources, meter)
+    _topics(families, sources, meter)
+    _logs(families, sources)
+    _cleaner(families, sources)
     _groups(families, shards)
-    _telemetry(families, broker)
-    _event_loop(families, broker)
-    _memory(families, broker)
+    _telemetry(families, sources)
+    _event_loop(families, sources)
+    _memory(families, sources)
     return families
 
 
-def _event_loop(families: Families, broker: Broker) -> None:
+def _event_loop(families: Families, sources: Sources) -> None:
     """What is this broker's own, without a name in Kafka."""
     prefix = "barnabas_event_loop_"
-    budget = broker.budget
+    budget = sources.budget
     families.gauge(
         f"{prefix}longest_turn_seconds", "The longest turn of the event loop so far", budget.longest_seconds
     )
@@ -59,7 +97,7 @@ def _event_loop(families: Families, broker: Broker) -> None:
             over,
             longer_than=bound,
         )
-    for name, count in broker.stalls.counts.items():
+    for name, count in sources.stall_counts.items():
         families.counter(
             f"{prefix}stalls",
             "Turns longer than 20 ms, by the request that held them longest",
@@ -69,12 +107,12 @@ def _event_loop(families: Families, broker: Broker) -> None:
     families.counter(
         "barnabas_log_lines_left_out",
         "Lines of the log that clients caused too often",
-        broker.log_limit.left_out,
+        sources.log_limit.left_out,
     )
 
 
-def _memory(families: Families, broker: Broker) -> None:
-    memory = broker.memory
+def _memory(families: Families, sources: Sources) -> None:
+    memory = sources.memory
     held = families.get("barnabas_memory_held_bytes", GAUGE, "Bytes that requests and responses hold")
     waiting = families.get("barnabas_memory_waiting", GAUGE, "Requests that wait for memory")
     for name, pool in (
@@ -88,14 +126,14 @@ def _memory(families: Families, broker: Broker) -> None:
     held.add(memory.unsent.held, pool="unread_responses")
 
 
-def _node(families: Families, broker: Broker) -> None:
-    image = broker.metadata.image
+def _node(families: Families, sources: Sources) -> None:
+    image = sources.metadata.image
     info = families.get("kafka_server_app", INFO, "The broker")
-    info.add(1, version=__version__, cluster_id=image.cluster_id, broker_id=broker.broker_id)
+    info.add(1, version=__version__, cluster_id=image.cluster_id, broker_id=sources.broker_id)
     families.gauge("kafka_server_kafkaserver_brokerstate", "State of the broker; 3 is running", RUNNING)
     all_partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
-    led = len(broker.partitions)
-    offline = sum(1 for partition in all_partitions if partition.leader == broker.broker_id) - led
+    led = len(sources.partitions)
+    offline = sum(1 for partition in all_partitions if partition.leader == sources.broker_id) - led
     behind = sum(1 for partition in all_partitions if len(partition.isr) < len(partition.replicas))
     for name, text, value in (
         ("kafka_controller_kafkacontroller_activecontrollercount", "Controllers here", 1),
@@ -103,7 +141,7 @@ def _node(families: Families, broker: Broker) -> None:
         ("kafka_controller_kafkacontroller_globaltopiccount", "Topics of the cluster", len(image.topics)),
         ("kafka_controller_kafkacontroller_globalpartitioncount", "Partitions of the cluster", len(all_partitions)),
         ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader that works", offline),
-        ("kafka_server_replicamanager_partitioncount", "Replicas here", len(broker.logs)),
+        ("kafka_server_replicamanager_partitioncount", "Replicas here", len(sources.logs)),
         ("kafka_server_replicamanager_leadercount", "Partitions led here", led),
         ("kafka_server_replicamanager_underreplicatedpartitions", "Partitions with replicas that are behind", behind),
         ("kafka_server_replicamanager_offlinereplicacount", "Replicas in log dirs that have failed", offline),
@@ -132,11 +170,10 @@ def error_name(code: int) -> str:
     return _ERROR_NAMES.get(code, str(code))
 
 
-def _sockets(families: Families, broker: Broker, meter: RequestMeter) -> None:
+def _sockets(families: Families, sources: Sources, meter: RequestMeter) -> None:
     prefix = "kafka_server_socket_server_metrics_"
-    connections = broker.connections
-    for listener in broker.listeners:
-        name = listener.name
+    connections = sources.connections
+    for name in sources.listener_names:
         families.gauge(
             f"{prefix}connection_count", "Connections open", connections.open_on(name), listener=name
         )
@@ -152,14 +189,14 @@ def _sockets(families: Families, broker: Broker, meter: RequestMeter) -> None:
     families.counter(f"{prefix}outgoing_byte", "Bytes of all responses", outgoing)
 
 
-def _topics(families: Families, broker: Broker, meter: RequestMeter) -> None:
+def _topics(families: Families, sources: Sources, meter: RequestMeter) -> None:
     prefix = "kafka_server_brokertopicmetrics_"
     bytes_in: Counter[str] = Counter()
     messages_in: Counter[str] = Counter()
-    for partition in broker.partitions:
+    for partition in sources.partitions:
         bytes_in[partition.topic] += partition.appended_bytes
         messages_in[partition.topic] += partition.appended_records
-    topics = broker.metadata.image.topics
+    topics = sources.metadata.image.topics
     meter.forget_topics(topics.__contains__)
     for topic in topics:
         families.counter(f"{prefix}bytesin", "Bytes appended", bytes_in[topic], topic=topic)
@@ -168,20 +205,20 @@ def _topics(families: Families, broker: Broker, meter: RequestMeter) -> None:
         families.counter(f"{prefix}bytesout", "Bytes of records fetched", sent, topic=topic)
 
 
-def _logs(families: Families, broker: Broker) -> None:
+def _logs(families: Families, sources: Sources) -> None:
     sizes = families.get("kafka_log_log_size", GAUGE, "Bytes of a log").values
     segments = families.get("kafka_log_log_numlogsegments", GAUGE, "Segments of a log").values
     starts = families.get("kafka_log_log_logstartoffset", GAUGE, "First offset of a log").values
     ends = families.get("kafka_log_log_logendoffset", GAUGE, "Offset after a log's last record").values
-    for log in broker.logs:  # there may be thousands of them
+    for log in sources.logs:  # there may be thousands of them
         labels = (("topic", log.topic), ("partition", str(log.partition)))
         sizes[labels] = log.size_bytes
         segments[labels] = len(log.segments)
         starts[labels] = log.log_start_offset
         ends[labels] = log.log_end_offset
-    offline = broker.logs.offline
+    offline = sources.logs.offline
     families.gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log dirs that have failed", len(offline))
-    for path in broker.logs.dirs:
+    for path in sources.logs.dirs:
         families.gauge(
             "kafka_log_logmanager_logdirectoryoffline",
             "Whether a log dir has failed",
@@ -190,8 +227,8 @@ def _logs(families: Families, broker: Broker) -> None:
         )
 
 
-def _cleaner(families: Families, broker: Broker) -> None:
-    cleaner = broker.cleaner
+def _cleaner(families: Families, sources: Sources) -> None:
+    cleaner = sources.cleaner()
     if cleaner is None:  # nothing has been cleaned yet
         return
     totals = cleaner.totals
@@ -241,8 +278,8 @@ def _groups(families: Families, shards: list[GroupShard]) -> None:
         )
 
 
-def _telemetry(families: Families, broker: Broker) -> None:
-    telemetry = broker.telemetry_if_any
+def _telemetry(families: Families, sources: Sources) -> None:
+    telemetry = sources.telemetry.if_made
     if telemetry is None:
         return
     prefix = "kafka_server_client_metrics_"

@@ -14,6 +14,7 @@ import trio
 from barnabas.errors import StorageError
 
 if TYPE_CHECKING:
+    from barnabas.environment import Threads
     from barnabas.replicas.partitions import Partition, StorageFailed
 
 SYNCS_AT_ONCE = 8
@@ -28,8 +29,9 @@ class Flusher:
     A sync that fails takes the partition's log dir offline, which closes the partition and tells whoever waits.
     """
 
-    def __init__(self, now_ms: Callable[[], int], storage_failed: StorageFailed) -> None:
+    def __init__(self, now_ms: Callable[[], int], storage_failed: StorageFailed, threads: Threads) -> None:
         self._now_ms = now_ms
+        self._threads = threads
         self._storage_failed = storage_failed
         self._wanted: dict[Partition, bool] = {}  # those in hand, with whether they want another sync
         self._limiter = trio.CapacityLimiter(SYNCS_AT_ONCE)
@@ -56,7 +58,7 @@ class Flusher:
             try:
                 task = partition.log.begin_flush()
                 if task is not None:
-                    await trio.to_thread.run_sync(task.run, limiter=self._limiter)
+                    await self._threads.run(task.run, limiter=self._limiter)
                     task.finish(self._now_ms())
             except StorageError as error:
                 self._storage_failed(error)

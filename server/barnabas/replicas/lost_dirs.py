@@ -13,7 +13,9 @@ from barnabas.cluster.image import Change, ClusterImage, LogDirsRegistered, Part
 from barnabas.ids import uuid_text
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.log.manager import LogManager
+    from barnabas.replicas.partitions import Partitions
 
 log = logging.getLogger(__name__)
 
@@ -21,59 +23,70 @@ LOST = bytes(15) + b"\1"
 """Stands for a log dir of which nothing is known but that it is lost (KIP-858 reserves the id for that)."""
 
 
-def present_dirs(broker: Broker) -> frozenset[bytes]:
-    """The directory ids of the log dirs that work."""
-    return frozenset(meta.directory_id for meta in broker.logs.meta.values() if meta.directory_id)
+def present_dirs(logs: LogManager) -> frozenset[bytes]:
+    """Return the directory ids of the log dirs that work."""
+    return frozenset(meta.directory_id for meta in logs.meta.values() if meta.directory_id)
 
 
-def lost_dirs(broker: Broker, image: ClusterImage) -> frozenset[bytes]:
-    """The directory ids of those that this broker has had, and that are not there or do not work."""
-    return image.log_dirs.get(broker.broker_id, frozenset()) - present_dirs(broker)
+def lost_dirs(logs: LogManager, broker_id: int, image: ClusterImage) -> frozenset[bytes]:
+    """Return the directory ids of those that the broker has had, and that are not there or do not work."""
+    return image.log_dirs.get(broker_id, frozenset()) - present_dirs(logs)
 
 
-def offline_partitions(broker: Broker, image: ClusterImage) -> list[tuple[str, int]]:
-    """The partitions whose log is not there."""
-    return [
-        (topic.name, index)
-        for topic in image.topics.values()
-        for index, info in enumerate(topic.partitions)
-        if broker.partitions.is_offline(topic.name, index, info)
-    ]
+class LostDirs:
+    """Remembers in the metadata which log dirs this broker has, and lets partitions begin again that are given up."""
 
+    def __init__(
+        self, broker_id: int, logs: LogManager, partitions: Partitions, metadata: MetadataStore
+    ) -> None:
+        self._broker_id = broker_id
+        self._logs = logs
+        self._partitions = partitions
+        self._metadata = metadata
 
-def register_log_dirs(broker: Broker, image: ClusterImage) -> list[Change]:
-    """Remember the log dirs that are there; those that are lost are forgotten once nothing is missing."""
-    known, present = image.log_dirs.get(broker.broker_id, frozenset()), present_dirs(broker)
-    lost = broker.partitions.lost_dirs
-    if lost or broker.logs.offline:
-        missing = offline_partitions(broker, image)
-        if missing:
-            _tell(lost, missing)
-            present |= known
-        else:
-            broker.partitions.lost_dirs = frozenset()
-    if present == known or (len(present) == 1 and not known):
-        return []  # nothing new, or only the dir in which this would be written
-    return [LogDirsRegistered(broker.broker_id, present)]
+    def register(self, image: ClusterImage) -> list[Change]:
+        """Remember the log dirs that are there; those that are lost are forgotten once nothing is missing."""
+        known, present = image.log_dirs.get(self._broker_id, frozenset()), present_dirs(self._logs)
+        lost = self._partitions.lost_dirs
+        if lost or self._logs.offline:
+            missing = self._offline_partitions(image)
+            if missing:
+                _tell(lost, missing)
+                present |= known
+            else:
+                self._partitions.lost_dirs = frozenset()
+        if present == known or (len(present) == 1 and not known):
+            return []  # nothing new, or only the dir in which this would be written
+        return [LogDirsRegistered(self._broker_id, present)]
 
+    def _offline_partitions(self, image: ClusterImage) -> list[tuple[str, int]]:
+        """Return the partitions whose log is not there."""
+        return [
+            (topic.name, index)
+            for topic in image.topics.values()
+            for index, info in enumerate(topic.partitions)
+            if self._partitions.is_offline(topic.name, index, info)
+        ]
 
-async def begin_anew(broker: Broker, topic: str, index: int) -> bool:
-    """Give up what a partition had in a log dir that is lost: it is empty from now on, in a new leader epoch.
+    async def begin_again(self, topic: str, index: int) -> bool:
+        """Give up what a partition had in a log dir that is lost: it is empty from now on, in a new leader epoch.
 
-    Says whether that was possible: not while a log dir is offline, in which the log may be. Raises RequestError,
-    StorageError.
-    """
-    if broker.logs.offline or not broker.partitions.lost_dirs:
-        return False
+        Says whether that was possible: not while a log dir is offline, in which the log may be. Raises RequestError,
+        StorageError.
+        """
+        if self._logs.offline or not self._partitions.lost_dirs:
+            return False
 
-    def decide(image: ClusterImage) -> list[Change]:
-        info = image.topics[topic].partitions[index]
-        return [PartitionChanged(topic, index, info.led_anew(broker.broker_id))]
+        def decide(image: ClusterImage) -> list[Change]:
+            info = image.topics[topic].partitions[index]
+            return [PartitionChanged(topic, index, info.led_anew(self._broker_id))]
 
-    await broker.metadata.change(decide)
-    log.warning("%s-%d was lost with its log dir, and begins anew by an unclean election", topic, index)
-    await broker.metadata.change(lambda image: register_log_dirs(broker, image))
-    return True
+        await self._metadata.change(decide)
+        log.warning(
+            "%s-%d was lost with its log dir, and is empty again after an unclean election", topic, index
+        )
+        await self._metadata.change(self.register)
+        return True
 
 
 def _tell(lost: frozenset[bytes], missing: list[tuple[str, int]]) -> None:

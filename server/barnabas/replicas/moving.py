@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -19,8 +20,12 @@ from barnabas.log.rate_limit import RateLimit
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.environment import Environment
+    from barnabas.log.manager import LogManager
     from barnabas.log.moving import Move
+    from barnabas.replicas.failures import LogDirFailures
+    from barnabas.replicas.partitions import Partitions
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +35,20 @@ PASSES_MAX = 10  # then the last step takes what is left: producers may be faste
 class LogMover:
     """Carries out the moves that it was given, in their order. Lifecycle: `run` in a task, until it is cancelled."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        config: BrokerConfig,
+        logs: LogManager,
+        partitions: Partitions,
+        failures: LogDirFailures,
+        environment: Environment,
+    ) -> None:
+        self._config = config
+        self._logs = logs
+        self._partitions = partitions
+        self._failures = failures
+        self._now_ms = environment.wall_clock_ms
+        self._threads = environment.threads
         self._limit = RateLimit(None)
         self._send, self._receive = trio.open_memory_channel[tuple[str, int]](math.inf)
 
@@ -41,49 +58,49 @@ class LogMover:
         Raises RequestError with LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, REPLICA_NOT_AVAILABLE or
         UNKNOWN_TOPIC_OR_PARTITION, as Kafka does; a replica that is not here yet will be made in that log dir.
         """
-        logs = self._broker.logs
+        logs = self._logs
         if log_dir not in logs.dirs:
             raise RequestError(ErrorCode.LOG_DIR_NOT_FOUND, f"{log_dir} is no log dir of this broker")
         if log_dir in logs.offline:
             raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, f"log dir {log_dir} is offline")
         logs.prefer(topic, partition, log_dir)
         try:
-            self._broker.partitions.leader(topic, partition)
+            self._partitions.leader(topic, partition)
         except RequestError as error:
             if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise RequestError(ErrorCode.REPLICA_NOT_AVAILABLE, error.message) from error
             raise
         try:
-            if logs.begin_move(topic, partition, log_dir, self._broker.now_ms()) is not None:
+            if logs.begin_move(topic, partition, log_dir, self._now_ms()) is not None:
                 self._send.send_nowait((topic, partition))
         except StorageError as error:
-            raise self._broker.storage_failed(error) from error
+            raise self._failures.failed(error) from error
 
     async def run(self) -> None:
         """Carry out moves until cancelled."""
         async for key in self._receive:
-            move = self._broker.logs.moves.get(*key)
+            move = self._logs.moves.get(*key)
             if move is not None:
                 await self._move(move)
 
     async def _move(self, move: Move) -> None:
-        broker, moved = self._broker, move.partition_log
+        moved = move.partition_log
         try:
             await self._copy(move)
             if not move.is_cancelled:
-                new = broker.logs.finish_move(move, broker.now_ms())
-                broker.partitions.replace_log(new)
+                new = self._logs.finish_move(move, self._now_ms())
+                self._partitions.replace_log(new)
         except StorageError as error:
             if move.is_cancelled:
                 return  # its directory was taken away under it
             log.error("%s could not be moved to %s: %s", moved.name, move.target_dir, error)
-            broker.logs.moves.cancel(move, broker.now_ms())
-            broker.storage_failed(error)
-            if moved.is_closed and broker.logs.get(moved.topic, moved.partition) is None:
-                broker.partitions.lose([moved])
+            self._logs.moves.cancel(move, self._now_ms())
+            self._failures.failed(error)
+            if moved.is_closed and self._logs.get(moved.topic, moved.partition) is None:
+                self._partitions.lose([moved])
         except Exception:  # the next ones are carried out all the same
             log.exception("%s could not be moved to %s", moved.name, move.target_dir)
-            broker.logs.moves.cancel(move, broker.now_ms())
+            self._logs.moves.cancel(move, self._now_ms())
 
     async def _copy(self, move: Move) -> None:
         for _ in range(PASSES_MAX):
@@ -93,14 +110,14 @@ class LogMover:
                 raise StorageError(move.partition_log.log_dir, error) from error
             if move.is_near or move.is_cancelled:
                 return
-            self._limit.bytes_per_second = self._broker.config.get(
+            self._limit.bytes_per_second = self._config.get(
                 settings.REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND
             )
-            await trio.to_thread.run_sync(move.run, copies, self._throttle(move))
+            await self._threads.run(partial(move.run, copies, self._throttle(move)))
 
     def _throttle(self, move: Move) -> Callable[[int], None]:
         def is_cancelled() -> bool:
-            trio.from_thread.check_cancelled()
+            self._threads.check_cancelled()
             return move.is_cancelled
 
         return lambda size: self._limit.use(size, is_cancelled)

@@ -6,11 +6,16 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.requests.memory import Reservation
+from barnabas.security.authorizer import Requester
 from barnabas.wire import registry
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
+    from barnabas.broker.services import Services
+    from barnabas.requests.log_limit import LogLimit
+    from barnabas.requests.memory import Memory
+    from barnabas.security.authorizer import Authorizer, Operation, ResourceType
 
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a connection that has not authenticated, as Kafka names it."""
@@ -41,6 +46,11 @@ class ConnectionInfo:
         return reservation.size if reservation is not None else 0
 
     @property
+    def requester(self) -> Requester:
+        """Who is at the other end, for an authorizer."""
+        return Requester(self.principal, self.client_host)
+
+    @property
     def client_host(self) -> str:
         """The peer's address as Kafka shows it in group descriptions: `/127.0.0.1`."""
         return "/" + self.peer_address[0]
@@ -49,11 +59,21 @@ class ConnectionInfo:
         return f"{_join(self.peer_address)}->{_join(self.local_address)}#{self.connection_id}"
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all requests of a broker share."""
+
+    memory: Memory
+    log_limit: LogLimit
+    authorizer: Authorizer
+
+
 @dataclass(slots=True)
 class RequestContext:
-    """One request: its header, its connection, and the broker that answers it."""
+    """One request: its header, its connection, and what it shares with others."""
 
-    broker: Broker
+    broker: Services
+    shared: Shared
     connection: ConnectionInfo
     api_key: int
     api_version: int
@@ -76,7 +96,7 @@ class RequestContext:
         `kind` is a few words in the plural, as in `refused produce requests`.
         """
         host = self.connection.peer_address[0]
-        self.broker.log_limit.log(logger, level, kind, host, f"{text}: %s", *args, self)
+        self.shared.log_limit.log(logger, level, kind, host, f"{text}: %s", *args, self)
 
     async def reserve(self, size: int) -> None:
         """Reserve memory of `size` bytes until the response has been sent; waits while there is not enough.
@@ -85,13 +105,13 @@ class RequestContext:
         at least in one piece, and ask `try_reserve` for more.
         """
         if self.reservation is None:
-            self.reservation = Reservation(self.broker.memory)
+            self.reservation = Reservation(self.shared.memory)
         await self.reservation.add(size)
 
     def try_reserve(self, size: int) -> bool:
         """Reserve `size` more bytes if they are free now; otherwise the answer must do without them."""
         if self.reservation is None:
-            self.reservation = Reservation(self.broker.memory)
+            self.reservation = Reservation(self.shared.memory)
         return self.reservation.try_add(size)
 
     def unreserve(self, size: int) -> None:
@@ -99,9 +119,13 @@ class RequestContext:
         if self.reservation is not None:
             self.reservation.reduce(size)
 
+    def authorizes(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Say whether whoever asks may do `operation` on a resource."""
+        return self.shared.authorizer.allows(self.connection.requester, operation, resource_type, name)
+
     def endpoint_of(self, broker_id: int) -> tuple[str, int, str | None]:
-        """Host, port and rack of a broker as this client can reach it: (host, port, rack)."""
-        return self.broker.endpoint_of(broker_id, self.connection)
+        """Return host, port and rack of a broker as this client can reach it."""
+        return advertised_endpoint(self.broker.metadata.image, broker_id, self.connection)
 
 
 def _api_name(key: int) -> str:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import trio
 
+from barnabas.environment import Threads
 from barnabas.loop_budget import LoopBudget
 from barnabas.records.compression import MEDIUM_BYTES, SMALL_BYTES
 from barnabas.records.steps import Reserve, Step, Steps, Work
@@ -28,10 +29,11 @@ TURNS_WAITED_MAX = 50
 class Piecework:
     """Whoever has steps to go through has them done here."""
 
-    def __init__(self, budget: LoopBudget) -> None:
+    def __init__(self, budget: LoopBudget, threads: Threads) -> None:
         self._budget = budget
+        self._threads = threads
         self._lanes = [(bytes_max, trio.Semaphore(count)) for bytes_max, count in LANES]
-        self._threads = trio.CapacityLimiter(max(1, (os.cpu_count() or 2) - 1))
+        self._limiter = trio.CapacityLimiter(max(1, (os.cpu_count() or 2) - 1))
 
     async def do(self, steps: Steps[T]) -> T:
         """Go through all steps; returns their result, raises their error. Waits only if there are several."""
@@ -50,7 +52,7 @@ class Piecework:
                     step = next(steps)
                 elif isinstance(step, Work):
                     try:
-                        done = await trio.to_thread.run_sync(step.call, limiter=self._threads)
+                        done = await self._threads.run(step.call, limiter=self._limiter)
                     except Exception as error:
                         step = steps.throw(error)
                     else:

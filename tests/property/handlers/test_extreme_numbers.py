@@ -14,7 +14,6 @@ import trio
 import trio.testing
 
 from barnabas import apis
-from barnabas.broker import dispatch
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
@@ -26,6 +25,7 @@ from tests.support.logs import batch
 from tests.support.messages import EDGES, Builder, all_messages, codec_of
 
 SETTINGS = {
+    "telemetry.enable": "true",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
@@ -110,22 +110,19 @@ async def test_no_number_makes_a_request_fail_here(key, tmp_path, caplog, autoju
     seed = SystemRandom().getrandbits(32)
     print(f"seed {seed}")
     random = Random(seed)
-    async with broker_to_ask(tmp_path, SETTINGS) as ask, trio.open_nursery() as nursery:
-        broker = ask.broker
-        broker.served = apis.SERVED
-        nursery.start_soon(broker.groups.run)
-        nursery.start_soon(broker.transactions.run)
+    async with broker_to_ask(tmp_path, SETTINGS) as ask:
+        services, pipeline = ask.services, ask.broker.connections.parts.pipeline
         await trio.testing.wait_all_tasks_blocked()
         await populate(ask)
         for version in range(api.min_version, api.max_version + 1):
             for _ in range(examples(40)):
-                topic = broker.metadata.image.topics.get("t")
+                topic = services.metadata.image.topics.get("t")
                 builder = ExtremeBuilder(message, version, random, topic.id if topic else bytes(16))
                 request = builder.struct(codec_of(message).message, message.fields)
                 sent = b"".join(bytes(chunk) for chunk in encode_request(key, version, 1, "c", request))[4:]
                 peer = Received()
                 with trio.move_on_after(PATIENCE_SECONDS):
-                    await dispatch.answer(broker, CONNECTION, peer, memoryview(bytearray(sent)))
+                    await pipeline.answer(CONNECTION, peer, memoryview(bytearray(sent)))
                 what = f"{api.name} v{version}: {request}"
                 assert not [r for r in caplog.records if r.exc_info or r.levelno >= logging.ERROR], what
                 for frame in peer.frames:
@@ -133,9 +130,8 @@ async def test_no_number_makes_a_request_fail_here(key, tmp_path, caplog, autoju
                     if key == WRITE_TXN_MARKERS:  # Kafka answers so where it can make no such marker
                         continue
                     assert ErrorCode.UNKNOWN_SERVER_ERROR not in error_codes(answer), f"{what}: {answer}"
-        await broker.groups.expire_offsets()
-        nursery.cancel_scope.cancel()
+        await services.groups.expire_offsets()
     async with broker_to_ask(tmp_path, SETTINGS) as ask:  # what was written can be read again
-        await ask.broker.groups.machines()
-        await ask.broker.transactions.machines()
+        await ask.services.groups.machines()
+        await ask.services.transactions.machines()
     assert not [record for record in caplog.records if record.exc_info], f"{api.name}: after the requests"

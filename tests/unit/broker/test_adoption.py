@@ -24,7 +24,7 @@ async def test_what_another_broker_left_is_adopted():
     async with running(DIRS, disk, **SETTINGS) as client:
         await client.create("t", 2, retention_ms="60000")
         await client.produce("t", 1, b"old")  # as old as its timestamp: retention would drop it
-        topic_id = client.broker.metadata.image.topics["t"].id
+        topic_id = client.services.metadata.image.topics["t"].id
         idempotent = await producer_id(client)
         written = await client.produce(
             "t", 0, b"x", producer_id=idempotent, producer_epoch=0, base_sequence=0
@@ -36,11 +36,11 @@ async def test_what_another_broker_left_is_adopted():
     disk.remove(COPY)
 
     async with running(DIRS, disk, **SETTINGS) as client:
-        image = client.broker.metadata.image
+        image = client.services.metadata.image
         assert (image.topics["t"].id, len(image.topics["t"].partitions)) == (topic_id, 2)
         assert image.settings_of(TOPIC, "t") == {"retention.ms": "-1", "retention.bytes": "-1"}
         assert image.settings_of(TOPIC, "__transaction_state")["cleanup.policy"] == "compact"
-        client.broker.logs.apply_retention(client.broker.now_ms())
+        client.services.logs.apply_retention(client.services.now_ms())
         assert await client.fetch("t", 1) == (0, [b"old"])
         # An id that was used must not come again, with sequences that begin anew, for somebody else.
         assert await producer_id(client) > transactional
@@ -52,14 +52,14 @@ async def test_only_what_no_topic_knows_is_adopted():
     async with running(DIRS, disk) as client:
         await client.create("t", 1, retention_ms="60000")
     async with running(DIRS, disk) as client:
-        assert client.broker.metadata.image.settings_of(TOPIC, "t") == {"retention.ms": "60000"}
+        assert client.services.metadata.image.settings_of(TOPIC, "t") == {"retention.ms": "60000"}
 
 
 async def test_partitions_whose_logs_are_not_there_are_named_and_offline(caplog):
     disk = MemoryDisk()
     async with running(("/a", "/b"), disk) as client:
         await client.create("t", 4)
-        where = {log.partition: log.log_dir for log in client.broker.logs if log.topic == "t"}
+        where = {log.partition: log.log_dir for log in client.services.logs if log.topic == "t"}
         for partition in range(4):
             assert (await client.produce("t", partition, b"x")).error_code == 0
     assert set(where.values()) == {"/a", "/b"}

@@ -3,11 +3,14 @@
 import socket
 import struct
 from contextlib import asynccontextmanager, suppress
+from dataclasses import fields
+from types import SimpleNamespace
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from barnabas.apis import SERVED
 from barnabas.broker.connection import Connection
 from barnabas.errors import RequestError
 from barnabas.loop_budget import LoopBudget
@@ -26,8 +29,10 @@ def request(key: int, version: int, body: bytes = b"", correlation_id: int = 7) 
 
 @pytest.fixture
 async def broker(tmp_path):
+    """What connections share, so that a test can put another part in place of one."""
     async with broker_to_ask(tmp_path) as asked:
-        yield asked.broker
+        parts = asked.broker.connections.parts
+        yield SimpleNamespace(**{one.name: getattr(parts, one.name) for one in fields(parts)})
 
 
 @asynccontextmanager
@@ -194,7 +199,7 @@ async def test_who_held_the_event_loop_up_is_named(broker, caplog, monkeypatch) 
             return self.now
 
     clock = Clock()
-    api = broker.served[METADATA]
+    api = SERVED[METADATA]
 
     async def slow(context, message):
         clock.now += 0.3

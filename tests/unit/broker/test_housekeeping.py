@@ -7,20 +7,14 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from barnabas.broker.housekeeping import (
-    SEGMENTS_AT_ONCE,
-    apply_retention,
-    clean_forever,
-    clean_logs,
-    find_missing,
-    flush_due,
-    write_checkpoints,
-)
+from barnabas.broker.housekeeping import SEGMENTS_AT_ONCE, Housekeeping
 from barnabas.config.loading import BrokerConfig
+from barnabas.environment.real import real_environment
 from barnabas.errors import StorageError
 from barnabas.log.cleaner.cleaner import LogCleaner
 from barnabas.log.rate_limit import RateLimit
 from barnabas.loop_budget import LoopBudget
+from barnabas.replicas.failures import LogDirFailures
 from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.logs import NOW_MS, Broker, append, batch, read_all
 
@@ -32,14 +26,21 @@ def dirty_logs(tmp_path):
             append(logs.log("t", n), batch(value))
         logs.log("t", n).roll()
         logs.log("t", n).flush(NOW_MS)
-    return logs, SimpleNamespace(
-        logs=logs.manager, now_ms=lambda: NOW_MS, config=BrokerConfig(), budget=LoopBudget()
-    )
+    config = BrokerConfig()
+    failures = LogDirFailures(logs.manager, lambda: NOW_MS, lambda: None)
+    housekeeping = housekeeping_of(logs, failures, LoopBudget(), config)
+    return logs, SimpleNamespace(logs=logs.manager, config=config, housekeeping=housekeeping)
+
+
+def housekeeping_of(logs, failures, budget, config):
+    idle = SimpleNamespace(expire_offsets=trio.sleep_forever, expire_ids=trio.sleep_forever)
+    environment = real_environment(clock_ms=lambda: NOW_MS)
+    return Housekeeping(config, logs.manager, failures, idle, idle, budget, environment)
 
 
 async def test_all_dirty_logs_are_compacted(tmp_path):
     logs, broker = dirty_logs(tmp_path)
-    await clean_logs(broker, LogCleaner(lambda: broker.logs))
+    await broker.housekeeping.clean_logs(LogCleaner(lambda: broker.logs))
     for n in range(3):
         assert [record.value for record in read_all(logs.log("t", n))] == [b"new"]
 
@@ -52,7 +53,7 @@ async def test_a_broker_that_stops_does_not_wait_for_the_cleaner(tmp_path):
             trio.from_thread.run_sync(scope.cancel)
             trio.from_thread.check_cancelled()
 
-        await clean_logs(broker, LogCleaner(lambda: broker.logs, throttle=stop_the_broker))
+        await broker.housekeeping.clean_logs(LogCleaner(lambda: broker.logs, throttle=stop_the_broker))
     assert scope.cancelled_caught
     for n in range(3):
         assert [record.value for record in read_all(logs.log("t", n))] == [b"old", b"new"]
@@ -65,7 +66,7 @@ async def test_the_cleaner_obeys_settings_that_were_changed(tmp_path):
     broker.config.set_dynamic(
         {"log.cleaner.dedupe.buffer.size": "1048576"}, {"log.cleaner.io.buffer.load.factor": "0.5"}
     )
-    await clean_logs(broker, cleaner)
+    await broker.housekeeping.clean_logs(cleaner)
     assert (cleaner.dedupe_bytes, cleaner.load_factor) == (1048576, 0.5)
 
 
@@ -89,7 +90,7 @@ async def test_as_many_logs_are_compacted_at_once_as_there_are_to_be_threads(
 
     monkeypatch.setattr(RateLimit, "use", throttle)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(clean_forever, broker)
+        nursery.start_soon(broker.housekeeping.run)
         await trio.sleep(60)
         assert values(logs.log("t", 0)) == [b"old", b"new"], "nobody is there to do it"
         broker.config.set_dynamic({"log.cleaner.threads": "2"}, {})
@@ -103,7 +104,7 @@ async def test_the_memory_for_keys_is_shared_by_the_threads(tmp_path):
     _, broker = dirty_logs(tmp_path)
     broker.config.set_dynamic({"log.cleaner.threads": "4"}, {})
     cleaner = LogCleaner(lambda: broker.logs)
-    await clean_logs(broker, cleaner)
+    await broker.housekeeping.clean_logs(cleaner)
     assert cleaner.dedupe_bytes == (128 << 20) // 4
 
 
@@ -122,59 +123,61 @@ def many_logs(disk, count, **settings):
     for n in range(count):
         append(logs.log("t", n), batch(timestamp=NOW_MS - 10**12))
     failures, budget = [], CountingBudget()
-    broker = SimpleNamespace(
-        logs=logs.manager, now_ms=lambda: NOW_MS, budget=budget, storage_failed=failures.append
-    )
-    return logs, broker, failures
+    told = SimpleNamespace(failed=failures.append)
+    return logs, housekeeping_of(logs, told, budget, BrokerConfig()), budget, failures
 
 
-@pytest.mark.parametrize("work", [apply_retention, flush_due, write_checkpoints])
+@pytest.mark.parametrize(
+    "work", [Housekeeping.apply_retention, Housekeeping.flush_due, Housekeeping.write_checkpoints]
+)
 async def test_others_may_run_after_each_log(work):
-    _, broker, failures = many_logs(MemoryDisk(), 30, flush_ms=0)
-    await work(broker)
-    assert broker.budget.count >= 30
+    _, housekeeping, budget, failures = many_logs(MemoryDisk(), 30, flush_ms=0)
+    await work(housekeeping)
+    assert budget.count >= 30
     assert failures == []
 
 
 async def test_a_log_with_many_old_segments_is_shortened_step_by_step():
-    logs, broker, _ = many_logs(MemoryDisk(), 1, segment_bytes=100)
+    logs, housekeeping, budget, _ = many_logs(MemoryDisk(), 1, segment_bytes=100)
     for _ in range(100):
         append(logs.log(), batch(timestamp=NOW_MS - 10**12))
-    await apply_retention(broker)
+    await housekeeping.apply_retention()
     assert len(logs.log().segments) == 1
-    assert broker.budget.count >= 100 // SEGMENTS_AT_ONCE
+    assert budget.count >= 100 // SEGMENTS_AT_ONCE
 
 
-@pytest.mark.parametrize(("work", "operation"), [(apply_retention, "rename"), (flush_due, "sync")])
+@pytest.mark.parametrize(
+    ("work", "operation"), [(Housekeeping.apply_retention, "rename"), (Housekeeping.flush_due, "sync")]
+)
 async def test_a_log_that_fails_does_not_keep_the_others_from_their_turn(work, operation):
     disk = MemoryDisk()
-    logs, broker, failures = many_logs(disk, 3, flush_ms=0)
+    logs, housekeeping, _, failures = many_logs(disk, 3, flush_ms=0)
     failing = logs.log("t", 0).dir
 
     def fault(asked, path):
         return OSError(errno.ENOSPC, "full") if asked == operation and path.startswith(failing) else None
 
     disk.fault = fault
-    await work(broker)
+    await work(housekeeping)
     disk.fault = None
     assert len(failures) == 1
     for n in (1, 2):
         log = logs.log("t", n)
-        done = log.log_start_offset if work is apply_retention else log.recovery_point
+        done = log.log_start_offset if work is Housekeeping.apply_retention else log.recovery_point
         assert done == 1
 
 
 @pytest.mark.parametrize("also_logs", [False, True])
 async def test_files_that_vanish_are_reported(also_logs):
     disk = MemoryDisk()
-    logs, broker, failures = many_logs(disk, 3)
+    logs, housekeeping, _, failures = many_logs(disk, 3)
     disk.remove_tree(logs.log("t", 1).dir)
-    await find_missing(broker, also_logs=also_logs)
+    await housekeeping.find_missing(also_logs=also_logs)
     assert [logs.manager.lose_missing(error)[0].partition for error in failures] == [1] * also_logs
     assert list(logs.manager.missing) == [("t", 1)] * also_logs
     disk.remove("/a/.lock")
     failures.clear()
-    await find_missing(broker, also_logs=False)
+    await housekeeping.find_missing(also_logs=False)
     (failure,) = failures
     logs.manager.lose_missing(failure)
     assert list(logs.manager.offline) == ["/a"]
@@ -182,7 +185,7 @@ async def test_files_that_vanish_are_reported(also_logs):
 
 def test_a_log_dir_that_was_replaced_gets_nothing_more():
     disk = MemoryDisk()
-    logs, _, _ = many_logs(disk, 1)
+    logs, _, _, _ = many_logs(disk, 1)
     disk.remove_tree("/a")
     disk.make_dirs("/a")
     for change in (logs.manager.write_checkpoints, lambda: logs.log("t", 1)):

@@ -6,8 +6,6 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from barnabas.broker.app import Broker
-from barnabas.config.loading import BrokerConfig
 from barnabas.errors import StorageError
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRequest
@@ -38,23 +36,21 @@ async def three_dirs(disk):
 
 
 def places(client):
-    return {log.partition: log.log_dir for log in client.broker.logs if log.topic == "t"}
+    return {log.partition: log.log_dir for log in client.services.logs if log.topic == "t"}
 
 
 async def test_a_dir_that_cannot_be_made_is_explained(tmp_path):
     (tmp_path / "file").touch()
-    broker = Broker(
-        BrokerConfig({"log.dirs": f"{tmp_path}/file/data", "listeners": "PLAINTEXT://127.0.0.1:0"})
-    )
     with pytest.raises(StorageError, match=r"log dir .*/file/data: .*Not a directory"):
-        await broker.run()
+        async with running([f"{tmp_path}/file/data"]):
+            pass
 
 
 async def test_new_partitions_go_to_the_dir_with_the_fewest(disk):
     async with three_dirs(disk) as client:
         assert sorted(places(client).values()) == ["/a", "/a", "/b", "/b", "/c", "/c"]
         await client.create("more", 3)
-        assert {log.log_dir for log in client.broker.logs if log.topic == "more"} == set(DIRS)
+        assert {log.log_dir for log in client.services.logs if log.topic == "more"} == set(DIRS)
 
 
 @pytest.mark.parametrize("operation", ["write", "sync", "read"])
@@ -72,11 +68,11 @@ async def test_a_dir_that_fails_goes_offline_alone(disk, operation):
         elif operation == "read":
             assert await client.fetch("t", one) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
         else:
-            for task in client.broker.logs:
+            for task in client.services.logs:
                 if task.log_dir == "/b":
                     with pytest.raises(Exception, match="in doubt") as failure:
                         task.flush(0)
-            client.broker.storage_failed(failure.value)
+            client.services.failures.failed(failure.value)
         for partition in range(6):
             expected = (ErrorCode.KAFKA_STORAGE_ERROR, []) if partition in lost else (0, [b"first"])
             assert await client.fetch("t", partition) == expected
@@ -87,7 +83,7 @@ async def test_a_dir_that_fails_goes_offline_alone(disk, operation):
             "/a": 0, "/b": ErrorCode.KAFKA_STORAGE_ERROR, "/c": 0,
         }  # fmt: skip
         await client.create("new", 4)
-        assert {log.log_dir for log in client.broker.logs if log.topic == "new"} == {"/a", "/c"}
+        assert {log.log_dir for log in client.services.logs if log.topic == "new"} == {"/a", "/c"}
 
 
 async def test_what_was_lost_is_not_made_anew_and_empty(disk):
@@ -134,7 +130,7 @@ async def test_the_last_dir_that_fails_ends_the_broker(disk):
         await client.create("t")
         disk.fault = lambda op, path: OSError(errno.EIO, "broken") if op == "write" else None
         assert (await client.produce("t", 0, b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        await client.broker._stopping.wait()
+        await client.broker.stopping.wait()
 
 
 async def test_a_full_disk_can_be_read_and_takes_more_when_there_is_room(disk, caplog):
@@ -151,24 +147,24 @@ async def test_a_full_disk_can_be_read_and_takes_more_when_there_is_room(disk, c
                 response = await client.produce("t", 0, b"x" * 50, base_sequence=3, **producer)
                 assert response.error_code == ErrorCode.KAFKA_STORAGE_ERROR
                 assert (await client.fetch("t", 0, offset=2)) == (0, expected[2:])
-        assert client.broker.logs.online == ["/a"]
+        assert client.services.logs.online == ["/a"]
         assert caplog.text.count("until there is room again") == 1
         disk.room = None
         assert (await client.produce("t", 0, b"x" * 50, base_sequence=3, **producer)).base_offset == 3
         assert (
             await client.produce("t", 0, b"x" * 50, base_sequence=3, **producer)
         ).base_offset == 3  # a duplicate
-        log = client.broker.logs.get("t", 0)
+        log = client.services.logs.get("t", 0)
         assert (log.log_end_offset, log.epochs.entries) == (4, [(0, 0)])
     async with running(["/a"], disk) as client:
-        assert client.broker.logs.get("t", 0).log_end_offset == 4
+        assert client.services.logs.get("t", 0).log_end_offset == 4
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 async def test_a_dir_is_not_taken_offline_because_too_many_files_are_open(disk, number, caplog):
     async with running(["/a"], disk) as client:
         await client.create("t", internal_segment_bytes="400", flush_messages="1")
-        broker = client.broker
+        services = client.services
         codes = set()
         for n in range(8):  # some of which begin a new segment
             disk.fault = lambda op, path: OSError(number, "too many") if op in ("open", "create") else None
@@ -179,7 +175,7 @@ async def test_a_dir_is_not_taken_offline_because_too_many_files_are_open(disk, 
             if refused:
                 assert (await client.produce("t", 0, b"%d" % n * 50)).error_code == 0
             assert await client.fetch("t", 0, offset=n) == (0, [b"%d" % n * 50])
-        assert broker.logs.online == ["/a"]
+        assert services.logs.online == ["/a"]
         assert codes == {0, ErrorCode.KAFKA_STORAGE_ERROR}
     async with running(["/a"], disk) as client:
         for n in range(8):
@@ -194,7 +190,7 @@ async def test_an_answer_for_which_no_more_files_can_be_opened_is_cut_short(disk
             assert (await client.produce("t", n, b"x")).error_code == 0
 
         async def fetch():
-            for log in client.broker.logs:
+            for log in client.services.logs:
                 log.active.release()
             wanted = [
                 FetchRequest.FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1000)
@@ -219,11 +215,11 @@ async def test_a_disk_that_fills_up_while_the_house_is_kept_stays_online(disk):
         await client.create("t")
         await client.produce("t", 0, b"x")
         disk.room = 0
-        broker = client.broker
+        services = client.services
         with pytest.raises(StorageError, match="no space") as failure:
-            broker.logs.write_checkpoints()
-        assert broker.storage_failed(failure.value).code == ErrorCode.KAFKA_STORAGE_ERROR
-        assert broker.logs.online == ["/a"]
+            services.logs.write_checkpoints()
+        assert services.failures.failed(failure.value).code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert services.logs.online == ["/a"]
         assert await client.fetch("t", 0) == (0, [b"x"])
         disk.room = None
 
@@ -245,7 +241,7 @@ async def test_a_log_moves_while_it_is_written_and_read(disk, version, monkeypat
     monkeypatch.setattr("barnabas.log.moving.LAST_STEP_BYTES", 0)
     async with three_dirs(disk) as client:
         expected = [b"first"]
-        broker = client.broker
+        services = client.services
         with trio.fail_after(30):
             for target in ("/c", "/a", "/b"):
                 assert await alter(client, target, "t", 0, version=version) == {0: 0}
@@ -253,17 +249,17 @@ async def test_a_log_moves_while_it_is_written_and_read(disk, version, monkeypat
                     response = await client.produce("t", 0, b"%d" % n)
                     assert (response.error_code, response.base_offset) == (0, len(expected))
                     expected.append(b"%d" % n)
-                await until(lambda: not len(broker.logs.moves))
+                await until(lambda: not len(services.logs.moves))
                 assert places(client)[0] == target
                 assert await client.fetch("t", 0) == (0, expected)
 
 
 async def test_a_move_under_way_is_described(disk):
     async with three_dirs(disk) as client:
-        broker = client.broker
+        services = client.services
         before = places(client)[0]
         target = next(path for path in DIRS if path != before)
-        broker.logs.begin_move("t", 0, target, 0)  # and nobody carries it out
+        services.logs.begin_move("t", 0, target, 0)  # and nobody carries it out
         await client.produce("t", 0, b"x" * 100)
         asked = DescribeLogDirsRequest.DescribableLogDirTopic(topic="t", partitions=[0])
         response = await client.ask(DescribeLogDirsRequest(topics=[asked]), 4)
@@ -283,14 +279,14 @@ async def test_moves_that_cannot_be_are_refused_as_by_kafka(disk):
         assert await alter(client, "/a", "n" * 249, 0) == {0: ErrorCode.INVALID_TOPIC_EXCEPTION}
         assert await alter(client, "/c", "later", 0) == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         await client.create("later")
-        assert client.broker.logs.get("later", 0).log_dir == "/c"
+        assert client.services.logs.get("later", 0).log_dir == "/c"
         disk.fault = lambda _, path: OSError(errno.EIO, "broken") if path.startswith("/b/") else None
         assert await alter(client, "/b", "later", 0) == {0: 0}
         with trio.fail_after(30):
-            await until(lambda: "/b" in client.broker.logs.offline)
-        assert client.broker.logs.get("later", 0).log_dir == "/c"
+            await until(lambda: "/b" in client.services.logs.offline)
+        assert client.services.logs.get("later", 0).log_dir == "/c"
         assert await alter(client, "/b", "later", 0) == {0: ErrorCode.KAFKA_STORAGE_ERROR}
-        lost = next(n for n in range(6) if client.broker.logs.get("t", n) is None)
+        lost = next(n for n in range(6) if client.services.logs.get("t", n) is None)
         assert await alter(client, "/a", "t", lost) == {lost: ErrorCode.KAFKA_STORAGE_ERROR}
 
 
@@ -299,7 +295,7 @@ async def test_a_log_of_a_topic_that_was_deleted_meanwhile_is_not_taken_for_the_
         await client.create("other")
         await client.create("t")
         await client.produce("t", 0, b"old")
-        assert client.broker.logs.get("t", 0).log_dir == "/b"
+        assert client.services.logs.get("t", 0).log_dir == "/b"
         disk.fault = lambda _, path: OSError(errno.EIO, "broken") if path.startswith("/b") else None
         await client.produce("t", 0, b"old")
         await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 1)
@@ -307,7 +303,7 @@ async def test_a_log_of_a_topic_that_was_deleted_meanwhile_is_not_taken_for_the_
     kept = disk.read("/a/barnabas-metadata.jsonl")
     async with running(["/a"], disk) as client:
         await client.create("t")
-        client.broker.logs.delete("t", 0, 0)  # as if the new topic's partition had not been made yet
+        client.services.logs.delete("t", 0, 0)  # as if the new topic's partition had not been made yet
     assert disk.read("/a/barnabas-metadata.jsonl") != kept
     async with running(["/a", "/b"], disk) as client:
         assert await client.fetch("t", 0) == (0, [])
@@ -341,7 +337,7 @@ async def leaders(client):
 async def test_a_dir_that_is_left_out_takes_its_partitions_along_until_it_comes_back(disk, caplog):
     async with three_dirs(disk) as client:
         lost = {partition for partition, path in places(client).items() if path == "/b"}
-        me = client.broker.broker_id
+        me = client.services.broker_id
     for _ in range(2):  # it is not forgotten over another start
         async with running(("/a", "/c"), disk) as client:
             assert "kafka-leader-election" in caplog.text
@@ -376,7 +372,7 @@ async def test_what_was_in_a_dir_that_is_lost_is_given_up_by_an_unclean_election
             lost[0]: 0,
             kept: ErrorCode.ELECTION_NOT_NEEDED,
         }
-        assert (await leaders(client))[lost[0]] == (0, client.broker.broker_id, 1, [])
+        assert (await leaders(client))[lost[0]] == (0, client.services.broker_id, 1, [])
         assert await client.fetch("t", lost[0]) == (0, [])
         assert (await client.produce("t", lost[0], b"anew")).error_code == 0
         assert (await client.fetch("t", lost[1]))[0] == ErrorCode.KAFKA_STORAGE_ERROR

@@ -34,7 +34,7 @@ async def delete(client, *names):
 
 
 def partitions_of(client):
-    return {name: len(info.partitions) for name, info in client.broker.metadata.image.topics.items()}
+    return {name: len(info.partitions) for name, info in client.services.metadata.image.topics.items()}
 
 
 @pytest.mark.parametrize("line", [b'"TopicCreated","name":"t"', b'"PartitionsAdded"', b'"ConfigChanged"'])
@@ -44,17 +44,17 @@ async def test_no_topic_is_lost_when_no_copy_of_the_journal_has_its_line(line, c
         await client.create("t", 2, retention_ms="60000")
         await client.create("other")
         await grow(client, "t", 3)
-        topic_id = client.broker.metadata.image.topics["t"].id
+        topic_id = client.services.metadata.image.topics["t"].id
         for partition in range(3):
             await client.produce("t", partition, b"x")
     damage(disk, line)
     for _ in range(2):
         async with running(["/a"], disk) as client:
             assert partitions_of(client) == {"t": 3, "other": 1}
-            assert client.broker.metadata.image.topics["t"].id == topic_id
+            assert client.services.metadata.image.topics["t"].id == topic_id
             for partition in range(3):
                 assert await client.fetch("t", partition) == (0, [b"x"])
-            settings = client.broker.metadata.image.settings_of(TOPIC, "t")
+            settings = client.services.metadata.image.settings_of(TOPIC, "t")
             assert ("60000" in settings.values()) == (line == b'"PartitionsAdded"')
     assert "the metadata journal is damaged, and no copy has what is lost" in caplog.text
 
@@ -107,7 +107,7 @@ async def test_without_the_first_dir_topics_come_from_the_copy_in_another():
         await client.create("t", 2, retention_ms="60000")
     async with running(["/b"], disk) as client:
         assert partitions_of(client) == {"t": 2}
-        assert client.broker.metadata.image.settings_of(TOPIC, "t") == {"retention.ms": "60000"}
+        assert client.services.metadata.image.settings_of(TOPIC, "t") == {"retention.ms": "60000"}
 
 
 async def test_a_topic_that_is_deleted_and_made_again_begins_empty():

@@ -6,31 +6,28 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from barnabas.broker.app import Broker
 from barnabas.broker.startup import StartupError
 from barnabas.config.loading import BrokerConfig
+from tests.support.brokers import serving
 
 parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client is not installed")
 pytest.importorskip("h11", reason="h11 is not installed")
 
 
-def broker_with_metrics(directory, listener="127.0.0.1:0"):
+def with_metrics(directory, listener="127.0.0.1:0"):
     settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "metrics.listener": listener}
-    return Broker(BrokerConfig({"log.dirs": str(directory / "logs"), **settings}))
+    return BrokerConfig({"log.dirs": str(directory / "logs"), **settings})
 
 
 @asynccontextmanager
 async def running(directory):
-    broker = broker_with_metrics(directory)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(broker.run)
+    async with serving(with_metrics(directory)) as broker:
         yield broker
-        broker.stop()
 
 
 async def exchange(broker, request):
     """Send bytes and the end of them, and read until the endpoint closes."""
-    host, port = broker.metrics.url.removeprefix("http://").removesuffix("/metrics").split(":")
+    host, port = broker.metrics_address.url.removeprefix("http://").removesuffix("/metrics").split(":")
     stream = await trio.open_tcp_stream(host, int(port))
     async with stream:
         await stream.send_all(request)
@@ -55,7 +52,7 @@ def parsed(answer):
 
 async def test_the_broker_is_shown_under_the_names_that_people_know(tmp_path):
     async with running(tmp_path) as broker:
-        await broker.ensure_topic("castle")
+        await broker.services.topic_creation.ensure("castle")
         values = parsed(await exchange(broker, get()))
     assert values["kafka_server_replicamanager_partitioncount",] == 1
     assert values["kafka_server_replicamanager_leadercount",] == 1
@@ -110,7 +107,7 @@ async def test_too_many_readers_are_turned_away(tmp_path):
     from barnabas.broker import metrics_endpoint
 
     async with running(tmp_path) as broker, trio.open_nursery() as nursery:
-        host, port = broker.metrics.url.removeprefix("http://").removesuffix("/metrics").split(":")
+        host, port = broker.metrics_address.url.removeprefix("http://").removesuffix("/metrics").split(":")
         idle = [await trio.open_tcp_stream(host, int(port)) for _ in range(metrics_endpoint.CONNECTIONS_MAX)]
         await trio.testing.wait_all_tasks_blocked()
         assert await exchange(broker, b"") == b""
@@ -124,4 +121,5 @@ async def test_too_many_readers_are_turned_away(tmp_path):
 @pytest.mark.parametrize("listener", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "no.such.host.invalid:0"])
 async def test_an_address_that_cannot_be_is_explained(tmp_path, listener):
     with pytest.raises(StartupError, match=r"metrics\.listener"):
-        await broker_with_metrics(tmp_path, listener).run()
+        async with serving(with_metrics(tmp_path, listener)):
+            pass

@@ -1,14 +1,15 @@
 """Listeners: what is a valid address, and what the person who gave a bad one is told."""
 
 import socket
+from dataclasses import replace
 
 import pytest
 import trio
 
-from barnabas.broker import storage
-from barnabas.broker.app import Broker
+from barnabas.broker.assembly import assembled
 from barnabas.broker.startup import StartupError, advertised_listeners, listen, open_listeners, parse_endpoint
 from barnabas.config.loading import BrokerConfig
+from barnabas.environment.real import OsThreads, real_environment
 
 
 @pytest.mark.parametrize(
@@ -141,20 +142,23 @@ def test_of_two_brokers_that_start_on_a_port_at_a_time_one_is_told() -> None:
         two.close()
 
 
-async def test_clients_are_refused_while_the_data_dir_is_opened(tmp_path, monkeypatch) -> None:
+async def test_clients_are_refused_while_the_data_dir_is_opened(tmp_path) -> None:
     refused = []
 
-    async def opens(broker: Broker) -> None:
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(broker.listeners[0].addresses[0])
-        refused.append(broker)
-        await open_storage(broker)
+    class SlowThreads(OsThreads):
+        async def run(self, work, *, limiter=None):
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port))
+            refused.append(work)
+            return await super().run(work, limiter=limiter)
 
-    open_storage = storage.open_storage
-    monkeypatch.setattr(storage, "open_storage", opens)
-    broker = Broker(BrokerConfig({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}))
-    async with trio.open_nursery() as nursery:
-        await nursery.start(broker.run)
-        socket.create_connection(broker.listeners[0].addresses[0]).close()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    config = BrokerConfig({"log.dirs": str(tmp_path), "listeners": f"PLAINTEXT://127.0.0.1:{port}"})
+    environment = replace(real_environment(), threads=SlowThreads())
+    async with assembled(config, environment) as broker, trio.open_nursery() as nursery:
+        opened = len(refused)
+        assert opened
+        await nursery.start(broker.serve)
+        socket.create_connection(("127.0.0.1", port)).close()
         broker.stop()
-    assert refused == [broker]

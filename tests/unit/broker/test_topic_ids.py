@@ -53,12 +53,12 @@ async def test_the_topic_id_that_most_logs_have_is_adopted():
     async with running(DIRS, disk) as client:
         await client.create("t", 3)
         await client.produce("t", 0, b"kept")
-        topic_id = client.broker.metadata.image.topics["t"].id
+        topic_id = client.services.metadata.image.topics["t"].id
     disk.remove("/a/barnabas-metadata.jsonl")
     damaged = bytes([topic_id[0] ^ 1]) + topic_id[1:]
     disk.replace(PATH, properties.encode_partition_metadata(damaged), sync=True)
     async with running(DIRS, disk) as client:
-        assert client.broker.metadata.image.topics["t"].id == topic_id
+        assert client.services.metadata.image.topics["t"].id == topic_id
         assert await client.fetch("t", 0) == (0, [b"kept"])
 
 

@@ -19,6 +19,7 @@ from barnabas.cluster.image import (
     TopicInfo,
 )
 from barnabas.cluster.journal import COPY, DAMAGED, JOURNAL
+from barnabas.environment.real import OsThreads
 from barnabas.testing.memory_disk import MemoryDisk
 
 MAIN, SECOND = f"/a/{JOURNAL}", f"/a/{COPY}"
@@ -41,7 +42,7 @@ CHANGES = [
 
 
 async def opened(disk, dirs=("/a",)):
-    store = EmbeddedStore(dirs, disk)
+    store = EmbeddedStore(dirs, disk, OsThreads())
     store.read()
     await store.open("c", ME)
     return store

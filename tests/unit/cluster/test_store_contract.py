@@ -17,6 +17,7 @@ from barnabas.cluster.image import (
     TopicInfo,
 )
 from barnabas.cluster.store import MetadataStore
+from barnabas.environment.real import OsThreads
 from barnabas.errors import RequestError, StorageError
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.errors import ErrorCode
@@ -51,7 +52,7 @@ def embedded() -> Place:
         is_failing = value
 
     async def open_store():
-        store = EmbeddedStore(["/a"], disk)
+        store = EmbeddedStore(["/a"], disk, OsThreads())
         store.read()
         await store.open("c", ME)
         return store

@@ -32,7 +32,7 @@ async def create(ask, *topics, version=7, validate_only=False):
 
 
 def partitions_of(ask):
-    return {name: len(info.partitions) for name, info in ask.broker.metadata.image.topics.items()}
+    return {name: len(info.partitions) for name, info in ask.services.metadata.image.topics.items()}
 
 
 @pytest.mark.parametrize("version", range(8))
@@ -47,7 +47,7 @@ async def test_every_version_makes_topics(tmp_path, version):
             assert settings["retention.ms"] == ("9", 1)
             assert settings["flush.messages"] == (str(2**63 - 1), 5)
         if version >= 7:
-            assert made.topic_id == ask.broker.metadata.image.topics["t"].id
+            assert made.topic_id == ask.services.metadata.image.topics["t"].id
 
 
 async def test_the_brokers_defaults_fill_in(tmp_path):
@@ -157,7 +157,7 @@ async def test_topics_grow(tmp_path, version):
         assert await grow(ask, ("t", 3, None), version=version) == {"t": 0}
         assert await grow(ask, ("t", 5, [[1], [1]]), version=version) == {"t": 0}
         assert partitions_of(ask) == {"t": 5}
-        assert ask.broker.partitions.leader("t", 4).log.log_end_offset == 0
+        assert ask.services.partitions.leader("t", 4).log.log_end_offset == 0
 
 
 @pytest.mark.parametrize(

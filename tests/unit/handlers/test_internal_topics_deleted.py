@@ -31,7 +31,7 @@ async def ask(tmp_path):
 async def delete(ask, name):
     (answer,) = (await ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=1000), 5)).responses
     assert answer.error_code == 0
-    assert name not in ask.broker.metadata.image.topics
+    assert name not in ask.services.metadata.image.topics
 
 
 async def commit(ask, offset):
@@ -69,7 +69,7 @@ async def test_transactional_ids(ask):
 
 
 async def test_states_of_share_groups(ask):
-    topic_id = ask.broker.metadata.image.topics["t"].id
+    topic_id = ask.services.metadata.image.topics["t"].id
     for start in (3, 4):
         begin = InitializeShareGroupStateRequest
         partition = begin.PartitionData(partition=0, state_epoch=1, start_offset=start)
@@ -87,5 +87,5 @@ async def test_looking_for_the_coordinator_makes_the_topic_again(ask):
     for key_type, name in ((0, "__consumer_offsets"), (1, "__transaction_state")):
         for _ in range(2):
             assert (await ask(FindCoordinatorRequest(key="g", key_type=key_type), 2)).error_code == 0
-            assert len(ask.broker.metadata.image.topics[name].partitions) == 2
+            assert len(ask.services.metadata.image.topics[name].partitions) == 2
             await delete(ask, name)

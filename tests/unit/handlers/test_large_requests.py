@@ -27,8 +27,8 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 async def counted(tmp_path, settings=None):
     """A broker to ask whose budget is always used up, and which counts the appends to its journal."""
     async with broker_to_ask(tmp_path, settings) as ask:
-        ask.broker.budget._clock = count(10**12).__next__  # later than any clock
-        journal = ask.broker.metadata._journal
+        ask.services.budget._clock = count(10**12).__next__  # later than any clock
+        journal = ask.services.metadata._journal
         ask.appends = 0
         append = journal.append
 
@@ -97,7 +97,7 @@ async def test_metadata_makes_no_more_partitions_than_create_topics(tmp_path, ve
     async with counted(tmp_path, {"num.partitions": "100"}) as ask:
         answer = await ask(metadata([f"t{number}" for number in range(101)]), version)
         assert codes(answer.topics) == {ErrorCode.POLICY_VIOLATION}
-        assert not ask.broker.metadata.image.topics
+        assert not ask.services.metadata.image.topics
         assert ask.appends == 0
         assert codes((await ask(metadata(["t1", "t2"]), version)).topics) == {0}
 
@@ -108,7 +108,7 @@ async def test_metadata_makes_no_topic_with_fewer_replicas_than_the_default(tmp_
         assert codes(answer.topics) == {ErrorCode.INVALID_REPLICATION_FACTOR}
         assert [topic.partitions for topic in answer.topics] == [[], []]
         assert "2 topics that client 'test' asks for are not made: t: " in caplog.text
-        assert not ask.broker.metadata.image.topics
+        assert not ask.services.metadata.image.topics
         found = await ask(FindCoordinatorRequest(key="g"), 2)
         assert found.error_code == 0, "internal topics have as many replicas as there are brokers"
 
@@ -132,14 +132,14 @@ async def test_create_topics_makes_all_with_one_sync(tmp_path):
         assert turns.count >= MANY - 1
         refused = {topic.name: topic.error_code for topic in answer.topics if topic.error_code}
         assert refused == {"t0": ErrorCode.INVALID_REQUEST, "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION}
-        assert len(ask.broker.metadata.image.topics) == MANY - 1
+        assert len(ask.services.metadata.image.topics) == MANY - 1
 
 
 async def test_create_topics_counts_the_partitions_of_all_topics_first(tmp_path):
     async with counted(tmp_path) as ask:
         answer = await ask(new(("a", 5_000), ("b", 5_000), ("c", 1), ("bad name", -7)), 7)
         assert codes(answer.topics) == {ErrorCode.POLICY_VIOLATION}
-        assert not ask.broker.metadata.image.topics
+        assert not ask.services.metadata.image.topics
 
 
 async def test_a_topic_is_seen_when_all_its_logs_are_there(tmp_path):
@@ -147,8 +147,8 @@ async def test_a_topic_is_seen_when_all_its_logs_are_there(tmp_path):
         image = []
 
         def look():
-            image.append("t" in ask.broker.metadata.image.topics)
-            assert len(ask.broker.partitions) == (MANY if image[-1] else 0)
+            image.append("t" in ask.services.metadata.image.topics)
+            assert len(ask.services.partitions) == (MANY if image[-1] else 0)
 
         turns.seen = look
         await ask(new(("t", MANY)), 7)
@@ -165,8 +165,8 @@ async def test_delete_topics_deletes_all_with_one_sync(tmp_path):
         assert turns.count >= MANY - 1
         refused = {one.name: one.error_code for one in answer.responses if one.error_code}
         assert refused == {"none": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert not ask.broker.metadata.image.topics
-        assert not len(ask.broker.logs)
+        assert not ask.services.metadata.image.topics
+        assert not len(ask.services.logs)
 
 
 async def test_create_partitions_grows_all_with_one_sync_up_to_a_bound(tmp_path):
@@ -181,7 +181,7 @@ async def test_create_partitions_grows_all_with_one_sync_up_to_a_bound(tmp_path)
         found = {one.name: one.error_code for one in answer.results}
         assert found == {"a": 0, "b": ErrorCode.INVALID_PARTITIONS, "c": 0}
         assert ask.appends == 1
-        assert {name: len(info.partitions) for name, info in ask.broker.metadata.image.topics.items()} == {
+        assert {name: len(info.partitions) for name, info in ask.services.metadata.image.topics.items()} == {
             "a": 20, "b": 1, "c": 3,
         }  # fmt: skip
 
@@ -210,7 +210,7 @@ async def test_settings_of_many_topics_change_with_one_sync(tmp_path):
         assert await alter(ask, *wanted) == [("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
         assert ask.appends == 1
         assert turns.count >= MANY - 1
-        assert {log.config.retention_ms for log in ask.broker.logs} == {7}
+        assert {log.config.retention_ms for log in ask.services.logs} == {7}
 
 
 async def test_no_more_settings_change_at_once_than_in_kafka(tmp_path):

@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from barnabas.environment.real import OsThreads
 from barnabas.loop_budget import LoopBudget
 from barnabas.records.steps import Reserve, Work
 from barnabas.requests.piecework import LANES, Piecework
@@ -18,7 +19,7 @@ def steps(*each, error=None):
 
 
 def make():
-    return Piecework(LoopBudget(budget_seconds=0))
+    return Piecework(LoopBudget(budget_seconds=0), OsThreads())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.wire.generated.push_telemetry import PushTelemetryRequest
-from tests.support.broker import CONNECTION, NOW_MS, broker_to_ask
+from tests.support.broker import CONNECTION, broker_to_ask
 
 CLIENT_METRICS = 16
 ME = bytes(range(16))
@@ -94,7 +94,7 @@ async def test_a_first_push_is_judged(tmp_path, changed, code):
     async with broker_to_ask(tmp_path, {"telemetry.max.bytes": "50"}) as ask:
         known = (await ask(get(), 0)).subscription_id
         assert (await ask(push(known, **changed), 0)).error_code == code
-        telemetry = ask.broker.telemetry
+        telemetry = ask.services.telemetry
         assert telemetry.instances.by_id[ME].last_error == code
         assert telemetry.unreadable == (code == ErrorCode.INVALID_RECORD)
         assert not telemetry.pushed.clients
@@ -111,17 +111,17 @@ async def test_what_is_pushed_is_kept_and_told(tmp_path, caplog):
         with caplog.at_level(logging.INFO):
             assert (await ask(push(known, metrics=metrics), 0)).error_code == ErrorCode.NONE
             assert (await ask(push(known, terminating=True, metrics=metrics), 0)).error_code == ErrorCode.NONE
-        client = ask.broker.telemetry.pushed.clients[ME]
+        client = ask.services.telemetry.pushed.clients[ME]
         assert client.series == {("some.metric", "gauge", ()): 1.0}
         assert client.attributes["client_id"] == "test"
         assert client.pushes == 2
         assert sum("client metrics: client 'test'" in line for line in caplog.messages) == 1
-        ask.broker.connection_closed(CONNECTION.connection_id)
-        assert not ask.broker.telemetry.instances.by_id
-        assert ME in ask.broker.telemetry.pushed.clients  # until it has been silent for long enough
-        ask.broker.now_ms = lambda: NOW_MS + 900_000
-        ask.broker.telemetry.expire()
-        assert not ask.broker.telemetry.pushed.clients
+        ask.broker.connections.parts.on_closed(CONNECTION.connection_id)
+        assert not ask.services.telemetry.instances.by_id
+        assert ME in ask.services.telemetry.pushed.clients  # until it has been silent for long enough
+        ask.clock.now_ms += 900_000
+        ask.services.telemetry.expire()
+        assert not ask.services.telemetry.pushed.clients
 
 
 @pytest.mark.parametrize("match", ["client_software_name=unknown", "client_source_address=127\\.0\\.0\\.1"])
@@ -159,7 +159,7 @@ METRICS = {"metrics.listener": "127.0.0.1:0"}
 async def test_telemetry_is_advertised_where_somebody_can_read_it(tmp_path, settings, is_advertised):
     async with broker_to_ask(tmp_path, settings) as ask:
         keys = {api.api_key for api in (await ask(ApiVersionsRequest(), 0)).api_keys}
-        assert keys == ask.broker.served.keys()
+        assert keys == ask.services.served.keys()
         assert keys & {71, 72} == ({71, 72} if is_advertised else set())
 
 

@@ -71,7 +71,7 @@ async def test_a_topic_that_is_asked_for_twice_is_told_once(tmp_path):
 async def test_topics_are_found_by_id(tmp_path):
     async with broker_to_ask(tmp_path) as ask:
         await make(ask)
-        known = ask.broker.metadata.image.topics["b"].id
+        known = ask.services.metadata.image.topics["b"].id
         answer = await ask(asking(known, UNKNOWN, "c"), 12)
         assert told(answer) == [("b", 0, 5), (None, ErrorCode.UNKNOWN_TOPIC_ID, 0), ("c", 0, 1)]
         assert [topic.topic_id for topic in answer.topics][:2] == [known, UNKNOWN]

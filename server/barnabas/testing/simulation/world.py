@@ -101,7 +101,6 @@ class World:
             entropy=SimulatedEntropy(self._branch(f"{host}/entropy/{self.random.random()}")),
             threads=SimulatedThreads(self._branch(f"{host}/threads/{self.random.random()}")),
             disk=disk,
-            network=self.network.host(host),
         )
 
 

@@ -24,26 +24,28 @@ from barnabas.cluster.image import (
     TopicCreated,
     TopicInfo,
 )
-from barnabas.coordination.internal_topics import SHAPES, TRANSACTION_TOPIC, read_entries
+from barnabas.cluster.internal_topics import SHAPES, TRANSACTION_TOPIC
+from barnabas.coordination.internal_topics import read_entries
 from barnabas.coordination.producer_ids import BLOCK_SIZE
 from barnabas.ids import new_uuid
 from barnabas.replicas.lost_dirs import LOST, present_dirs
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
+    from barnabas.replicas.partitions import Partitions
 
 log = logging.getLogger(__name__)
 
 KEPT_WHOLE = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
-def lead_all(broker: Broker, image: ClusterImage) -> list[Change]:
+def lead_all(me: int, image: ClusterImage) -> list[Change]:
     """Make this broker, the only one, the leader of the partitions that have a broker with another number as theirs.
 
     That is so after the log dirs were handed over from that broker; without it their topics could not be reached.
     """
-    me = broker.broker_id
     changes: list[Change] = [
         PartitionChanged(topic.name, index, info.only_led_by(me))
         for topic in image.topics.values()
@@ -55,17 +57,19 @@ def lead_all(broker: Broker, image: ClusterImage) -> list[Change]:
     return changes
 
 
-def set_aside_deleted(broker: Broker, topic_ids: Collection[bytes]) -> None:
+def set_aside_deleted(logs: LogManager, partitions: Partitions, topic_ids: Collection[bytes]) -> None:
     """Keep what is left of deleted topics from being adopted, and set it aside as Apache Kafka does.
 
     It is there after a crash during the deletion, or when its log dir was offline at that time.
     """
-    for partition_log in broker.logs:
+    for partition_log in logs:
         if partition_log.topic_id in topic_ids:
-            broker.partitions.set_aside(partition_log.topic, partition_log.partition)
+            partitions.set_aside(partition_log.topic, partition_log.partition)
 
 
-def adopt_logs(broker: Broker, image: ClusterImage, lost_lines: int = 0) -> list[Change]:
+def adopt_logs(
+    all_logs: LogManager, broker_id: int, config: BrokerConfig, image: ClusterImage, lost_lines: int = 0
+) -> list[Change]:
     """Topics for the logs that no topic knows, as many partitions as there are logs up to the highest.
 
     `lost_lines` says how many places of the metadata cannot be read any more: then producer ids may have been handed out
@@ -73,14 +77,14 @@ def adopt_logs(broker: Broker, image: ClusterImage, lost_lines: int = 0) -> list
     """
     found: dict[str, list[PartitionLog]] = {}
     grown: dict[str, int] = {}
-    for partition_log in broker.logs:
+    for partition_log in all_logs:
         topic = image.topics.get(partition_log.topic)
         if topic is None:
             found.setdefault(partition_log.topic, []).append(partition_log)
         elif partition_log.topic_id == topic.id and partition_log.partition >= len(topic.partitions):
             count = grown.get(topic.name, 0)
             grown[topic.name] = max(count, partition_log.partition + 1)
-    me = (broker.broker_id,)
+    me = (broker_id,)
     changes: list[Change] = []
     for name, count in sorted(grown.items()):
         now = len(image.topics[name].partitions)
@@ -93,13 +97,11 @@ def adopt_logs(broker: Broker, image: ClusterImage, lost_lines: int = 0) -> list
         topic_id = ids.most_common(1)[0][0] if ids else new_uuid()
         changes.append(
             TopicCreated(
-                TopicInfo(
-                    name, topic_id, tuple(PartitionInfo(broker.broker_id, me, me) for _ in range(count))
-                )
+                TopicInfo(name, topic_id, tuple(PartitionInfo(broker_id, me, me) for _ in range(count)))
             )
         )
         shape = SHAPES.get(name)
-        settings = shape.settings(broker.config) if shape else KEPT_WHOLE
+        settings = shape.settings(config) if shape else KEPT_WHOLE
         changes.append(ConfigChanged(TOPIC, name, tuple(settings.items())))
         log.warning(
             "adopting topic %s with %d partitions, whose logs were found on disk; how it was set is not known: it has %s",
@@ -112,14 +114,14 @@ def adopt_logs(broker: Broker, image: ClusterImage, lost_lines: int = 0) -> list
                 ", ".join(map(str, missing)), name,
             )  # fmt: skip
             has_gaps = True
-    looked_at = list(broker.logs) if lost_lines else [part for logs in found.values() for part in logs]
+    looked_at = list(all_logs) if lost_lines else [part for logs in found.values() for part in logs]
     last = max((one for part in looked_at for one in _producer_ids(part)), default=-1)
     next_id = max(last + 1, image.next_producer_id) + lost_lines * BLOCK_SIZE
     if next_id > image.next_producer_id:
         changes.append(ProducerIdsAllocated(next_id))
     if has_gaps:
-        known = image.log_dirs.get(broker.broker_id, frozenset())
-        changes.append(LogDirsRegistered(broker.broker_id, known | present_dirs(broker) | {LOST}))
+        known = image.log_dirs.get(broker_id, frozenset())
+        changes.append(LogDirsRegistered(broker_id, known | present_dirs(all_logs) | {LOST}))
     return changes
 
 

@@ -1,0 +1,276 @@
+"""The composition root: from a configuration and an environment to a complete broker.
+
+The rule: every part is made here, whole, from the parts that it names; nobody gets the broker, and nothing is filled in
+later. What only some brokers need is made by the first who asks for it (`lazy.Lazy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas import apis
+from barnabas.broker.app import Broker
+from barnabas.broker.buffers import BufferPool
+from barnabas.broker.codecs import CodecWorker
+from barnabas.broker.connection import ConnectionParts
+from barnabas.broker.dispatch import Pipeline
+from barnabas.broker.group_settings import group_settings
+from barnabas.broker.housekeeping import Housekeeping
+from barnabas.broker.image_follower import ImageFollower
+from barnabas.broker.listener import Connections
+from barnabas.broker.open_files import allow_open_files, connections_max
+from barnabas.broker.services import Services
+from barnabas.broker.stalls import StallMeter
+from barnabas.broker.startup import advertised_listeners, open_listeners, parse_metrics_address
+from barnabas.broker.storage import Storage, opened_storage
+from barnabas.cluster.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from barnabas.cluster.topic_creation import TopicCreation
+from barnabas.config import broker as settings
+from barnabas.coordination.groups import GroupCoordinator
+from barnabas.coordination.internal_topics import InternalTopic
+from barnabas.coordination.markers import LocalMarkers
+from barnabas.coordination.producer_ids import ProducerIds
+from barnabas.coordination.transactions import TransactionCoordinator
+from barnabas.lazy import Lazy
+from barnabas.loop_budget import LoopBudget
+from barnabas.replicas.moving import LogMover
+from barnabas.requests.context import Shared
+from barnabas.requests.fetch_sessions import FetchSessions
+from barnabas.requests.log_limit import LogLimit
+from barnabas.requests.memory import REQUEST_BYTES_MAX, Memory
+from barnabas.requests.piecework import Piecework
+from barnabas.security.authorizer import AllowEverything
+from barnabas.transactions.settings import TransactionSettings
+
+if TYPE_CHECKING:
+    from barnabas.broker.listener import Listener
+    from barnabas.broker.metrics_endpoint import MetricsAddress
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.coordination.shares import Shares
+    from barnabas.environment import Environment
+    from barnabas.metrics.client_telemetry import Telemetry
+
+
+@asynccontextmanager
+async def assembled(
+    config: BrokerConfig, environment: Environment, *, budget: LoopBudget | None = None
+) -> AsyncIterator[Broker]:
+    """Make a broker, complete and with its background tasks running; it serves when it is told to.
+
+    `budget` replaces the usual one. Everything is closed again at the end, in order.
+
+    Raises StartupError or StorageError when the broker cannot start.
+    """
+    advertised = advertised_listeners(config)
+    listeners = open_listeners(config.listeners(), config.listener_security_protocols())
+    try:
+        metrics_address = _metrics_address(config)
+        try:
+            bound = {listener.name: listener.port for listener in listeners}
+            endpoints = {
+                name: (host, port or bound.get(name, 0)) for name, (host, port) in advertised.items()
+            }
+            budget, stopping = budget or LoopBudget(), trio.Event()
+            async with (
+                opened_storage(config, endpoints, environment, budget, stopping.set) as storage,
+                trio.open_nursery() as background,
+            ):
+                with budget:
+                    yield _assemble(
+                        config,
+                        environment,
+                        budget,
+                        stopping,
+                        storage,
+                        listeners,
+                        metrics_address,
+                        background,
+                    )
+                background.cancel_scope.cancel()
+        finally:
+            if metrics_address is not None:
+                metrics_address.close()
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+def _metrics_address(config: BrokerConfig) -> MetricsAddress | None:
+    """Bind the address of metrics, if that is asked for; only then its libraries are imported."""
+    address = config.get(settings.METRICS_LISTENER)
+    if not address:
+        return None
+    from barnabas.broker.metrics_endpoint import MetricsAddress
+
+    return MetricsAddress(*parse_metrics_address(address))
+
+
+def _assemble(
+    config: BrokerConfig,
+    environment: Environment,
+    budget: LoopBudget,
+    stopping: trio.Event,
+    storage: Storage,
+    listeners: list[Listener],
+    metrics_address: MetricsAddress | None,
+    background: trio.Nursery,
+) -> Broker:
+    now_ms, threads = environment.wall_clock_ms, environment.threads
+    metadata, logs, partitions = storage.metadata, storage.logs, storage.partitions
+    queued = config.get(settings.QUEUED_MAX_REQUEST_BYTES)
+    memory = Memory(queued if queued > 0 else REQUEST_BYTES_MAX)
+    log_limit = LogLimit()
+    stalls = StallMeter(log_limit)
+    budget.on_long_turn = stalls.long_turn
+    piecework = Piecework(budget, threads)
+
+    # --- coordinators ---------------------------------------------------------------------------------------
+    topic_creation = TopicCreation(config, metadata)
+    producer_ids = ProducerIds(metadata)
+
+    def internal(topic: str) -> InternalTopic:
+        return InternalTopic(topic, metadata=metadata, partitions=partitions, creation=topic_creation)
+
+    groups = GroupCoordinator(
+        internal(OFFSETS_TOPIC),
+        group_settings(config),
+        now_ms,
+        lambda: metadata.image,
+        give_way=budget.checkpoint,
+    )
+    markers = LocalMarkers(partitions, groups, now_ms)
+    transactions = TransactionCoordinator(
+        internal(TRANSACTION_TOPIC),
+        TransactionSettings(
+            timeout_ms_max=config.get(settings.TRANSACTION_MAX_TIMEOUT_MS),
+            id_expiration_ms=config.get(settings.TRANSACTIONAL_ID_EXPIRATION_MS),
+        ),
+        now_ms,
+        new_producer_id=producer_ids.next,
+        write_marker=markers.write,
+        give_way=budget.checkpoint,
+    )
+
+    # --- what not every broker needs ------------------------------------------------------------------------
+    def make_shares() -> Shares:
+        from barnabas.coordination.shares import Shares
+
+        made = Shares(
+            config, internal(SHARE_TOPIC), groups=groups, metadata=metadata, partitions=partitions, budget=budget,
+            piecework=piecework, now_ms=now_ms,
+        )  # fmt: skip
+        background.start_soon(made.run)
+        return made
+
+    def make_telemetry() -> Telemetry:
+        from barnabas.metrics.client_telemetry import Telemetry
+
+        made = Telemetry(config, metadata.image.configs, threads, now_ms)
+        background.start_soon(made.run)
+        return made
+
+    shares, telemetry = Lazy(make_shares), Lazy(make_telemetry)
+
+    # --- what follows the metadata and the clock ------------------------------------------------------------
+    metadata.subscribe(
+        ImageFollower(
+            config,
+            storage.broker_id,
+            logs,
+            partitions,
+            groups=groups,
+            transactions=transactions,
+            shares=shares,
+            telemetry=telemetry,
+            now_ms=now_ms,
+        )
+    )
+    mover = LogMover(config, logs, partitions, storage.failures, environment)
+    housekeeping = Housekeeping(config, logs, storage.failures, groups, transactions, budget, environment)
+
+    # --- requests -------------------------------------------------------------------------------------------
+    services = Services(
+        config=config,
+        broker_id=storage.broker_id,
+        now_ms=now_ms,
+        served=apis.served_by(config),
+        budget=budget,
+        piecework=piecework,
+        metadata=metadata,
+        topic_creation=topic_creation,
+        logs=logs,
+        partitions=partitions,
+        failures=storage.failures,
+        lost_dirs=storage.lost_dirs,
+        mover=mover,
+        fetch_sessions=FetchSessions(
+            config.get(settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS),
+            lambda: environment.entropy.below(2**31),
+        ),
+        producer_ids=producer_ids,
+        groups=groups,
+        markers=markers,
+        transactions=transactions,
+        lazy_shares=shares,
+        lazy_telemetry=telemetry,
+    )
+    meter = None
+    if metrics_address is not None:
+        from barnabas.metrics.meter import RequestMeter
+
+        meter = RequestMeter(lambda topic_id: metadata.image.topic_name(topic_id))
+
+    def connection_closed(connection_id: int) -> None:
+        """End the share sessions and the client instance that began on a connection."""
+        if shares.if_made is not None:
+            shares.if_made.connection_closed(connection_id)
+        if telemetry.if_made is not None:
+            telemetry.if_made.instances.connection_closed(connection_id)
+
+    connections = Connections(
+        background,
+        ConnectionParts(
+            pipeline=Pipeline(
+                services, Shared(memory, log_limit, AllowEverything()), CodecWorker(threads), meter=meter
+            ),
+            memory=memory,
+            buffers=BufferPool(),
+            budget=budget,
+            stalls=stalls,
+            log_limit=log_limit,
+            frame_bytes_max=config.get(settings.SOCKET_REQUEST_MAX_BYTES),
+            on_closed=connection_closed,
+        ),
+        config,
+        count_max=connections_max(allow_open_files()),
+    )
+    metrics = None
+    if metrics_address is not None and meter is not None:
+        from barnabas.broker.metrics_endpoint import MetricsEndpoint
+        from barnabas.metrics.of_broker import Sources
+
+        sources = Sources(
+            broker_id=storage.broker_id,
+            metadata=metadata,
+            logs=logs,
+            partitions=partitions,
+            connections=connections,
+            listener_names=[listener.name for listener in listeners],
+            telemetry=telemetry,
+            cleaner=lambda: housekeeping.cleaner,
+            budget=budget,
+            stall_counts=stalls.counts,
+            log_limit=log_limit,
+            memory=memory,
+        )
+        metrics = MetricsEndpoint(metrics_address, sources, meter, groups.machines)
+
+    for run in (
+        storage.flusher.run, housekeeping.run, memory.run, log_limit.run, mover.run, groups.run, transactions.run,
+    ):  # fmt: skip
+        background.start_soon(run)
+    return Broker(services, memory, listeners, connections, metrics_address, metrics, stopping)

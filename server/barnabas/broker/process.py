@@ -1,0 +1,111 @@
+"""A broker as a process: signals, the ready line, exit codes.
+
+The rule: whatever keeps it from starting is one line for the person who started it.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas import compiled, output
+from barnabas.broker.assembly import assembled
+from barnabas.broker.codecs import SWITCH_SECONDS
+from barnabas.broker.startup import StartupError, open_to_others
+from barnabas.environment.real import real_environment
+from barnabas.errors import StorageError
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.config.loading import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+
+def run(config: BrokerConfig) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the process's exit code."""
+    code = 0
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        trio.run(_run_until_signalled, config, restrict_keyboard_interrupt_to_checkpoints=True)
+    except* (StartupError, StorageError) as group:
+        for error in _leaves(group):
+            print(f"barnabas: {error}", file=sys.stderr)
+        code = 1
+    return code
+
+
+async def _run_until_signalled(config: BrokerConfig) -> None:
+    with trio.open_signal_receiver(*_end_signals()) as signals:
+        async with assembled(config, real_environment()) as broker, trio.open_nursery() as nursery:
+            nursery.start_soon(_stop_when_signalled, signals, broker)
+            await nursery.start(_serve_then_cancel, broker, nursery.cancel_scope)
+            _settle_garbage_collector()
+            _say_ready(broker)
+            await trio.sleep_forever()
+
+
+def _say_ready(broker: Broker) -> None:
+    """Print the ready line, with the data last since a path may hold spaces. Raises StartupError."""
+    wide = open_to_others(broker.listeners)
+    if wide:
+        log.warning(
+            "other machines can connect to %s, and there is no authentication: whoever can connect can read, write and "
+            "delete everything (--listen localhost:PORT serves this machine only)", ", ".join(wide),
+        )  # fmt: skip
+    metrics = f" metrics={broker.metrics_address.url}" if broker.metrics_address is not None else ""
+    code = "compiled" if compiled.IN_USE else "interpreted"
+    data = ",".join(broker.services.config.log_dirs)
+    try:
+        print(
+            f"barnabas is ready: bootstrap.servers={broker.bootstrap}{metrics} code={code} data={data}",
+            flush=True,
+        )
+        if sys.stdout.isatty():
+            print(f"Clients connect to {broker.bootstrap}; Ctrl-C stops the broker.", flush=True)
+    except OSError as error:
+        raise StartupError(
+            output.explain(error) or f"cannot say that the broker is ready: {error}"
+        ) from error
+
+
+async def _serve_then_cancel(
+    broker: Broker, scope: trio.CancelScope, *, task_status: trio.TaskStatus[Broker]
+) -> None:
+    await broker.serve(task_status=task_status)
+    scope.cancel()
+
+
+def _end_signals() -> list[signal.Signals]:
+    """The signals that stop the broker cleanly; one that `nohup` or the like has ignored stays ignored."""
+    others = (signal.SIGHUP, signal.SIGQUIT)
+    return [
+        signal.SIGTERM,
+        signal.SIGINT,
+        *(one for one in others if signal.getsignal(one) is not signal.SIG_IGN),
+    ]
+
+
+async def _stop_when_signalled(signals: object, broker: Broker) -> None:
+    async for number in signals:  # type: ignore[attr-defined]
+        log.info("stopping on %s", signal.Signals(number).name)
+        broker.stop()
+
+
+def _settle_garbage_collector() -> None:
+    """What start-up made stays; collecting it again and again would only cost pauses."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    leaves: list[BaseException] = []
+    for error in group.exceptions:
+        leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return leaves

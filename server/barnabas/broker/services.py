@@ -1,0 +1,68 @@
+"""Everything that handlers may ask for, by name.
+
+The rule: a handler names in its signature what it needs of these, and gets nothing else; names and types there and here
+agree, which a test sees to. Parts that few brokers need are made when a handler that names them is first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.apis import Api
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.topic_creation import TopicCreation
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordination.markers import LocalMarkers
+    from barnabas.coordination.producer_ids import ProducerIds
+    from barnabas.coordination.shares import Shares
+    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.lazy import Lazy
+    from barnabas.log.manager import LogManager
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.metrics.client_telemetry import Telemetry
+    from barnabas.replicas.failures import LogDirFailures
+    from barnabas.replicas.lost_dirs import LostDirs
+    from barnabas.replicas.moving import LogMover
+    from barnabas.replicas.partitions import Partitions
+    from barnabas.requests.fetch_sessions import FetchSessions
+    from barnabas.requests.piecework import Piecework
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of one broker that requests are about."""
+
+    config: BrokerConfig
+    broker_id: int
+    now_ms: Callable[[], int]
+    served: Mapping[int, Api]
+    budget: LoopBudget
+    piecework: Piecework
+    metadata: MetadataStore
+    topic_creation: TopicCreation
+    logs: LogManager
+    partitions: Partitions
+    failures: LogDirFailures
+    lost_dirs: LostDirs
+    mover: LogMover
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+    groups: GroupCoordinator
+    markers: LocalMarkers
+    transactions: TransactionCoordinator
+    lazy_shares: Lazy[Shares]
+    lazy_telemetry: Lazy[Telemetry]
+
+    @property
+    def shares(self) -> Shares:
+        """Share groups; made by the first use."""
+        return self.lazy_shares.get()
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """Client telemetry; made by the first use."""
+        return self.lazy_telemetry.get()

@@ -1,0 +1,58 @@
+"""The topics that the broker makes for itself, and how: partitions, replicas and settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.config import broker as settings
+
+if TYPE_CHECKING:
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.config.setting import Setting
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+SHARE_TOPIC = "__share_group_state"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How an internal topic is made: the settings that say so, and its own settings."""
+
+    partitions: Setting[int]
+    replication_factor: Setting[int]
+    segment_bytes: Setting[int]
+    overrides: dict[str, str]
+
+    def settings(self, config: BrokerConfig) -> dict[str, str]:
+        """The topic's own settings."""
+        return {**self.overrides, "segment.bytes": str(config.get(self.segment_bytes))}
+
+
+SHAPES = {
+    OFFSETS_TOPIC: Shape(
+        settings.OFFSETS_TOPIC_NUM_PARTITIONS,
+        settings.OFFSETS_TOPIC_REPLICATION_FACTOR,
+        settings.OFFSETS_TOPIC_SEGMENT_BYTES,
+        {"cleanup.policy": "compact", "compression.type": "producer"},
+    ),
+    TRANSACTION_TOPIC: Shape(
+        settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS,
+        settings.TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
+        settings.TRANSACTION_STATE_LOG_SEGMENT_BYTES,
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "unclean.leader.election.enable": "false",
+        },
+    ),
+    SHARE_TOPIC: Shape(
+        settings.SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS,
+        settings.SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR,
+        settings.SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES,
+        # Not compacted: updates add up. What a snapshot makes redundant is deleted by the coordinator.
+        {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
+    ),
+}
+"""The internal topics that are made when they are first used."""

@@ -1,0 +1,63 @@
+"""Log dirs that fail: they go offline with their partitions, and whoever asked is told.
+
+The rule: a dir that is only full, or of which no more files can be opened, stays online: what is in it can be read, and
+perhaps somebody makes room. What is missing takes offline only what is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError, StorageError, lacks_files
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.log.manager import LogManager
+    from barnabas.log.partition_log import PartitionLog
+
+log = logging.getLogger(__name__)
+
+FULL_INTERVAL_MS = 60_000
+"""How often the broker says that a disk is full."""
+
+
+class LogDirFailures:
+    """Hears of every StorageError.
+
+    `on_lost` are called with the logs that went offline, `on_all_lost` after the last log dir.
+    """
+
+    def __init__(self, logs: LogManager, now_ms: Callable[[], int], on_all_lost: Callable[[], None]) -> None:
+        self.on_lost: list[Callable[[Iterable[PartitionLog]], None]] = []
+        self._logs = logs
+        self._now_ms = now_ms
+        self._on_all_lost = on_all_lost
+        self._say_full_again_ms = 0
+
+    def failed(self, error: StorageError) -> RequestError:
+        """Take the log dir that failed offline; returns the error for the client whose request met it."""
+        logs = self._logs
+        if error.is_full:
+            self._say_full(error)
+        elif error.log_dir not in logs.offline:
+            if error.is_missing:
+                lost = logs.lose_missing(error)
+            else:
+                lost = logs.take_offline(error.log_dir, error)
+            for lose in self.on_lost:
+                lose(lost)
+            if not logs.online:
+                log.critical("no log dir works any more: stopping")
+                self._on_all_lost()
+        return RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def _say_full(self, error: StorageError) -> None:
+        now_ms = self._now_ms()
+        if now_ms >= self._say_full_again_ms:
+            self._say_full_again_ms = now_ms + FULL_INTERVAL_MS
+            if lacks_files(error.cause):
+                log.error("%s; that was refused: allow more open files (ulimit -n)", error)
+            else:
+                log.error("%s; nothing can be written until there is room again", error)
