@@ -11,7 +11,8 @@ from barnabas.groups.assignors import ASSIGNORS
 from barnabas.groups.assignors.subscriber import Subscriber
 from barnabas.groups.embedded import read_assignment, read_subscription, write_assignment
 from barnabas.groups.member import Joining
-from barnabas.groups.topics import Slot, by_topic, partition_counts, topic_ids
+from barnabas.groups.topics import by_topic, partition_counts, topic_ids
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.codec import encode_versioned
 from barnabas.wire.generated.data import consumer_protocol_subscription as subscription
 from barnabas.wire.generated.errors import ErrorCode
@@ -40,7 +41,7 @@ class ClassicClient:
     """It is alive, but does not come to join again when it is told to."""
     member_id: str = ""
     generation: int = -1
-    owned: set[Slot] = field(default_factory=set)
+    owned: set[TopicIdPartition] = field(default_factory=set)
     waiter: int | None = None
     joined: bool = False
     error: int = 0

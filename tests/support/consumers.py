@@ -20,10 +20,11 @@ from barnabas.cluster.image import (
 from barnabas.errors import RequestError
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
-from barnabas.groups.decision import Decision
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
-from barnabas.groups.topics import Slot, by_topic
+from barnabas.groups.topics import by_topic
+from barnabas.statemachine.decision import Decision
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -141,7 +142,7 @@ class Coordinator:
         return self.perform(lambda shard, out: shard.consumer_heartbeat(beat, self.now_ms, out))
 
 
-def owned_by(topics: Iterable[Any]) -> set[Slot]:
+def owned_by(topics: Iterable[Any]) -> set[TopicIdPartition]:
     return {(topic.topic_id, partition) for topic in topics for partition in topic.partitions}
 
 
@@ -157,8 +158,8 @@ class Client:
     assignor: str | None = None
     rebalance_timeout_ms: int = 10_000
     epoch: int = 0
-    owned: set[Slot] = field(default_factory=set)
-    told: set[Slot] = field(default_factory=set)
+    owned: set[TopicIdPartition] = field(default_factory=set)
+    told: set[TopicIdPartition] = field(default_factory=set)
     says_owned: bool = True
     """Whether the next heartbeat must say what it owns, since that has changed."""
     says_all: bool = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from barnabas.groups.decision import Entry, Record
+from barnabas.statemachine.decision import Entry, Record
 
 
 class MemoryJournal:

@@ -13,8 +13,8 @@ from barnabas.cluster.image import ClusterImage
 from barnabas.coordination.journal import Journal
 from barnabas.coordination.runtime import GiveWay, Runtime, never
 from barnabas.errors import PeerError
-from barnabas.groups.decision import Entry
 from barnabas.groups.settings import GroupSettings
+from barnabas.statemachine.decision import Entry
 
 if TYPE_CHECKING:
     from barnabas.groups.shard import GroupShard
@@ -48,7 +48,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
         )
         self.settings = settings
 
-    def _take_up(self, partition: int, machine: GroupShard, entry: Entry, *, loading: bool) -> None:
+    def _replay(self, partition: int, machine: GroupShard, entry: Entry, *, loading: bool) -> None:
         if entry.committed is not None:
             machine.transaction_ended(entry.producer_id, committed=entry.committed)
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.groups.decision import Entry
 from barnabas.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -15,6 +14,7 @@ from barnabas.records.batch import (
 )
 from barnabas.records.control import ControlType, parse_type
 from barnabas.records.record import Record
+from barnabas.statemachine.decision import Entry
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore

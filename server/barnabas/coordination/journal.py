@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from barnabas.groups.decision import Entry, Record
+from barnabas.statemachine.decision import Entry, Record
 
 
 class Journal(Protocol):

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.replicas.partitions import Partitions
-    from barnabas.transactions.transaction import Place, Producer
+    from barnabas.topic_partitions import TopicPartition
+    from barnabas.transactions.transaction import Producer
 
 
 class LocalMarkers:
@@ -26,13 +27,15 @@ class LocalMarkers:
         self._groups = groups
         self._now_ms = now_ms
 
-    async def write(self, place: Place, producer: Producer, coordinator_epoch: int, commit: bool) -> None:
+    async def write(
+        self, topic_partition: TopicPartition, producer: Producer, coordinator_epoch: int, commit: bool
+    ) -> None:
         """End a producer's transaction in a partition; returns once the marker is committed.
 
         Raises RequestError with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED or what `Partitions.leader`
         raises; StorageError.
         """
-        topic, index = place
+        topic, index = topic_partition
         partition = self._partitions.leader(topic, index)
         now_ms = self._now_ms()
         marker = encode_end_marker(

@@ -19,9 +19,9 @@ import trio
 
 from barnabas.coordination.journal import Journal
 from barnabas.errors import PeerError, RequestError, StorageError
-from barnabas.groups.decision import Decision, Entry
-from barnabas.groups.hashing import partition_for
 from barnabas.records.batch import NO_PRODUCER_ID
+from barnabas.statemachine.decision import Decision, Entry
+from barnabas.statemachine.partitioning import partition_for
 from barnabas.wire.generated.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Machine(Protocol):
     """What a shard must be able to do."""
 
     def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:
-        """Take up a record. Raises PeerError if it cannot be read."""
+        """Replay a record. Raises PeerError if it cannot be read."""
 
     def loaded(self, now_ms: int, out: Decision) -> None:
         """All records have been replayed."""
@@ -257,7 +257,7 @@ class Runtime(Generic[M]):
         slice_end = loading.records + SLICE_RECORDS
         try:
             for entry in loading.entries:
-                self._take_up(partition, loading.machine, entry, loading=True)
+                self._replay(partition, loading.machine, entry, loading=True)
                 loading.records += max(len(entry.records), 1)
                 if loading.records >= slice_end:
                     return None
@@ -303,7 +303,7 @@ class Runtime(Generic[M]):
             loading.failure = RequestError(ErrorCode.NOT_COORDINATOR, "the internal topic was deleted")
         self._loading.clear()
 
-    def _take_up(self, partition: int, machine: M, entry: Entry, *, loading: bool) -> None:
+    def _replay(self, partition: int, machine: M, entry: Entry, *, loading: bool) -> None:
         """Hand what is in the log to the machine; what it cannot read is left out."""
         for key, value in entry.records:
             try:
@@ -352,7 +352,7 @@ class Runtime(Generic[M]):
                 self._discard(shard)
             raise RequestError(_client_code(error)) from error
         producer_id = out.producer[0] if out.producer else NO_PRODUCER_ID
-        self._take_up(shard.partition, shard.machine, Entry(out.records, producer_id), loading=False)
+        self._replay(shard.partition, shard.machine, Entry(out.records, producer_id), loading=False)
 
     async def _take_effect_when_committed(self, shard: _Shard[M], end_offset: int, out: Decision) -> None:
         try:
@@ -453,7 +453,7 @@ class Runtime(Generic[M]):
             at_ms, _, shard, key = heapq.heappop(self._heap)
             timer = shard.timers.get(key)
             if timer is None or timer.entry_ms != at_ms:
-                continue  # cancelled, or set anew with an entry of its own
+                continue  # cancelled, or set again with an entry of its own
             if timer.due_ms > now_ms:
                 timer.entry_ms = timer.due_ms
                 self._push(timer.due_ms, shard, key)

@@ -12,12 +12,12 @@ from dataclasses import replace
 from barnabas.coordination.groups import GroupCoordinator
 from barnabas.coordination.share_state import ShareStateCoordinator
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.share import states
 from barnabas.groups.share.membership import Answer, Beginning, Heartbeat
-from barnabas.groups.topics import Slot
-from barnabas.groups.turn import Turn
+from barnabas.statemachine.context import EventContext
+from barnabas.statemachine.decision import Decision
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
@@ -25,7 +25,7 @@ from barnabas.wire.generated.share_group_heartbeat import (
 
 
 class ShareGroups:
-    """What needs both coordinators. `state_changed` is told of groups whose state was begun anew or is gone."""
+    """What needs both coordinators. `state_changed` is told of groups whose state was begun again or is gone."""
 
     def __init__(
         self,
@@ -65,17 +65,19 @@ class ShareGroups:
             beat.request.group_id, lambda shard, out: shard.share_heartbeat(beat, now_ms, out)
         )
 
-    async def _begin(self, group_id: str, beginning: Beginning) -> dict[Slot, RequestError | None]:
-        """Begin states, and write down which of them are there; how it went for each slot."""
-        results: dict[Slot, RequestError | None] = {}
-        for slot, offset in beginning.offsets.items():
-            results[slot] = None
+    async def _begin(
+        self, group_id: str, beginning: Beginning
+    ) -> dict[TopicIdPartition, RequestError | None]:
+        """Begin states, and write down which of them are there; how it went for each partition."""
+        results: dict[TopicIdPartition, RequestError | None] = {}
+        for topic_partition, offset in beginning.offsets.items():
+            results[topic_partition] = None
             try:
-                await self._state.initialize((group_id, *slot), beginning.state_epoch, offset)
+                await self._state.initialize((group_id, *topic_partition), beginning.state_epoch, offset)
             except RequestError as error:
-                results[slot] = error
-        done = [slot for slot, error in results.items() if error is None]
-        failed = [slot for slot, error in results.items() if error is not None]
+                results[topic_partition] = error
+        done = [topic_partition for topic_partition, error in results.items() if error is None]
+        failed = [topic_partition for topic_partition, error in results.items() if error is not None]
         await self._groups.perform(
             group_id, lambda shard, out: states.begun(shard, group_id, done, failed, out)
         )
@@ -83,14 +85,16 @@ class ShareGroups:
 
     # --- offsets --------------------------------------------------------------------------------------------
 
-    async def alter_offsets(self, group_id: str, offsets: dict[Slot, int]) -> dict[Slot, RequestError | None]:
-        """Let a group without members begin at other offsets; how it went for each slot. Raises NON_EMPTY_GROUP,
+    async def alter_offsets(
+        self, group_id: str, offsets: dict[TopicIdPartition, int]
+    ) -> dict[TopicIdPartition, RequestError | None]:
+        """Let a group without members begin at other offsets; how it went for each partition. Raises NON_EMPTY_GROUP,
         GROUP_ID_NOT_FOUND.
         """
         now_ms = self._now_ms()
 
         def event(shard: GroupShard, out: Decision) -> int:
-            return states.begin(shard, group_id, offsets, Turn(shard.image(), now_ms, out))
+            return states.begin(shard, group_id, offsets, EventContext(shard.image(), now_ms, out))
 
         state_epoch = await self._groups.perform(group_id, event)
         results = await self._begin(group_id, Beginning(state_epoch, offsets))
@@ -105,16 +109,16 @@ class ShareGroups:
         Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
         wanted = frozenset(topic_ids)
-        slots = await self._groups.perform(
+        topic_partitions = await self._groups.perform(
             group_id, lambda shard, out: states.being_deleted(shard, group_id, wanted, out)
         )
         results: dict[bytes, RequestError | None] = {}
-        for slot in sorted(slots):
-            results.setdefault(slot[0], None)
+        for topic_partition in sorted(topic_partitions):
+            results.setdefault(topic_partition[0], None)
             try:
-                await self._state.delete((group_id, *slot))
+                await self._state.delete((group_id, *topic_partition))
             except RequestError as error:
-                results[slot[0]] = error
+                results[topic_partition[0]] = error
         done = frozenset(topic_id for topic_id, error in results.items() if error is None)
         await self._groups.perform(group_id, lambda shard, out: states.deleted(shard, group_id, done, out))
         self._state_changed(group_id)
@@ -122,11 +126,11 @@ class ShareGroups:
 
     async def delete_group(self, group_id: str) -> None:
         """Delete a group of any kind, with its offsets or the state of its partitions. Raises RequestError."""
-        slots = await self._groups.perform(
+        topic_partitions = await self._groups.perform(
             group_id, lambda shard, out: states.being_deleted(shard, group_id, None, out)
         )
-        for slot in sorted(slots):
-            await self._state.delete((group_id, *slot))
+        for topic_partition in sorted(topic_partitions):
+            await self._state.delete((group_id, *topic_partition))
         await self._groups.delete_group(group_id)
         self._state_changed(group_id)
 

@@ -1,7 +1,7 @@
 """The share partitions of this broker: loaded when first fetched from, written down through the share coordinator.
 
 The rule: a share partition lives as long as this broker leads its partition in the same epoch, and nobody else has
-begun its state anew. Whoever waits for records is woken when records become free, and when there are new ones.
+begun its state again. Whoever waits for records is woken when records become free, and when there are new ones.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.errors import RequestError
-from barnabas.groups.topics import Slot
 from barnabas.share.acknowledgement import Acknowledgement
 from barnabas.share.partition import SharePartition, Written
 from barnabas.share.records import UNKNOWN_OFFSET, StateKey
 from barnabas.share.settings import BY_DURATION, EARLIEST, ShareSettings
 from barnabas.share.state import StateWrite
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -171,11 +171,11 @@ class SharePartitions:
         await self._write(shared, written)
 
     async def release(
-        self, group_id: str, member_id: str, slots: Iterable[Slot]
-    ) -> dict[Slot, RequestError | None]:
-        """A member's session is at its end: free what it has acquired; how it went for each slot."""
-        results: dict[Slot, RequestError | None] = {}
-        for topic_id, index in slots:
+        self, group_id: str, member_id: str, topic_partitions: Iterable[TopicIdPartition]
+    ) -> dict[TopicIdPartition, RequestError | None]:
+        """A member's session is at its end: free what it has acquired; how it went for each partition."""
+        results: dict[TopicIdPartition, RequestError | None] = {}
+        for topic_id, index in topic_partitions:
             results[topic_id, index] = None
             shared = self.get((group_id, topic_id, index))
             try:

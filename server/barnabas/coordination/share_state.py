@@ -1,6 +1,6 @@
 """The share coordinator, as handlers and share partitions see it: shards of share partitions over __share_group_state.
 
-The rule: the topic is not compacted, since updates add up. When many records have piled up, all states are written anew,
+The rule: the topic is not compacted, since updates add up. When many records have piled up, all states are written again,
 and what was before that is deleted.
 """
 
@@ -13,10 +13,10 @@ from barnabas.cluster.image import ClusterImage
 from barnabas.coordination.journal import Journal
 from barnabas.coordination.runtime import GiveWay, Runtime, never
 from barnabas.errors import RequestError, StorageError
-from barnabas.groups.decision import Decision
 from barnabas.ids import parse_uuid, uuid_text
 from barnabas.share.records import ShareState, StateKey
 from barnabas.share.state import ShareStateShard, StateWrite
+from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 
 log = logging.getLogger(__name__)

@@ -99,7 +99,7 @@ class Shares:
             await self._release(session)
 
     async def _release(self, session: ShareSession) -> None:
-        await self.partitions.release(*session.key, session.slots)
+        await self.partitions.release(*session.key, session.topic_partitions)
         group_id = session.key[0]
         if not self.sessions.has_any(group_id):  # nobody is left: what is written is enough
             self.partitions.forget_group(group_id)

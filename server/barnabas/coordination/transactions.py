@@ -16,10 +16,11 @@ import trio
 from barnabas.coordination.journal import Journal
 from barnabas.coordination.runtime import GiveWay, Runtime, never
 from barnabas.errors import RequestError, StorageError
-from barnabas.groups.decision import Decision
+from barnabas.statemachine.decision import Decision
+from barnabas.topic_partitions import TopicPartition
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.shard import Ending, ProducerIdNeededError, TransactionShard
-from barnabas.transactions.transaction import Place, Producer, State, Transaction
+from barnabas.transactions.transaction import Producer, State, Transaction
 from barnabas.wire.generated.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ PATIENCE_SECONDS = 1.0
 RETRY_SECONDS = 0.1
 RETRY_SECONDS_MAX = 5.0
 
-WriteMarker = Callable[[Place, Producer, int, bool], Awaitable[None]]
+WriteMarker = Callable[[TopicPartition, Producer, int, bool], Awaitable[None]]
 """Ends a producer's transaction in a partition: (place, producer, coordinator epoch, whether it committed)."""
 R = TypeVar("R")
 
@@ -81,16 +82,22 @@ class TransactionCoordinator(Runtime[TransactionShard]):
         return next_producer
 
     async def add_partitions(
-        self, transactional_id: str, producer: Producer, places: frozenset[Place], client_version: int
+        self,
+        transactional_id: str,
+        producer: Producer,
+        topic_partitions: frozenset[TopicPartition],
+        client_version: int,
     ) -> None:
         """Partitions become part of a transaction. Raises RequestError as `TransactionShard.add_partitions`."""
 
         def event(machine: TransactionShard, out: Decision) -> None:
-            machine.add_partitions(transactional_id, producer, places, client_version, self._now_ms(), out)
+            machine.add_partitions(
+                transactional_id, producer, topic_partitions, client_version, self._now_ms(), out
+            )
 
         await self._patiently(transactional_id, lambda: self.perform(transactional_id, event))
 
-    async def verify_partitions(self, transactional_id: str, producer: Producer) -> frozenset[Place]:
+    async def verify_partitions(self, transactional_id: str, producer: Producer) -> frozenset[TopicPartition]:
         """The partitions of the open transaction. Raises RequestError as `TransactionShard.verify_partitions`."""
         return await self._patiently(
             transactional_id,
@@ -140,8 +147,8 @@ class TransactionCoordinator(Runtime[TransactionShard]):
         """Tell all partitions how a transaction has ended, and then the shard that they know."""
         ending: Ending = effect
         try:
-            for place in sorted(ending.partitions):
-                await self._end_in(place, ending)
+            for topic_partition in sorted(ending.partitions):
+                await self._end_in(topic_partition, ending)
             await self.perform(
                 ending.transactional_id,
                 lambda machine, out: machine.complete(ending, self._now_ms(), out),
@@ -153,17 +160,17 @@ class TransactionCoordinator(Runtime[TransactionShard]):
             if event is not None:
                 event.set()
 
-    async def _end_in(self, place: Place, ending: Ending) -> None:
+    async def _end_in(self, topic_partition: TopicPartition, ending: Ending) -> None:
         seconds = RETRY_SECONDS
         while True:
             # Asked each time: if __transaction_state is deleted meanwhile, the marker is written all the same.
             partition = await self.partition_of(ending.transactional_id)
             epoch = self._journal.leader_epoch(partition)
             try:
-                await self._write_marker(place, ending.producer, epoch, ending.commit)
+                await self._write_marker(topic_partition, ending.producer, epoch, ending.commit)
                 return
             except RequestError as error:
-                what = f"the end of transaction {ending.transactional_id!r} in {place[0]}-{place[1]}"
+                what = f"the end of transaction {ending.transactional_id!r} in {topic_partition[0]}-{topic_partition[1]}"
                 if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     log.info("%s is not written, the partition is gone", what)
                     return
@@ -180,14 +187,16 @@ class TransactionCoordinator(Runtime[TransactionShard]):
             await trio.sleep(seconds)
             seconds = min(seconds * 2, RETRY_SECONDS_MAX)
 
-    def is_open(self, transactional_id: str, producer: Producer, places: frozenset[Place]) -> bool:
+    def is_open(
+        self, transactional_id: str, producer: Producer, topic_partitions: frozenset[TopicPartition]
+    ) -> bool:
         """Whether these partitions are in the open transaction right now; for a check just before an append."""
         transaction = self._known(transactional_id)
         return (
             transaction is not None
             and transaction.state is State.ONGOING
             and transaction.producer == producer
-            and places <= transaction.partitions
+            and topic_partitions <= transaction.partitions
         )
 
     def _known(self, transactional_id: str) -> Transaction | None:

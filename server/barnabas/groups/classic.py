@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision, Record
 from barnabas.groups.member import Joining, Member, Members, State
 from barnabas.groups.records import group_record
 from barnabas.groups.settings import GroupSettings
+from barnabas.statemachine.decision import Decision, Record
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
@@ -336,7 +336,7 @@ class ClassicGroup:
             out.replies.append((waiter, self._synced(member)))
             return
         if member.sync_waiter is not None:
-            # The client has asked anew, most likely on another connection.
+            # The client has asked again, most likely on another connection.
             out.replies.append(
                 (member.sync_waiter, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
             )

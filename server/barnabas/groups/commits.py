@@ -21,7 +21,7 @@ def check_committer(
 ) -> None:
     """Whether an epoch is good for what is committed: that since when the member has each place, None if it has not.
 
-    One that is behind is still good for places that the member has had since then (KIP-1251). Raises
+    One that is behind is still good for partitions that the member has had since then (KIP-1251). Raises
     UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH; ILLEGAL_GENERATION in a transaction.
     """
     if not transactional and api_version < MEMBER_EPOCH_COMMITS_SINCE:

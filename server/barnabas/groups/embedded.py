@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from barnabas.cluster.image import ClusterImage
-from barnabas.groups.topics import Slot, Slots, by_topic
+from barnabas.groups.topics import by_topic
+from barnabas.topic_partitions import TopicIdPartition, TopicIdPartitions
 from barnabas.wire.codec import decode_versioned, encode_versioned
 from barnabas.wire.generated.data import consumer_protocol_assignment as assignment
 from barnabas.wire.generated.data import consumer_protocol_subscription as subscription
@@ -25,19 +26,21 @@ def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
     return decode_versioned(subscription.CODEC, metadata, newer_as_latest=True)
 
 
-def owned_slots(said: ConsumerProtocolSubscription, image: ClusterImage) -> Slots:
+def owned_partitions(said: ConsumerProtocolSubscription, image: ClusterImage) -> TopicIdPartitions:
     """What a member says it has."""
-    return _slots(said.owned_partitions, image)
+    return _partitions_of(said.owned_partitions, image)
 
 
-def read_assignment(data: bytes, image: ClusterImage) -> Slots:
+def read_assignment(data: bytes, image: ClusterImage) -> TopicIdPartitions:
     """What a member was given; nothing when it has not been told yet. Raises DecodeError."""
     if not data:
         return frozenset()
-    return _slots(decode_versioned(assignment.CODEC, data, newer_as_latest=True).assigned_partitions, image)
+    return _partitions_of(
+        decode_versioned(assignment.CODEC, data, newer_as_latest=True).assigned_partitions, image
+    )
 
 
-def _slots(topics: Iterable[Any], image: ClusterImage) -> Slots:
+def _partitions_of(topics: Iterable[Any], image: ClusterImage) -> TopicIdPartitions:
     return frozenset(
         (image.topics[topic.topic].id, partition)
         for topic in topics
@@ -46,12 +49,12 @@ def _slots(topics: Iterable[Any], image: ClusterImage) -> Slots:
     )
 
 
-def write_assignment(slots: Iterable[Slot], said: bytes, image: ClusterImage) -> bytes:
+def write_assignment(topic_partitions: Iterable[TopicIdPartition], said: bytes, image: ClusterImage) -> bytes:
     """An assignment for the member that has said this, in the version that it understands."""
     value = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=partitions)
-            for topic_id, partitions in by_topic(slots)
+            for topic_id, partitions in by_topic(topic_partitions)
             if (name := image.topic_name(topic_id)) is not None
         ]
     )

@@ -15,15 +15,16 @@ from barnabas.groups.consumer.member import ClassicProtocols, ConsumerMember
 from barnabas.groups.consumer.membership import forget_timers, watch_session
 from barnabas.groups.embedded import (
     CONSUMER,
-    owned_slots,
+    owned_partitions,
     read_assignment,
     read_subscription,
     write_assignment,
 )
 from barnabas.groups.member import Joining, Member, State
 from barnabas.groups.records import group_record
-from barnabas.groups.topics import NO_SLOTS, Slots, topics_hash
-from barnabas.groups.turn import Turn
+from barnabas.groups.topics import topics_hash
+from barnabas.statemachine.context import EventContext
+from barnabas.topic_partitions import NO_PARTITIONS, TopicIdPartitions
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.sync_group import SyncGroupResponse
@@ -38,8 +39,8 @@ def can_upgrade(group: ClassicGroup) -> bool:
     )
 
 
-def upgrade(group: ClassicGroup, turn: Turn) -> ConsumerGroup:
-    """The consumer group that a classic group becomes when the records that this decides are taken up.
+def upgrade(group: ClassicGroup, context: EventContext) -> ConsumerGroup:
+    """The consumer group that a classic group becomes when the records that this decides are replayed.
 
     Raises GROUP_ID_NOT_FOUND if a member's subscription or assignment is none of a consumer.
     """
@@ -48,34 +49,40 @@ def upgrade(group: ClassicGroup, turn: Turn) -> ConsumerGroup:
     )
     for member in group.members.values():
         try:
-            upgraded.put_member(_upgraded(member, group, upgraded, turn))
+            upgraded.put_member(_upgraded(member, group, upgraded, context))
         except PeerError as error:
             raise RequestError(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"group {group.id!r} cannot become a consumer group: {error}"
             ) from error
         upgraded.target[member.id] = frozenset(upgraded.members[member.id].assigned)
-    out = turn.out
+    out = context.out
     out.records += group.tombstones()
     out.records += [records.member_record(group.id, member) for member in upgraded.members.values()]
     topics = frozenset().union(*(member.topics for member in upgraded.members.values()))
-    upgraded.topics_hash = topics_hash(topics, turn.image)
+    upgraded.topics_hash = topics_hash(topics, context.image)
     out.records.append(records.epoch_record(group.id, upgraded.epoch, upgraded.topics_hash))
     out.records += [records.target_record(group.id, *target) for target in upgraded.target.items()]
-    out.records.append(records.target_epoch_record(group.id, upgraded.epoch, turn.now_ms))
+    out.records.append(records.target_epoch_record(group.id, upgraded.epoch, context.now_ms))
     out.records += [records.current_record(group.id, member) for member in upgraded.members.values()]
-    _send_back(group, turn)
+    _send_back(group, context)
     for upgraded_member in upgraded.members.values():
-        watch_session(upgraded, upgraded_member, turn)
+        watch_session(upgraded, upgraded_member, context)
     return upgraded
 
 
-def _upgraded(member: Member, group: ClassicGroup, upgraded: ConsumerGroup, turn: Turn) -> ConsumerMember:
+def _upgraded(
+    member: Member, group: ClassicGroup, upgraded: ConsumerGroup, context: EventContext
+) -> ConsumerMember:
     said = read_subscription(member.metadata_for(group.protocol or member.protocols[0][0]))
-    given = read_assignment(member.assignment, turn.image)
+    given = read_assignment(member.assignment, context.image)
     if not member.assignment:  # a rebalance that has come to nothing: some members have kept what they had
-        given = owned_slots(said, turn.image)
-    # Assignors of clients may have given a slot to two members: the first keeps it.
-    slots = {slot: group.generation for slot in given if slot not in upgraded.owners}
+        given = owned_partitions(said, context.image)
+    # Assignors of clients may have given a partition to two members: the first keeps it.
+    topic_partitions = {
+        topic_partition: group.generation
+        for topic_partition in given
+        if topic_partition not in upgraded.owners
+    }
     return ConsumerMember(
         member.id,
         instance_id=member.instance_id,
@@ -87,23 +94,23 @@ def _upgraded(member: Member, group: ClassicGroup, upgraded: ConsumerGroup, turn
         classic=ClassicProtocols(member.session_timeout_ms, tuple(member.protocols)),
         epoch=group.generation,
         previous_epoch=group.generation,
-        assigned=slots,
+        assigned=topic_partitions,
     )
 
 
-def _send_back(group: ClassicGroup, turn: Turn) -> None:
+def _send_back(group: ClassicGroup, context: EventContext) -> None:
     """End what the classic group was doing: who waits for it is to join again."""
     code = ErrorCode.REBALANCE_IN_PROGRESS
     for member in group.members.values():
         if member.join_waiter is not None:
             response = JoinGroupResponse(error_code=code, member_id=member.id)
-            turn.out.replies.append((member.join_waiter, response))
+            context.out.replies.append((member.join_waiter, response))
         if member.sync_waiter is not None:
-            turn.out.replies.append((member.sync_waiter, SyncGroupResponse(error_code=code)))
+            context.out.replies.append((member.sync_waiter, SyncGroupResponse(error_code=code)))
     for timer in ("join", "sync"):
-        turn.out.timers[timer, group.id] = None
+        context.out.timers[timer, group.id] = None
     for member_id in group.pending:
-        turn.out.timers["session", group.id, member_id] = None
+        context.out.timers["session", group.id, member_id] = None
 
 
 def can_downgrade(group: ConsumerGroup, leaving_id: str, *, is_replaced: bool) -> bool:
@@ -120,55 +127,55 @@ def can_downgrade(group: ConsumerGroup, leaving_id: str, *, is_replaced: bool) -
     )
 
 
-def downgrade(group: ConsumerGroup, leaving_id: str, turn: Turn) -> ClassicGroup:
+def downgrade(group: ConsumerGroup, leaving_id: str, context: EventContext) -> ClassicGroup:
     """The classic group that a consumer group becomes without this member; the others must join again."""
     rest = [(member, member) for member in group.members.values() if member.id != leaving_id]
-    classic = _downgraded(group, rest, turn)
-    classic.begin_rebalance(turn.now_ms, turn.out)
+    classic = _downgraded(group, rest, context)
+    classic.begin_rebalance(context.now_ms, context.out)
     return classic
 
 
 def downgrade_for(
-    group: ConsumerGroup, leaving_id: str, joiner: ConsumerMember, joining: Joining, turn: Turn
+    group: ConsumerGroup, leaving_id: str, joiner: ConsumerMember, joining: Joining, context: EventContext
 ) -> ClassicGroup:
     """The same when a static member of the classic protocol replaces it: it takes over what the other has.
 
     What was decided to take it into the consumer group is taken back. The others need not join again, unless they were
     still on their way to their targets, or what is read has changed.
     """
-    turn.out.clear()
+    context.out.clear()
     former = group.members[leaving_id]
     rest = [(member, member) for member in group.members.values() if member.id != leaving_id]
-    classic = _downgraded(group, [*rest, (joiner, former)], turn)
-    turn.out.replies.append((joining.waiter, joined(joiner, classic.generation)))
+    classic = _downgraded(group, [*rest, (joiner, former)], context)
+    context.out.replies.append((joining.waiter, joined(joiner, classic.generation)))
     if joiner.topics != former.topics or not _is_settled(group, leaving_id):
-        classic.begin_rebalance(turn.now_ms, turn.out)
+        classic.begin_rebalance(context.now_ms, context.out)
     return classic
 
 
 def _is_settled(group: ConsumerGroup, leaving_id: str) -> bool:
     """Whether all have what they shall have, and know it by the group's epoch."""
     return group.epoch == group.assignment_epoch and all(
-        _has(member) == group.target.get(member.id, NO_SLOTS)
+        _has(member) == group.target.get(member.id, NO_PARTITIONS)
         and (member.epoch == group.epoch or member.id == leaving_id)
         for member in group.members.values()
     )
 
 
-def _has(member: ConsumerMember) -> Slots:
+def _has(member: ConsumerMember) -> TopicIdPartitions:
     """What a member may believe to have: also what it has been told to give up."""
     return frozenset((*member.assigned, *member.revoking))
 
 
 def _downgraded(
-    group: ConsumerGroup, members: list[tuple[ConsumerMember, ConsumerMember]], turn: Turn
+    group: ConsumerGroup, members: list[tuple[ConsumerMember, ConsumerMember]], context: EventContext
 ) -> ClassicGroup:
     """A stable classic group of these members; each comes with the one that it was."""
     classic = ClassicGroup(
         group.id,
         group.settings,
         state=State.STABLE,
-        state_since_ms=turn.now_ms,
+        state_since_ms=context.now_ms,
         generation=group.epoch,
         protocol_type=CONSUMER,
     )
@@ -185,10 +192,10 @@ def _downgraded(
     for member, former in members:
         said = classic.members[member.id].metadata_for(classic.protocol)
         # Not what it shall have, as that may still be another's: a group that moves on again starts from here.
-        classic.members[member.id].assignment = write_assignment(_has(former), said, turn.image)
+        classic.members[member.id].assignment = write_assignment(_has(former), said, context.image)
     for member_id in group.members:
-        forget_timers(group, member_id, turn)
-    turn.out.records += group.tombstones()
-    turn.out.records.append(group_record(group.id, classic.metadata()))
-    classic.watch_sessions(turn.now_ms, turn.out)
+        forget_timers(group, member_id, context)
+    context.out.records += group.tombstones()
+    context.out.records.append(group_record(group.id, classic.metadata()))
+    classic.watch_sessions(context.now_ms, context.out)
     return classic

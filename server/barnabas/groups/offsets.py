@@ -15,19 +15,17 @@ from barnabas.groups.embedded import CONSUMER
 from barnabas.groups.member import State
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.subscription import subscribed_topics
+from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 
-Place = tuple[str, int]
-"""Topic and partition."""
 
-
-def expired_places(
+def expired_offsets(
     group: ClassicGroup | ConsumerGroup | StreamsGroup | None,
-    offsets: Mapping[Place, OffsetCommitValue],
+    offsets: Mapping[TopicPartition, OffsetCommitValue],
     retention_ms: int,
     now_ms: int,
-) -> list[Place]:
-    """The places whose offsets are kept too long; `group` is None when it only keeps offsets."""
+) -> list[TopicPartition]:
+    """The partitions whose offsets are kept too long; `group` is None when it only keeps offsets."""
     if not offsets:
         return []
     empty_since_ms, in_use = 0, set[str]()
@@ -41,9 +39,9 @@ def expired_places(
             return []
         in_use = subscribed
     return [
-        place
-        for place, value in offsets.items()
-        if place[0] not in in_use and now_ms >= _expiry_ms(value, empty_since_ms, retention_ms)
+        topic_partition
+        for topic_partition, value in offsets.items()
+        if topic_partition[0] not in in_use and now_ms >= _expiry_ms(value, empty_since_ms, retention_ms)
     ]
 
 

@@ -21,7 +21,7 @@ from barnabas.groups.share import membership as share_membership
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.streams import membership as streams_membership
 from barnabas.groups.streams.group import StreamsGroup
-from barnabas.groups.turn import Turn
+from barnabas.statemachine.context import EventContext
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
@@ -37,86 +37,92 @@ EPOCH_GROUPS = (ConsumerGroup, StreamsGroup, ShareGroup)
 # --- the consumer protocol ----------------------------------------------------------------------------------
 
 
-def consumer_heartbeat(shard: GroupShard, beat: Heartbeat, turn: Turn) -> ConsumerGroupHeartbeatResponse:
+def consumer_heartbeat(
+    shard: GroupShard, beat: Heartbeat, context: EventContext
+) -> ConsumerGroupHeartbeatResponse:
     """A ConsumerGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and what `membership` raises."""
     try:
-        return _consumer_heartbeat(shard, beat, turn)
+        return _consumer_heartbeat(shard, beat, context)
     except RequestError:
-        turn.out.clear()
+        context.out.clear()
         raise
 
 
-def _consumer_heartbeat(shard: GroupShard, beat: Heartbeat, turn: Turn) -> ConsumerGroupHeartbeatResponse:
+def _consumer_heartbeat(
+    shard: GroupShard, beat: Heartbeat, context: EventContext
+) -> ConsumerGroupHeartbeatResponse:
     request = beat.request
     if request.member_epoch >= 0:
-        group = _to_heartbeat_in(shard, request.group_id, request.member_epoch == 0, turn)
-        return membership.heartbeat(group, beat, turn)
+        group = _to_heartbeat_in(shard, request.group_id, request.member_epoch == 0, context)
+        return membership.heartbeat(group, beat, context)
     group = shard.consumer_group(request.group_id)
     member = membership.leaver(group, request)
     if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
-        membership.leave_for_a_while(group, member, turn)
+        membership.leave_for_a_while(group, member, context)
     else:
-        _remove(shard, group, member, turn)
+        _remove(shard, group, member, context)
     return ConsumerGroupHeartbeatResponse(member_id=member.id, member_epoch=request.member_epoch)
 
 
-def _to_heartbeat_in(shard: GroupShard, group_id: str, joins: bool, turn: Turn) -> ConsumerGroup:
+def _to_heartbeat_in(shard: GroupShard, group_id: str, joins: bool, context: EventContext) -> ConsumerGroup:
     known = shard.groups.get(group_id)
     if known is None and joins:
         return ConsumerGroup(group_id, shard.settings)
     if isinstance(known, ClassicGroup) and joins:
         if known.state is State.EMPTY:
-            _give_up(known, turn)
+            _give_up(known, context)
             return ConsumerGroup(group_id, shard.settings)
         if migration.can_upgrade(known):
-            return migration.upgrade(known, turn)
+            return migration.upgrade(known, context)
     return shard.consumer_group(group_id)
 
 
-def _give_up(group: ClassicGroup, turn: Turn) -> None:
+def _give_up(group: ClassicGroup, context: EventContext) -> None:
     """A group without members becomes another kind; who has been given an id and has not come back, has none there."""
-    turn.out.records += group.tombstones()
+    context.out.records += group.tombstones()
     for member_id in group.pending:
-        turn.out.timers["session", group.id, member_id] = None
+        context.out.timers["session", group.id, member_id] = None
 
 
-def member_overdue(shard: GroupShard, group: ConsumerGroup, timer: str, member_id: str, turn: Turn) -> None:
+def member_overdue(
+    shard: GroupShard, group: ConsumerGroup, timer: str, member_id: str, context: EventContext
+) -> None:
     """Nothing was heard of a member in time, or it has not done its part."""
     member = membership.overdue(group, timer, member_id)
     if member is not None:
-        _remove(shard, group, member, turn)
+        _remove(shard, group, member, context)
 
 
-def _remove(shard: GroupShard, group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+def _remove(shard: GroupShard, group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
     if migration.can_downgrade(group, member.id, is_replaced=False):
-        shard.groups[group.id] = migration.downgrade(group, member.id, turn)
+        shard.groups[group.id] = migration.downgrade(group, member.id, context)
     else:
-        membership.remove(group, [member], turn)
+        membership.remove(group, [member], context)
 
 
 # --- the streams protocol -----------------------------------------------------------------------------------
 
 
 def streams_heartbeat(
-    shard: GroupShard, beat: streams_membership.Heartbeat, turn: Turn
+    shard: GroupShard, beat: streams_membership.Heartbeat, context: EventContext
 ) -> streams_membership.Answer:
     """A StreamsGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and what `streams.membership` raises."""
     request = beat.request
     try:
         if request.member_epoch < 0:
-            return streams_membership.leave(shard.streams_group(request.group_id), request, turn)
+            return streams_membership.leave(shard.streams_group(request.group_id), request, context)
         known = shard.groups.get(request.group_id)
         if request.member_epoch == 0 and not isinstance(known, StreamsGroup):
             if isinstance(known, ClassicGroup) and known.state is State.EMPTY:
-                _give_up(known, turn)
+                _give_up(known, context)
             elif known is not None:
                 shard.streams_group(request.group_id)  # raises
             group = shard.new_streams_group(request.group_id)
         else:
             group = shard.streams_group(request.group_id)
-        return streams_membership.heartbeat(group, beat, turn)
+        return streams_membership.heartbeat(group, beat, context)
     except RequestError:
-        turn.out.clear()
+        context.out.clear()
         raise
 
 
@@ -124,28 +130,28 @@ def streams_heartbeat(
 
 
 def share_heartbeat(
-    shard: GroupShard, beat: share_membership.Heartbeat, turn: Turn
+    shard: GroupShard, beat: share_membership.Heartbeat, context: EventContext
 ) -> share_membership.Answer:
     """A ShareGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and what `share.membership` raises."""
     request = beat.request
     try:
         if request.member_epoch < 0:
             group = shard.share_group(request.group_id)
-            return share_membership.Answer(share_membership.leave(group, request.member_id, turn))
+            return share_membership.Answer(share_membership.leave(group, request.member_id, context))
         if request.member_epoch == 0 and not shard.exists(request.group_id):
             group = shard.new_share_group(request.group_id)
         else:
             group = shard.share_group(request.group_id)
-        return share_membership.heartbeat(group, beat, turn)
+        return share_membership.heartbeat(group, beat, context)
     except RequestError:
-        turn.out.clear()
+        context.out.clear()
         raise
 
 
 # --- the classic protocol -----------------------------------------------------------------------------------
 
 
-def join_group(shard: GroupShard, joining: Joining, turn: Turn) -> None:
+def join_group(shard: GroupShard, joining: Joining, context: EventContext) -> None:
     """A JoinGroup request; the first of a group makes it. Raises RequestError."""
     request, settings = joining.request, shard.settings
     timeout_ms = request.session_timeout_ms
@@ -159,62 +165,68 @@ def join_group(shard: GroupShard, joining: Joining, turn: Turn) -> None:
     is_unused = isinstance(known, ConsumerGroup | StreamsGroup) and known.is_unused
     if isinstance(known, EPOCH_GROUPS) and not is_unused:
         try:
-            _join_epoch_group(shard, known, joining, turn)
+            _join_epoch_group(shard, known, joining, context)
         except RequestError as error:
-            turn.out.clear()
+            context.out.clear()
             # As Kafka's groups of this kind, it names no member.
-            turn.out.replies.append((joining.waiter, JoinGroupResponse(error_code=error.code)))
+            context.out.replies.append((joining.waiter, JoinGroupResponse(error_code=error.code)))
         return
     if isinstance(known, ConsumerGroup | StreamsGroup) and not request.member_id:
-        turn.out.records += known.tombstones()
+        context.out.records += known.tombstones()
         known = None
     if known is None and (not request.member_id or shard.exists(request.group_id)):
         known = ClassicGroup(request.group_id, settings)
     group = known if isinstance(known, ClassicGroup) else shard.group(request.group_id)
-    group.join(joining, turn.now_ms, turn.out)
+    group.join(joining, context.now_ms, context.out)
     shard.groups[request.group_id] = group
 
 
 def _join_epoch_group(
-    shard: GroupShard, group: ConsumerGroup | StreamsGroup | ShareGroup, joining: Joining, turn: Turn
+    shard: GroupShard,
+    group: ConsumerGroup | StreamsGroup | ShareGroup,
+    joining: Joining,
+    context: EventContext,
 ) -> None:
     if not isinstance(group, ConsumerGroup):
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"this is a {group.kind} group")
-    member = classic_members.join(group, joining, turn)
+    member = classic_members.join(group, joining, context)
     if member is None:
         return
     former = group.static_ids.get(member.instance_id or "", "")
     if migration.can_downgrade(group, former, is_replaced=True):
-        shard.groups[group.id] = migration.downgrade_for(group, former, member, joining, turn)
+        shard.groups[group.id] = migration.downgrade_for(group, former, member, joining, context)
     else:
-        classic_members.answer_join(group, member, joining, turn)
+        classic_members.answer_join(group, member, joining, context)
 
 
-def sync_group(shard: GroupShard, request: SyncGroupRequest, waiter: int, turn: Turn) -> None:
+def sync_group(shard: GroupShard, request: SyncGroupRequest, waiter: int, context: EventContext) -> None:
     """A SyncGroup request. Raises RequestError."""
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup):
-        classic_members.sync(group, request, waiter, turn)
+        classic_members.sync(group, request, waiter, context)
     else:
-        shard.group(request.group_id).sync(request, waiter, turn.now_ms, turn.out)
+        shard.group(request.group_id).sync(request, waiter, context.now_ms, context.out)
 
 
-def classic_heartbeat(shard: GroupShard, request: HeartbeatRequest, turn: Turn) -> bool:
+def classic_heartbeat(shard: GroupShard, request: HeartbeatRequest, context: EventContext) -> bool:
     """A Heartbeat request; whether the member must join again. Raises RequestError."""
     known = shard.groups.get(request.group_id)
     if isinstance(known, ConsumerGroup):
         return classic_members.must_join_again(
-            known, request.member_id, request.group_instance_id, request.generation_id, turn
+            known, request.member_id, request.group_instance_id, request.generation_id, context
         )
     group = shard.group(request.group_id)
     group.heartbeat(
-        request.member_id, request.group_instance_id, request.generation_id, turn.now_ms, turn.out
+        request.member_id, request.group_instance_id, request.generation_id, context.now_ms, context.out
     )
     return group.is_joining
 
 
 def leave_group(
-    shard: GroupShard, group_id: str, members: Iterable[LeaveGroupRequest.MemberIdentity], turn: Turn
+    shard: GroupShard,
+    group_id: str,
+    members: Iterable[LeaveGroupRequest.MemberIdentity],
+    context: EventContext,
 ) -> list[int]:
     """A LeaveGroup request: the error code of each member that it names."""
     codes: list[int] = []
@@ -225,15 +237,15 @@ def leave_group(
             if isinstance(known, ConsumerGroup):
                 gone.append(classic_members.leaver(known, member.member_id, member.group_instance_id))
             else:
-                shard.group(group_id).leave(member.member_id, member.group_instance_id, turn.out)
+                shard.group(group_id).leave(member.member_id, member.group_instance_id, context.out)
         except RequestError as error:
             codes.append(error.code)
         else:
             codes.append(ErrorCode.NONE)
     if isinstance(known, ConsumerGroup) and len({member.id for member in gone}) == 1:
-        _remove(shard, known, gone[0], turn)
+        _remove(shard, known, gone[0], context)
     elif isinstance(known, ConsumerGroup):
-        membership.remove(known, gone, turn)
+        membership.remove(known, gone, context)
     elif isinstance(known, ClassicGroup) and ErrorCode.NONE in codes:
-        known.members_left(turn.now_ms, turn.out)
+        known.members_left(context.now_ms, context.out)
     return codes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.groups.decision import Record
+from barnabas.statemachine.decision import Record
 from barnabas.wire.generated.records import group_metadata, offset_commit
 from barnabas.wire.generated.records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from barnabas.wire.generated.records.offset_commit import OffsetCommitKey, OffsetCommitValue

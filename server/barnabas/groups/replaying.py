@@ -1,4 +1,4 @@
-"""Taking up the records of one kind of group, by their types. Pure."""
+"""Replay of the records of one kind of group, by their types. Pure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Replay(Generic[G]):
     def __init__(
         self,
         epoch: RecordType[Any, Any],
-        take_up: Iterable[tuple[RecordType[Any, Any], Callable[[G, Any, Any], None]]],
+        apply_record: Iterable[tuple[RecordType[Any, Any], Callable[[G, Any, Any], None]]],
     ) -> None:
         self._epoch = epoch
-        self._types = {record_type.type_id: (record_type, changes) for record_type, changes in take_up}
+        self._types = {record_type.type_id: (record_type, changes) for record_type, changes in apply_record}
 
     def __call__(
         self,
@@ -32,18 +32,18 @@ class Replay(Generic[G]):
         find: Callable[[str, bool], G | None],
         end: Callable[[str], None],
     ) -> bool:
-        """Take up a record, if it is one of this kind of group; whether it was. Raises DecodeError.
+        """Replay a record, if it is one of this kind of group; whether it was. Raises DecodeError.
 
         `find` returns the group of an id; made if the flag says so, otherwise None where there is none of this kind.
         """
         if kind not in self._types:
             return False
-        record_type, take_up = self._types[kind]
+        record_type, apply_record = self._types[kind]
         where = record_type.decode_key(key)
         group = find(where.group_id, value is not None)
         if group is not None:
             if record_type is self._epoch and value is None:
                 end(where.group_id)
             else:
-                take_up(group, where, None if value is None else record_type.decode_value(value))
+                apply_record(group, where, None if value is None else record_type.decode_value(value))
         return True

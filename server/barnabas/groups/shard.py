@@ -1,6 +1,6 @@
 """The groups of one partition of __consumer_offsets, and the offsets they have committed. Pure.
 
-The rule: `handle_*` decide and raise; `replay` takes up what was decided, when it happens and when it is read again
+The rule: `handle_*` decide and raise; `replay` replays what was decided, when it happens and when it is read again
 after a start, so that both lead to the same state.
 """
 
@@ -19,9 +19,8 @@ from barnabas.groups.consumer import membership
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.membership import Heartbeat
 from barnabas.groups.consumer.replay import replay as replay_consumer
-from barnabas.groups.decision import Decision, nothing, slices
 from barnabas.groups.member import Joining, State
-from barnabas.groups.offsets import Place, expired_places
+from barnabas.groups.offsets import expired_offsets
 from barnabas.groups.pending import PendingOffsets
 from barnabas.groups.records import group_record, offset_record
 from barnabas.groups.settings import GroupSettings
@@ -31,8 +30,10 @@ from barnabas.groups.share.replay import replay as replay_share
 from barnabas.groups.streams import membership as streams_membership
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.streams.replay import replay as replay_streams
-from barnabas.groups.turn import Turn
 from barnabas.records.batch import NO_PRODUCER_ID
+from barnabas.statemachine.context import EventContext
+from barnabas.statemachine.decision import Decision, nothing, slices
+from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.codec import record_type_id
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -48,7 +49,7 @@ Group = ClassicGroup | EpochGroup
 
 GROUP_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit that tells a member that its group is not there."""
-PLACES_AT_ONCE = 500
+OFFSETS_AT_ONCE = 500
 """So many offsets are forgotten in one event: a few milliseconds' worth."""
 GROUPS_AT_ONCE = 50
 """So many groups are looked at before others may run."""
@@ -60,13 +61,13 @@ G = TypeVar("G", ConsumerGroup, StreamsGroup, ShareGroup)
 
 
 class GroupShard:
-    """One shard's state: groups by id, offsets by group and place. `image` gives the newest metadata."""
+    """One shard's state: groups by id, offsets by group and partition. `image` gives the newest metadata."""
 
     def __init__(self, settings: GroupSettings, image: Callable[[], ClusterImage] = lambda: _NOTHING) -> None:
         self.settings = settings
         self.image = image
         self.groups: dict[str, Group] = {}
-        self.offsets: dict[str, dict[Place, OffsetCommitValue]] = {}
+        self.offsets: dict[str, dict[TopicPartition, OffsetCommitValue]] = {}
         self.pending = PendingOffsets()
         self._begun_ms: dict[str, dict[bytes, int]] = {}
         self._new_streams: StreamsGroup | None = None
@@ -110,37 +111,41 @@ class GroupShard:
 
     def exists(self, group_id: str) -> bool:
         """Whether anything is known of a group."""
-        return group_id in self.groups or group_id in self.offsets or bool(self.pending.places(group_id))
+        return (
+            group_id in self.groups
+            or group_id in self.offsets
+            or bool(self.pending.topic_partitions(group_id))
+        )
 
     def join(self, joining: Joining, now_ms: int, out: Decision) -> None:
         """A JoinGroup request; the first of a group makes it. Raises RequestError."""
-        protocols.join_group(self, joining, Turn(self.image(), now_ms, out))
+        protocols.join_group(self, joining, EventContext(self.image(), now_ms, out))
 
     def consumer_heartbeat(
         self, beat: Heartbeat, now_ms: int, out: Decision
     ) -> ConsumerGroupHeartbeatResponse:
         """A ConsumerGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
-        return protocols.consumer_heartbeat(self, beat, Turn(self.image(), now_ms, out))
+        return protocols.consumer_heartbeat(self, beat, EventContext(self.image(), now_ms, out))
 
     def streams_heartbeat(
         self, beat: streams_membership.Heartbeat, now_ms: int, out: Decision
     ) -> streams_membership.Answer:
         """A StreamsGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
-        return protocols.streams_heartbeat(self, beat, Turn(self.image(), now_ms, out))
+        return protocols.streams_heartbeat(self, beat, EventContext(self.image(), now_ms, out))
 
     def share_heartbeat(
         self, beat: share_membership.Heartbeat, now_ms: int, out: Decision
     ) -> share_membership.Answer:
         """A ShareGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
-        return protocols.share_heartbeat(self, beat, Turn(self.image(), now_ms, out))
+        return protocols.share_heartbeat(self, beat, EventContext(self.image(), now_ms, out))
 
     def sync(self, request: SyncGroupRequest, waiter: int, now_ms: int, out: Decision) -> None:
         """A SyncGroup request. Raises RequestError."""
-        protocols.sync_group(self, request, waiter, Turn(self.image(), now_ms, out))
+        protocols.sync_group(self, request, waiter, EventContext(self.image(), now_ms, out))
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int, out: Decision) -> bool:
         """A Heartbeat request; whether the member must join again. Raises RequestError."""
-        return protocols.classic_heartbeat(self, request, Turn(self.image(), now_ms, out))
+        return protocols.classic_heartbeat(self, request, EventContext(self.image(), now_ms, out))
 
     def leave(
         self,
@@ -150,7 +155,7 @@ class GroupShard:
         out: Decision,
     ) -> list[int]:
         """A LeaveGroup request: the error code of each member that it names."""
-        return protocols.leave_group(self, group_id, members, Turn(self.image(), now_ms, out))
+        return protocols.leave_group(self, group_id, members, EventContext(self.image(), now_ms, out))
 
     # --- offsets --------------------------------------------------------------------------------------------
 
@@ -164,17 +169,19 @@ class GroupShard:
         out: Decision,
         *,
         transactional: bool = False,
-        places: Iterable[Place] = (),
+        topic_partitions: Iterable[TopicPartition] = (),
         api_version: int = GROUP_NOT_FOUND_SINCE - 1,
     ) -> None:
         """See that whoever commits may do so, in this version of OffsetCommit. Raises RequestError."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             topics = self.image().topics
-            slots = [(topics[topic].id, partition) for topic, partition in places if topic in topics]
-            group.check_commit(member_id, generation, slots, api_version, transactional=transactional)
+            by_id = [(topics[topic].id, index) for topic, index in topic_partitions if topic in topics]
+            group.check_commit(member_id, generation, by_id, api_version, transactional=transactional)
         elif isinstance(group, StreamsGroup | ShareGroup):
-            group.check_commit(member_id, generation, places, api_version, transactional=transactional)
+            group.check_commit(
+                member_id, generation, topic_partitions, api_version, transactional=transactional
+            )
         elif group is not None:
             group.check_commit(member_id, instance_id, generation, now_ms, out, transactional=transactional)
         elif generation >= 0 and self.exists(group_id):
@@ -191,18 +198,20 @@ class GroupShard:
             group.check_fetch(member_id, member_epoch)
 
     def commit(
-        self, group_id: str, offsets: Iterable[tuple[Place, OffsetCommitValue]], out: Decision
+        self, group_id: str, offsets: Iterable[tuple[TopicPartition, OffsetCommitValue]], out: Decision
     ) -> None:
         """Commit offsets."""
         for (topic, partition), value in offsets:
             out.records.append(offset_record(group_id, topic, partition, value))
 
-    def delete_offsets(self, group_id: str, places: Iterable[Place], out: Decision) -> None:
+    def delete_offsets(
+        self, group_id: str, topic_partitions: Iterable[TopicPartition], out: Decision
+    ) -> None:
         """Forget offsets."""
         known = self.offsets.get(group_id, {})
-        for place in places:
-            if place in known:
-                out.records.append(offset_record(group_id, *place, None))
+        for topic_partition in topic_partitions:
+            if topic_partition in known:
+                out.records.append(offset_record(group_id, *topic_partition, None))
 
     def delete_group(self, group_id: str, out: Decision) -> bool:
         """Forget a group with its offsets, or some of them where they are many; whether to call it again for the rest.
@@ -215,8 +224,8 @@ class GroupShard:
         if group is not None and group.state_name != "Empty":
             raise RequestError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
         offsets = self.offsets.get(group_id, {})
-        self.delete_offsets(group_id, islice(offsets, PLACES_AT_ONCE), out)
-        if len(offsets) > PLACES_AT_ONCE:
+        self.delete_offsets(group_id, islice(offsets, OFFSETS_AT_ONCE), out)
+        if len(offsets) > OFFSETS_AT_ONCE:
             return True
         if isinstance(group, ClassicGroup):
             for member_id in group.pending:
@@ -227,9 +236,13 @@ class GroupShard:
     def forgetting_topics(self, topics: set[str]) -> Iterator[Event]:
         """Events that forget the offsets in topics that are gone, some of them at a time."""
         for number, group_id in enumerate(tuple(self.offsets)):
-            gone = [place for place in self.offsets.get(group_id, ()) if place[0] in topics]
-            for places in slices(gone, PLACES_AT_ONCE):
-                yield partial(_delete_offsets, group_id, places)
+            gone = [
+                topic_partition
+                for topic_partition in self.offsets.get(group_id, ())
+                if topic_partition[0] in topics
+            ]
+            for topic_partitions in slices(gone, OFFSETS_AT_ONCE):
+                yield partial(_delete_offsets, group_id, topic_partitions)
             if number % GROUPS_AT_ONCE == 0:
                 yield nothing
 
@@ -237,28 +250,30 @@ class GroupShard:
         """Events that forget offsets that are kept too long (KIP-211), and groups of which nothing is left."""
         for number, group_id in enumerate(tuple(self.groups.keys() | self.offsets.keys())):
             gone = self._expired(group_id, self.offsets.get(group_id, {}), now_ms)
-            for places in slices(gone, PLACES_AT_ONCE):
-                yield partial(_expire, group_id, places, now_ms)
+            for topic_partitions in slices(gone, OFFSETS_AT_ONCE):
+                yield partial(_expire, group_id, topic_partitions, now_ms)
             if self._is_over(group_id):
                 yield partial(_end_unused, group_id)
             elif number % GROUPS_AT_ONCE == 0:
                 yield nothing
 
-    def _expired(self, group_id: str, offsets: Mapping[Place, OffsetCommitValue], now_ms: int) -> list[Place]:
+    def _expired(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetCommitValue], now_ms: int
+    ) -> list[TopicPartition]:
         """Those of a group's offsets that are kept too long. A share group has none."""
         group = self.groups.get(group_id)
         if not offsets or isinstance(group, ShareGroup):
             return []
-        pending = self.pending.places(group_id)
-        expired = expired_places(group, offsets, self.settings.offsets_retention_ms, now_ms)
-        return [place for place in expired if place not in pending]
+        pending = self.pending.topic_partitions(group_id)
+        expired = expired_offsets(group, offsets, self.settings.offsets_retention_ms, now_ms)
+        return [topic_partition for topic_partition in expired if topic_partition not in pending]
 
     def _is_over(self, group_id: str) -> bool:
         """Whether a group has neither members nor offsets; a share group stays until it is deleted."""
         group = self.groups.get(group_id)
         if group is None or isinstance(group, ShareGroup) or not group.is_unused:
             return False
-        return not (self.offsets.get(group_id) or self.pending.places(group_id))
+        return not (self.offsets.get(group_id) or self.pending.topic_partitions(group_id))
 
     def _end(self, group_id: str, kind: type[Group]) -> None:
         group = self.groups.get(group_id)
@@ -274,11 +289,11 @@ class GroupShard:
         assert isinstance(timer, tuple)
         group = self.groups.get(timer[1])
         if isinstance(group, ConsumerGroup):
-            protocols.member_overdue(self, group, timer[0], timer[2], Turn(self.image(), now_ms, out))
+            protocols.member_overdue(self, group, timer[0], timer[2], EventContext(self.image(), now_ms, out))
         elif isinstance(group, StreamsGroup):
-            streams_membership.overdue(group, timer[0], timer[2], Turn(self.image(), now_ms, out))
+            streams_membership.overdue(group, timer[0], timer[2], EventContext(self.image(), now_ms, out))
         elif isinstance(group, ShareGroup):
-            share_membership.overdue(group, timer[2], Turn(self.image(), now_ms, out))
+            share_membership.overdue(group, timer[2], EventContext(self.image(), now_ms, out))
         if not isinstance(group, ClassicGroup):
             return
         match timer[0]:
@@ -294,7 +309,7 @@ class GroupShard:
     def replay(
         self, key: bytes, value: bytes | None, *, loading: bool, producer_id: int = NO_PRODUCER_ID
     ) -> None:
-        """Take up a record; `loading` when it is read again after a start, `producer_id` that of a transaction.
+        """Replay a record; `loading` when it is read again after a start, `producer_id` that of a transaction.
 
         Group metadata matters only then: while running, the group itself is ahead of it. Raises DecodeError.
         """
@@ -306,9 +321,9 @@ class GroupShard:
                 self.pending.add(producer_id, where.group, (where.topic, where.partition), what)
             return
         if kind == offset_commit.RECORD.type_id:
-            place = offset_commit.RECORD.decode_key(key)
+            where = offset_commit.RECORD.decode_key(key)
             committed = None if value is None else offset_commit.RECORD.decode_value(value)
-            self._replay_offset(place.group, (place.topic, place.partition), committed)
+            self._replay_offset(where.group, (where.topic, where.partition), committed)
         elif kind == legacy_offset_commit.RECORD.type_id:
             old = legacy_offset_commit.RECORD.decode_key(key)
             committed = None if value is None else offset_commit.RECORD.decode_value(value)
@@ -367,30 +382,32 @@ class GroupShard:
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
         """A producer's transaction is at its end: what it has committed counts, or is forgotten."""
-        for group_id, place, value in list(self.pending.end(producer_id)):
+        for group_id, topic_partition, value in list(self.pending.end(producer_id)):
             if committed:
-                self._replay_offset(group_id, place, value)
+                self._replay_offset(group_id, topic_partition, value)
 
-    def _replay_offset(self, group_id: str, place: Place, value: OffsetCommitValue | None) -> None:
-        self.pending.overrule(group_id, place)
+    def _replay_offset(
+        self, group_id: str, topic_partition: TopicPartition, value: OffsetCommitValue | None
+    ) -> None:
+        self.pending.overrule(group_id, topic_partition)
         offsets = self.offsets.setdefault(group_id, {})
         if value is None:
-            offsets.pop(place, None)
+            offsets.pop(topic_partition, None)
             if not offsets:
                 del self.offsets[group_id]
         else:
-            offsets[place] = value
+            offsets[topic_partition] = value
 
     def loaded(self, now_ms: int, out: Decision) -> None:
         """All records have been replayed: watch over the members from now on."""
-        turn = Turn(self.image(), now_ms, out)
+        context = EventContext(self.image(), now_ms, out)
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
-                membership.watch_all(group, turn)
+                membership.watch_all(group, context)
             elif isinstance(group, StreamsGroup):
-                streams_membership.watch_all(group, turn)
+                streams_membership.watch_all(group, context)
             elif isinstance(group, ShareGroup):
-                share_membership.watch_all(group, turn)
+                share_membership.watch_all(group, context)
             else:
                 group.watch_sessions(now_ms, out)
 
@@ -398,14 +415,22 @@ class GroupShard:
 # --- events that are decided some at a time -----------------------------------------------------------------
 
 
-def _delete_offsets(group_id: str, places: Sequence[Place], shard: GroupShard, out: Decision) -> None:
-    shard.delete_offsets(group_id, places, out)
+def _delete_offsets(
+    group_id: str, topic_partitions: Sequence[TopicPartition], shard: GroupShard, out: Decision
+) -> None:
+    shard.delete_offsets(group_id, topic_partitions, out)
 
 
-def _expire(group_id: str, places: Sequence[Place], now_ms: int, shard: GroupShard, out: Decision) -> None:
+def _expire(
+    group_id: str, topic_partitions: Sequence[TopicPartition], now_ms: int, shard: GroupShard, out: Decision
+) -> None:
     """Forget some offsets that were found to be kept too long, if nobody has committed them again since."""
     known = shard.offsets.get(group_id, {})
-    some = {place: known[place] for place in places if place in known}
+    some = {
+        topic_partition: known[topic_partition]
+        for topic_partition in topic_partitions
+        if topic_partition in known
+    }
     shard.delete_offsets(group_id, shard._expired(group_id, some, now_ms), out)
 
 

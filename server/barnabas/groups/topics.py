@@ -1,7 +1,4 @@
-"""What coordinators know of topics: slots, and a hash of what a group reads. Pure.
-
-A slot is one partition, named by its topic's id, so that a topic made again is another topic.
-"""
+"""Topics as coordinators see them: by id, with a hash of everything that an assignment depends on. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +9,13 @@ from struct import pack, unpack
 from xxhash import xxh3_64_digest
 
 from barnabas.cluster.image import ClusterImage, TopicInfo
-
-Slot = tuple[bytes, int]
-"""Topic id and partition."""
-Slots = frozenset[Slot]
-
-NO_SLOTS: Slots = frozenset()
+from barnabas.topic_partitions import TopicIdPartition
 
 
-def by_topic(slots: Iterable[Slot]) -> list[tuple[bytes, list[int]]]:
-    """The slots as (topic id, partitions), both in order."""
+def by_topic(topic_partitions: Iterable[TopicIdPartition]) -> list[tuple[bytes, list[int]]]:
+    """Partitions grouped as (topic id, partition numbers), both in order."""
     topics: dict[bytes, list[int]] = {}
-    for topic_id, partition in sorted(slots):
+    for topic_id, partition in sorted(topic_partitions):
         topics.setdefault(topic_id, []).append(partition)
     return list(topics.items())
 

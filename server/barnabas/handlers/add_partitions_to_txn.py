@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.internal_topics import SHAPES
 from barnabas.errors import RequestError
-from barnabas.transactions.transaction import Place, Producer
+from barnabas.topic_partitions import TopicPartition
+from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -51,15 +52,15 @@ async def handle(context: RequestContext, request: AddPartitionsToTxnRequest) ->
 
 
 async def _answer(context: RequestContext, asked: Asked) -> list[TopicResult]:
-    codes: dict[Place, int]
-    places = [(topic.name, partition) for topic in asked.topics for partition in topic.partitions]
+    codes: dict[TopicPartition, int]
+    topic_partitions = [(topic.name, partition) for topic in asked.topics for partition in topic.partitions]
     try:
-        codes = await _join(context, asked, places)
+        codes = await _join(context, asked, topic_partitions)
     except RequestError as error:
         code = error.code
         if code == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
-        codes = dict.fromkeys(places, code)
+        codes = dict.fromkeys(topic_partitions, code)
     return [
         TopicResult(
             name=topic.name,
@@ -74,29 +75,40 @@ async def _answer(context: RequestContext, asked: Asked) -> list[TopicResult]:
     ]
 
 
-async def _join(context: RequestContext, asked: Asked, places: list[Place]) -> dict[Place, int]:
+async def _join(
+    context: RequestContext, asked: Asked, topic_partitions: list[TopicPartition]
+) -> dict[TopicPartition, int]:
     """Add or verify; returns the partitions' error codes. Raises RequestError for all of them."""
     if not asked.transactional_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     transactions = context.broker.transactions
     producer = Producer(asked.producer_id, asked.producer_epoch)
-    impossible = _impossible(context, places)
+    impossible = _impossible(context, topic_partitions)
     if impossible:
-        return {place: impossible.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places}
+        return {
+            topic_partition: impossible.get(topic_partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
+            for topic_partition in topic_partitions
+        }
     if asked.verify_only:
         known = await transactions.verify_partitions(asked.transactional_id, producer)
-        return {place: ErrorCode.TRANSACTION_ABORTABLE for place in places if place not in known}
+        return {
+            topic_partition: ErrorCode.TRANSACTION_ABORTABLE
+            for topic_partition in topic_partitions
+            if topic_partition not in known
+        }
     client_version = 2 if context.api_version >= MANY_TRANSACTIONS_SINCE else 0
-    await transactions.add_partitions(asked.transactional_id, producer, frozenset(places), client_version)
+    await transactions.add_partitions(
+        asked.transactional_id, producer, frozenset(topic_partitions), client_version
+    )
     return {}
 
 
-def _impossible(context: RequestContext, places: list[Place]) -> dict[Place, int]:
+def _impossible(context: RequestContext, topic_partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
     """The partitions that are not there, or that are the broker's own, which producers do not write to."""
     topics = context.broker.metadata.image.topics
     from_producer = context.api_version < MANY_TRANSACTIONS_SINCE
-    codes: dict[Place, int] = {}
-    for name, partition in places:
+    codes: dict[TopicPartition, int] = {}
+    for name, partition in topic_partitions:
         if from_producer and name in SHAPES:
             codes[name, partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif name not in topics or not 0 <= partition < len(topics[name].partitions):

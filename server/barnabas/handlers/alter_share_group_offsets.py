@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.groups.topics import Slot
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -24,8 +24,8 @@ async def handle(
 ) -> AlterShareGroupOffsetsResponse:
     """Move each partition on its own; a group that is not there is made."""
     response = AlterShareGroupOffsetsResponse()
-    offsets: dict[Slot, int] = {}
-    answers: dict[Slot, Partition] = {}
+    offsets: dict[TopicIdPartition, int] = {}
+    answers: dict[TopicIdPartition, Partition] = {}
     for asked in request.topics:
         info = context.broker.metadata.image.topics.get(asked.topic_name)
         topic = Topic(topic_name=asked.topic_name, topic_id=info.id if info else bytes(16))
@@ -42,11 +42,14 @@ async def handle(
     try:
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        for slot, error in (
+        for topic_partition, error in (
             await context.broker.shares.groups.alter_offsets(request.group_id, offsets)
         ).items():
             if error is not None:
-                answers[slot].error_code, answers[slot].error_message = error.code, error.message or None
+                answers[topic_partition].error_code, answers[topic_partition].error_message = (
+                    error.code,
+                    error.message or None,
+                )
     except RequestError as error:
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or None)
     return response

@@ -10,8 +10,8 @@ from barnabas.cluster.image import ClusterImage
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import ConsumerMember
 from barnabas.groups.shard import GroupShard
-from barnabas.groups.topics import Slot
-from barnabas.handlers.describing import describe_each, named_slots
+from barnabas.handlers.describing import describe_each, named_partitions
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -68,13 +68,13 @@ def _member(
     )
 
 
-def _assignment(slots: Iterable[Slot], image: ClusterImage) -> Assignment:
+def _assignment(topic_partitions: Iterable[TopicIdPartition], image: ClusterImage) -> Assignment:
     """What a member has, of the topics that still exist."""
     return Assignment(
         topic_partitions=[
             ConsumerGroupDescribeResponse.TopicPartitions(
                 topic_id=topic_id, topic_name=name, partitions=partitions
             )
-            for topic_id, name, partitions in named_slots(slots, image)
+            for topic_id, name, partitions in named_partitions(topic_partitions, image)
         ]
     )

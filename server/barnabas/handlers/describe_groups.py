@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.groups.classic import ClassicGroup
-from barnabas.groups.decision import Decision
 from barnabas.groups.shard import GroupShard
+from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.wire.generated.errors import ErrorCode
 

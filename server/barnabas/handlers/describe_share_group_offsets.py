@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.topics import by_topic
 from barnabas.share.records import UNKNOWN_OFFSET
+from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
@@ -48,7 +48,7 @@ async def handle(
 async def _known(context: RequestContext, group_id: str) -> list[tuple[str, list[int]]]:
     def find(shard: GroupShard, _: Decision) -> list[tuple[bytes, list[int]]]:
         group = shard.groups.get(group_id)
-        return by_topic(group.known.slots) if isinstance(group, ShareGroup) else []
+        return by_topic(group.known.topic_partitions) if isinstance(group, ShareGroup) else []
 
     image = context.broker.metadata.image
     return [

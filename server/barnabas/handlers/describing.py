@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
 from barnabas.groups.shard import GroupShard
-from barnabas.groups.topics import Slot, by_topic
+from barnabas.groups.topics import by_topic
 from barnabas.handlers.describe_groups import GROUP_OPERATIONS
+from barnabas.statemachine.decision import Decision
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -64,8 +65,10 @@ async def describe_each(
     return groups
 
 
-def named_slots(slots: Iterable[Slot], image: ClusterImage) -> Iterator[tuple[bytes, str, list[int]]]:
+def named_partitions(
+    topic_partitions: Iterable[TopicIdPartition], image: ClusterImage
+) -> Iterator[tuple[bytes, str, list[int]]]:
     """The slots as (topic id, topic, partitions), of the topics that still exist."""
-    for topic_id, partitions in by_topic(slots):
+    for topic_id, partitions in by_topic(topic_partitions):
         if (name := image.topic_name(topic_id)) is not None:
             yield topic_id, name, partitions

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
-from barnabas.groups.offsets import Place
 from barnabas.groups.shard import GroupShard
+from barnabas.statemachine.decision import Decision
+from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
@@ -32,10 +32,10 @@ RECORD_BYTES_MIN = 41
 """What an offset takes in a batch besides the names of its group and topic, at least."""
 
 PartitionAnswer = OffsetCommitResponse.OffsetCommitResponsePartition
-Commit = tuple[Place, OffsetCommitValue]
+Commit = tuple[TopicPartition, OffsetCommitValue]
 
 
-class Try(NamedTuple):
+class RequestedCommit(NamedTuple):
     """One offset that is to be committed."""
 
     commit: Commit
@@ -62,7 +62,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
     """Commit what can be committed; each partition has its own answer."""
     await check_size(context, request.group_id, request.topics)
     response = OffsetCommitResponse()
-    tries: list[Try] = []
+    requested: list[RequestedCommit] = []
     accepted: list[PartitionAnswer] = []
     for topic in request.topics:
         name = topic.name
@@ -75,7 +75,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
             answer = PartitionAnswer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
             try:
-                tries.append(
+                requested.append(
                     checked_commit(
                         context,
                         name,
@@ -90,7 +90,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
                 accepted.append(answer)
             except RequestError as error:
                 answer.error_code = error.code
-    await commit_in_slices(tries, accepted, partial(_commit, context, request))
+    await commit_in_slices(requested, accepted, partial(_commit, context, request))
     return response
 
 
@@ -103,8 +103,8 @@ async def check_size(context: RequestContext, group_id: str, topics: Sequence[To
     if count <= COMMITS_AT_ONCE:
         return
     broker = context.broker
-    place = (OFFSETS_TOPIC, await broker.groups.partition_of(group_id))
-    bytes_max = broker.partitions.leader(*place).log.config.max_message_bytes
+    topic_partition = (OFFSETS_TOPIC, await broker.groups.partition_of(group_id))
+    bytes_max = broker.partitions.leader(*topic_partition).log.config.max_message_bytes
     size = count * (RECORD_BYTES_MIN + len(group_id)) + sum(
         len(topic.partitions) * len(topic.name) for topic in topics
     )
@@ -116,11 +116,13 @@ async def check_size(context: RequestContext, group_id: str, topics: Sequence[To
 
 
 async def commit_in_slices(
-    tries: Sequence[Try], answers: Sequence[Answer], commit: Callable[[Sequence[Try]], Awaitable[None]]
+    requested: Sequence[RequestedCommit],
+    answers: Sequence[Answer],
+    commit: Callable[[Sequence[RequestedCommit]], Awaitable[None]],
 ) -> None:
     """Let `commit` commit some offsets at a time; each partition's answer says how it went with its own."""
-    for first in range(0, len(tries), COMMITS_AT_ONCE):
-        some, answered = tries[first : first + COMMITS_AT_ONCE], answers[first : first + COMMITS_AT_ONCE]
+    for first in range(0, len(requested), COMMITS_AT_ONCE):
+        some, answered = requested[first : first + COMMITS_AT_ONCE], answers[first : first + COMMITS_AT_ONCE]
         try:
             await commit(some)
         except RequestError as error:
@@ -140,7 +142,7 @@ def checked_commit(
     *,
     commit_timestamp_ms: int = -1,
     retention_ms: int = -1,
-) -> Try:
+) -> RequestedCommit:
     """An offset as it is kept, and whether its metadata is too long; that is the last thing that is wrong with a commit.
 
     Raises UNKNOWN_TOPIC_ID without a name, UNKNOWN_TOPIC_OR_PARTITION.
@@ -161,7 +163,7 @@ def checked_commit(
         commit_timestamp=commit_timestamp_ms if commit_timestamp_ms >= 0 else context.now_ms,
         expire_timestamp=_expiry_ms(context.now_ms, retention_ms),
     )
-    return Try(((topic, partition), value), is_too_long)
+    return RequestedCommit(((topic, partition), value), is_too_long)
 
 
 def _expiry_ms(now_ms: int, retention_ms: int) -> int:
@@ -175,14 +177,16 @@ def _expiry_ms(now_ms: int, retention_ms: int) -> int:
     return min(max(now_ms + retention_ms, 0), TIMESTAMP_MAX)
 
 
-def refuse_long(tries: Sequence[Try], answers: Sequence[Answer]) -> None:
+def refuse_long(requested: Sequence[RequestedCommit], answers: Sequence[Answer]) -> None:
     """Tell those whose metadata is too long, once the others are committed."""
-    for one, answer in zip(tries, answers, strict=True):
+    for one, answer in zip(requested, answers, strict=True):
         if one.is_too_long:
             answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
-async def _commit(context: RequestContext, request: OffsetCommitRequest, tries: Sequence[Try]) -> None:
+async def _commit(
+    context: RequestContext, request: OffsetCommitRequest, requested: Sequence[RequestedCommit]
+) -> None:
     def decide(shard: GroupShard, out: Decision) -> None:
         shard.check_commit(
             request.group_id,
@@ -191,10 +195,10 @@ async def _commit(context: RequestContext, request: OffsetCommitRequest, tries: 
             request.generation_id_or_member_epoch,
             context.now_ms,
             out,
-            places=[one.commit[0] for one in tries],
+            topic_partitions=[one.commit[0] for one in requested],
             api_version=context.api_version,
         )
-        shard.commit(request.group_id, [one.commit for one in tries if not one.is_too_long], out)
+        shard.commit(request.group_id, [one.commit for one in requested if not one.is_too_long], out)
 
     try:
         await context.broker.groups.perform(request.group_id, decide)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from barnabas.cluster.image import TopicInfo
 from barnabas.errors import RequestError
 from barnabas.groups.classic import ClassicGroup
-from barnabas.groups.decision import Decision, slices
 from barnabas.groups.embedded import CONSUMER
-from barnabas.groups.offsets import Place
-from barnabas.groups.shard import PLACES_AT_ONCE, GroupShard
+from barnabas.groups.shard import OFFSETS_AT_ONCE, GroupShard
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.subscription import subscribed_topics
+from barnabas.statemachine.decision import Decision, slices
+from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
@@ -29,7 +29,7 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
     if not request.group_id:
         raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     response = OffsetDeleteResponse()
-    asked: list[tuple[Place, Answer]] = []
+    asked: list[tuple[TopicPartition, Answer]] = []
     for topic in request.topics:
         answers = OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name)
         response.topics.append(answers)
@@ -39,7 +39,7 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
             answers.partitions.append(answer)
             asked.append(((topic.name, partition.partition_index), answer))
     known_topics = context.broker.metadata.image.topics
-    for some in slices(asked, PLACES_AT_ONCE) if asked else [[]]:
+    for some in slices(asked, OFFSETS_AT_ONCE) if asked else [[]]:
         event = partial(_delete, request.group_id, known_topics, some)
         await context.broker.groups.perform(request.group_id, event)
     return response
@@ -48,7 +48,7 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
 def _delete(
     group_id: str,
     known_topics: Mapping[str, TopicInfo],
-    asked: Sequence[tuple[Place, Answer]],
+    asked: Sequence[tuple[TopicPartition, Answer]],
     shard: GroupShard,
     out: Decision,
 ) -> None:
@@ -61,9 +61,9 @@ def _delete(
     if isinstance(group, ClassicGroup) and group.members and group.protocol_type != CONSUMER:
         raise RequestError(ErrorCode.NON_EMPTY_GROUP, "the group has members that are no consumers")
     subscribed = subscribed_topics(group) if group is not None else set()
-    places = []
-    for place, answer in asked:
-        topic, index = place
+    topic_partitions = []
+    for topic_partition, answer in asked:
+        topic, index = topic_partition
         info = known_topics.get(topic)
         if info is None or not 0 <= index < len(info.partitions):
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -71,5 +71,5 @@ def _delete(
             # Consumers whose subscription cannot be read may be subscribed to anything.
             answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         else:
-            places.append(place)
-    shard.delete_offsets(group_id, places, out)
+            topic_partitions.append(topic_partition)
+    shard.delete_offsets(group_id, topic_partitions, out)

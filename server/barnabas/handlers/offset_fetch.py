@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
-from barnabas.groups.offsets import Place
 from barnabas.groups.shard import GroupShard
+from barnabas.statemachine.decision import Decision
+from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
@@ -103,25 +103,33 @@ async def _offsets(
     require_stable: bool,
     member_id: str | None = None,
     member_epoch: int = -1,
-) -> tuple[dict[Place, OffsetCommitValue], set[Place]]:
+) -> tuple[dict[TopicPartition, OffsetCommitValue], set[TopicPartition]]:
     """A group's offsets, and the places where an open transaction may change them, if that matters (KIP-447)."""
 
-    def find(shard: GroupShard, _: Decision) -> tuple[dict[Place, OffsetCommitValue], set[Place]]:
+    def find(
+        shard: GroupShard, _: Decision
+    ) -> tuple[dict[TopicPartition, OffsetCommitValue], set[TopicPartition]]:
         shard.check_fetch(group_id, member_id, member_epoch)
-        unstable = shard.pending.places(group_id) if require_stable else set()
+        unstable = shard.pending.topic_partitions(group_id) if require_stable else set()
         return dict(shard.offsets.get(group_id, {})), unstable
 
     return await context.broker.groups.perform(group_id, find)
 
 
-def _everything(known: dict[Place, OffsetCommitValue]) -> list[tuple[str, list[int]]]:
+def _everything(known: dict[TopicPartition, OffsetCommitValue]) -> list[tuple[str, list[int]]]:
     topics: dict[str, list[int]] = {}
     for name, index in known:
         topics.setdefault(name, []).append(index)
     return list(topics.items())
 
 
-def _fill(answer: P, known: dict[Place, OffsetCommitValue], unstable: set[Place], name: str, index: int) -> P:
+def _fill(
+    answer: P,
+    known: dict[TopicPartition, OffsetCommitValue],
+    unstable: set[TopicPartition],
+    name: str,
+    index: int,
+) -> P:
     value = known.get((name, index))
     if (name, index) in unstable:
         answer.error_code, value = ErrorCode.UNSTABLE_OFFSET_COMMIT, None

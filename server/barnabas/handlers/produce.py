@@ -19,7 +19,8 @@ from barnabas.errors import RequestError
 from barnabas.handlers.transactional import Part, admit, refusal
 from barnabas.records.batch import BatchHeader, transactional_producer
 from barnabas.replicas.partitions import ACKS_ALL, Partition
-from barnabas.transactions.transaction import Place, Producer
+from barnabas.topic_partitions import TopicPartition
+from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 
@@ -55,7 +56,7 @@ async def handle(context: RequestContext, request: ProduceRequest) -> ProduceRes
     return ProduceResponse(responses=topics)
 
 
-async def _admit(context: RequestContext, request: ProduceRequest) -> dict[Place, RequestError]:
+async def _admit(context: RequestContext, request: ProduceRequest) -> dict[TopicPartition, RequestError]:
     """See that transactional records are in a transaction; returns the partitions where they are not.
 
     Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED when they come without a transactional id, and
@@ -100,7 +101,7 @@ async def _append_topic(
     context: RequestContext,
     request: ProduceRequest,
     topic: ProduceRequest.TopicProduceData,
-    refused: dict[Place, RequestError],
+    refused: dict[TopicPartition, RequestError],
     pending: Pending,
 ) -> ProduceResponse.TopicProduceResponse:
     name = _name(context, topic)

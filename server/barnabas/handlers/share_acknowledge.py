@@ -11,8 +11,8 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 
 if TYPE_CHECKING:
-    from barnabas.groups.topics import Slot
     from barnabas.requests.context import RequestContext
+    from barnabas.topic_partitions import TopicIdPartition
 
 Topic = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
 PartitionData = ShareAcknowledgeResponse.PartitionData
@@ -37,7 +37,7 @@ async def handle(context: RequestContext, request: ShareAcknowledgeRequest) -> S
     settings = context.broker.shares.partitions.settings_of(key[0])
     response = ShareAcknowledgeResponse(acquisition_lock_timeout_ms=settings.record_lock_ms)
     topics: dict[bytes, Topic] = {}
-    answers: list[tuple[Slot, PartitionData]] = []
+    answers: list[tuple[TopicIdPartition, PartitionData]] = []
     for (topic_id, index), refusal in outcomes.items():
         topic = topics.get(topic_id)
         if topic is None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import RequestError
-from barnabas.groups.topics import Slot
 from barnabas.share.acknowledgement import Acknowledgement, check_acknowledgements
 from barnabas.share.sessions import SessionKey
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ MEMBER_ID_LENGTH_MAX = 36
 RENEW_SINCE = 2
 """The version of both APIs from which on locks can be renewed (KIP-1222)."""
 
-Outcomes = dict[Slot, RequestError | None]
+Outcomes = dict[TopicIdPartition, RequestError | None]
 """For each slot that something was said of: what was wrong, None if nothing."""
 
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -36,7 +36,7 @@ def check_asker(request: Any) -> SessionKey:
     return request.group_id, member_id
 
 
-def acknowledgements_of(request: Any) -> dict[Slot, list[Acknowledgement]]:
+def acknowledgements_of(request: Any) -> dict[TopicIdPartition, list[Acknowledgement]]:
     """What a request says of the records of each slot that it names."""
     return {
         (topic.topic_id, partition.partition_index): [
@@ -49,39 +49,47 @@ def acknowledgements_of(request: Any) -> dict[Slot, list[Acknowledgement]]:
 
 
 async def acknowledge(
-    context: RequestContext, key: SessionKey, said: dict[Slot, list[Acknowledgement]], *, is_renew: bool
+    context: RequestContext,
+    key: SessionKey,
+    said: dict[TopicIdPartition, list[Acknowledgement]],
+    *,
+    is_renew: bool,
 ) -> Outcomes:
     """Take up what is said of each slot on its own; nothing said is fine."""
     outcomes: Outcomes = {}
     group_id, member_id = key
-    for slot, acknowledgements in said.items():
+    for topic_partition, acknowledgements in said.items():
         await context.broker.budget.checkpoint()
-        outcomes[slot] = None
+        outcomes[topic_partition] = None
         try:
             check_acknowledgements(
                 acknowledgements, knows_renew=context.api_version >= RENEW_SINCE, is_renew=is_renew
             )
-            check_exists(context, slot)
+            check_exists(context, topic_partition)
             if acknowledgements:
                 await context.broker.shares.partitions.acknowledge(
-                    (group_id, *slot), member_id, acknowledgements
+                    (group_id, *topic_partition), member_id, acknowledgements
                 )
         except RequestError as error:
-            outcomes[slot] = error
+            outcomes[topic_partition] = error
     return outcomes
 
 
-def check_exists(context: RequestContext, slot: Slot) -> None:
+def check_exists(context: RequestContext, topic_partition: TopicIdPartition) -> None:
     """Raise UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION for a slot that there is not."""
     image = context.broker.metadata.image
-    name = image.topic_name(slot[0])
+    name = image.topic_name(topic_partition[0])
     if name is None:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
-    if not 0 <= slot[1] < len(image.topics[name].partitions):
-        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{slot[1]}")
+    if not 0 <= topic_partition[1] < len(image.topics[name].partitions):
+        raise RequestError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{topic_partition[1]}"
+        )
 
 
-def tell_leaders(context: RequestContext, response: Any, answers: Iterable[tuple[Slot, Any]]) -> None:
+def tell_leaders(
+    context: RequestContext, response: Any, answers: Iterable[tuple[TopicIdPartition, Any]]
+) -> None:
     """Where a partition is led by somebody else, say by whom (KIP-951)."""
     image = context.broker.metadata.image
     nodes = set()

@@ -15,22 +15,22 @@ from barnabas.config import broker as settings
 from barnabas.errors import RequestError
 from barnabas.handlers import share_common
 from barnabas.handlers.share_reading import acquire, look
-from barnabas.share.acquisition import NO_LIMIT, RECORD_LIMIT, Wish
+from barnabas.share.acquisition import NO_LIMIT, RECORD_LIMIT, AcquireRequest
 from barnabas.share.sessions import EPOCH_FINAL, EPOCH_INITIAL, SessionKey
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_fetch import ShareFetchRequest, ShareFetchResponse
 
 if TYPE_CHECKING:
     from barnabas.coordination.share_partitions import Shared
-    from barnabas.groups.topics import Slot
     from barnabas.replicas.partitions import Partition
     from barnabas.requests.context import RequestContext
+    from barnabas.topic_partitions import TopicIdPartition
 
 RECORDS_MAX_SINCE = 1
 
 Topic = ShareFetchResponse.ShareFetchableTopicResponse
 PartitionData = ShareFetchResponse.PartitionData
-Answers = dict["Slot", PartitionData]
+Answers = dict["TopicIdPartition", PartitionData]
 
 
 async def handle(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
@@ -38,23 +38,31 @@ async def handle(context: RequestContext, request: ShareFetchRequest) -> ShareFe
     try:
         key = share_common.check_asker(request)
         _check_renew(request)
-        slots = _resolve_session(context, request, key)
+        topic_partitions = _resolve_session(context, request, key)
     except RequestError as error:
         if error.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             await trio.sleep(max(request.max_wait_ms, 0) / 1000)
         return ShareFetchResponse(error_code=error.code, error_message=error.message or None)
-    said = {slot: acks for slot, acks in share_common.acknowledgements_of(request).items() if acks}
+    said = {
+        topic_partition: acks
+        for topic_partition, acks in share_common.acknowledgements_of(request).items()
+        if acks
+    }
     outcomes = await share_common.acknowledge(context, key, said, is_renew=request.is_renew_ack)
     answers: Answers = {}
     if request.share_session_epoch == EPOCH_FINAL:
         await context.broker.shares.end_session(key)
     elif not request.is_renew_ack:
-        answers = await _fetch(context, request, key, slots)
+        answers = await _fetch(context, request, key, topic_partitions)
         if request.share_session_epoch == EPOCH_INITIAL:  # a session's first answer names everything
-            for slot in slots:
-                answers.setdefault(slot, PartitionData(partition_index=slot[1], records=b""))
-    for slot, refusal in outcomes.items():
-        answer = answers.setdefault(slot, PartitionData(partition_index=slot[1], records=b""))
+            for topic_partition in topic_partitions:
+                answers.setdefault(
+                    topic_partition, PartitionData(partition_index=topic_partition[1], records=b"")
+                )
+    for topic_partition, refusal in outcomes.items():
+        answer = answers.setdefault(
+            topic_partition, PartitionData(partition_index=topic_partition[1], records=b"")
+        )
         if refusal is not None:
             answer.acknowledge_error_code = refusal.code
             answer.acknowledge_error_message = refusal.message or None
@@ -70,14 +78,16 @@ def _check_renew(request: ShareFetchRequest) -> None:
         )
 
 
-def _resolve_session(context: RequestContext, request: ShareFetchRequest, key: SessionKey) -> list[Slot]:
+def _resolve_session(
+    context: RequestContext, request: ShareFetchRequest, key: SessionKey
+) -> list[TopicIdPartition]:
     """The slots to fetch from, the first ones first. Raises RequestError."""
     sessions, epoch = context.broker.shares.sessions, request.share_session_epoch
     named = [(topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions]
     if epoch == EPOCH_INITIAL:
         if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
             raise RequestError(ErrorCode.INVALID_REQUEST, "a session does not begin with acknowledgements")
-        return list(sessions.open(key, named, context.connection.connection_id).slots)
+        return list(sessions.open(key, named, context.connection.connection_id).topic_partitions)
     session = sessions.resume(key, epoch)
     if epoch == EPOCH_FINAL:
         return []
@@ -104,29 +114,32 @@ class _News:
 
 
 async def _fetch(
-    context: RequestContext, request: ShareFetchRequest, key: SessionKey, slots: list[Slot]
+    context: RequestContext,
+    request: ShareFetchRequest,
+    key: SessionKey,
+    topic_partitions: list[TopicIdPartition],
 ) -> Answers:
     answers: Answers = {}
-    wish = _wish(context, request, key[1])
+    acquire_request = _acquire_request(context, request, key[1])
     bytes_max = min(request.max_bytes, context.broker.config.get(settings.FETCH_MAX_BYTES))
-    if not slots or wish.records_max <= 0 or bytes_max <= 0:
+    if not topic_partitions or acquire_request.records_max <= 0 or bytes_max <= 0:
         return answers
     deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
     bytes_min = min(request.min_bytes, bytes_max)
     while True:
-        loaded = await _load(context, key[0], slots, answers)
+        loaded = await _load(context, key[0], topic_partitions, answers)
         if not loaded:
             return answers
         before = {shared: _place(shared) for shared in loaded.values()}
         found, failed = await look(context, loaded, bytes_max)
-        for slot, error in failed:
-            answers[slot] = _failed(slot, error)
+        for topic_partition, error in failed:
+            answers[topic_partition] = _failed(topic_partition, error)
         size = sum(len(each.data) for each in found)
         late = trio.current_time() >= deadline
         if found and (late or size >= bytes_min or any(each.cut_short for each in found)):
-            for slot, data in acquire(context, found, wish):
-                answers[slot] = data
-        if late or any(slot in answers for slot in loaded):
+            for topic_partition, data in acquire(context, found, acquire_request):
+                answers[topic_partition] = data
+        if late or any(topic_partition in answers for topic_partition in loaded):
             return answers
         if not found or size < bytes_min:
             await _wait(before, deadline)
@@ -135,34 +148,39 @@ async def _fetch(
             await trio.lowlevel.checkpoint()
 
 
-def _wish(context: RequestContext, request: ShareFetchRequest, member_id: str) -> Wish:
+def _acquire_request(context: RequestContext, request: ShareFetchRequest, member_id: str) -> AcquireRequest:
     if context.api_version < RECORDS_MAX_SINCE:
-        return Wish(member_id, NO_LIMIT)
-    return Wish(
+        return AcquireRequest(member_id, NO_LIMIT)
+    return AcquireRequest(
         member_id, request.max_records, max(request.batch_size, 1), request.share_acquire_mode == RECORD_LIMIT
     )
 
 
 async def _load(
-    context: RequestContext, group_id: str, slots: list[Slot], answers: Answers
-) -> dict[Slot, Shared]:
+    context: RequestContext, group_id: str, topic_partitions: list[TopicIdPartition], answers: Answers
+) -> dict[TopicIdPartition, Shared]:
     """The share partitions that can be used; what is wrong with the others is put into the answers."""
-    loaded: dict[Slot, Shared] = {}
-    for slot in slots:
-        if slot in answers:
+    loaded: dict[TopicIdPartition, Shared] = {}
+    for topic_partition in topic_partitions:
+        if topic_partition in answers:
             continue
         await context.broker.budget.checkpoint()
         try:
-            share_common.check_exists(context, slot)
-            loaded[slot] = await context.broker.shares.partitions.load((group_id, *slot))
+            share_common.check_exists(context, topic_partition)
+            loaded[topic_partition] = await context.broker.shares.partitions.load(
+                (group_id, *topic_partition)
+            )
         except RequestError as error:
-            answers[slot] = _failed(slot, error)
+            answers[topic_partition] = _failed(topic_partition, error)
     return loaded
 
 
-def _failed(slot: Slot, error: RequestError) -> PartitionData:
+def _failed(topic_partition: TopicIdPartition, error: RequestError) -> PartitionData:
     return PartitionData(
-        partition_index=slot[1], error_code=error.code, error_message=error.message or None, records=b""
+        partition_index=topic_partition[1],
+        error_code=error.code,
+        error_message=error.message or None,
+        records=b"",
     )
 
 
@@ -175,10 +193,10 @@ def _place(shared: Shared) -> tuple[int, int, int, bool]:
 async def _wait(before: dict[Shared, tuple[int, int, int, bool]], deadline: float) -> None:
     """Until there may be more to acquire in any of these than there was `before`, or the time is over."""
     news = _News()
-    for shared, place in before.items():
+    for shared, topic_partition in before.items():
         shared.waiting.add(news.event)
         shared.led.subscribe(news)
-        if _place(shared) != place:
+        if _place(shared) != topic_partition:
             news.event.set()
     try:
         with trio.move_on_at(deadline):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.groups.shard import GroupShard
-from barnabas.groups.topics import Slot
-from barnabas.handlers.describing import describe_each, named_slots
+from barnabas.handlers.describing import describe_each, named_partitions
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ def _describe(image: ClusterImage, group_id: str, shard: GroupShard) -> Describe
     )
 
 
-def _assignment(slots: Iterable[Slot], image: ClusterImage) -> Assignment:
+def _assignment(topic_partitions: Iterable[TopicIdPartition], image: ClusterImage) -> Assignment:
     """What a member has, of the topics that still exist."""
     return Assignment(
         topic_partitions=[
             ShareGroupDescribeResponse.TopicPartitions(
                 topic_id=topic_id, topic_name=name, partitions=partitions
             )
-            for topic_id, name, partitions in named_slots(slots, image)
+            for topic_id, name, partitions in named_partitions(topic_partitions, image)
         ]
     )

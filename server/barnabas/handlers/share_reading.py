@@ -14,15 +14,15 @@ from barnabas.errors import RequestError
 from barnabas.records.batch import BatchHeader, iter_any_records, iter_batches
 from barnabas.records.control import ControlType, parse_type
 from barnabas.share.aborted import aborted_batches
-from barnabas.share.acquisition import Wish
+from barnabas.share.acquisition import AcquireRequest
 from barnabas.share.inflight import Span
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_fetch import ShareFetchResponse
 
 if TYPE_CHECKING:
     from barnabas.coordination.share_partitions import Shared
-    from barnabas.groups.topics import Slot
     from barnabas.requests.context import RequestContext
+    from barnabas.topic_partitions import TopicIdPartition
 
 PartitionData = ShareFetchResponse.PartitionData
 
@@ -36,7 +36,7 @@ BATCHES_PER_STEP = 250
 class Found:
     """What was read of one partition from `next_offset` on. `cut_short` says that there is more than was read."""
 
-    slot: Slot
+    topic_partition: TopicIdPartition
     shared: Shared
     data: bytes
     batches: list[tuple[int, BatchHeader]]
@@ -46,16 +46,18 @@ class Found:
 
 
 async def look(
-    context: RequestContext, loaded: dict[Slot, Shared], bytes_max: int
-) -> tuple[list[Found], list[tuple[Slot, RequestError]]]:
+    context: RequestContext, loaded: dict[TopicIdPartition, Shared], bytes_max: int
+) -> tuple[list[Found], list[tuple[TopicIdPartition, RequestError]]]:
     """Read from where there is something to acquire; the bytes are shared out evenly. What was found, and what failed."""
-    wanted = {slot: shared for slot, shared in loaded.items() if shared.records.can_acquire}
+    wanted = {
+        topic_partition: shared for topic_partition, shared in loaded.items() if shared.records.can_acquire
+    }
     found, failed = [], []
-    for slot, shared in wanted.items():
+    for topic_partition, shared in wanted.items():
         try:
-            each = await _read(context, slot, shared, max(bytes_max // len(wanted), 1))
+            each = await _read(context, topic_partition, shared, max(bytes_max // len(wanted), 1))
         except RequestError as error:
-            failed.append((slot, error))
+            failed.append((topic_partition, error))
         else:
             if each is not None:
                 found.append(each)
@@ -63,7 +65,9 @@ async def look(
     return found, failed
 
 
-async def _read(context: RequestContext, slot: Slot, shared: Shared, bytes_max: int) -> Found | None:
+async def _read(
+    context: RequestContext, topic_partition: TopicIdPartition, shared: Shared, bytes_max: int
+) -> Found | None:
     log, records = shared.led.log, shared.records
     upper = log.last_stable_offset if records.settings.committed_only else log.high_watermark
     limit = min(bytes_max, READ_BYTES_MAX)
@@ -84,20 +88,24 @@ async def _read(context: RequestContext, slot: Slot, shared: Shared, bytes_max: 
                 await context.broker.budget.checkpoint()
         if not batches:
             return None
-        return Found(slot, shared, data, batches, upper, len(data) >= limit, next_offset)
+        return Found(topic_partition, shared, data, batches, upper, len(data) >= limit, next_offset)
     return None
 
 
-def acquire(context: RequestContext, found: list[Found], wish: Wish) -> Iterator[tuple[Slot, PartitionData]]:
+def acquire(
+    context: RequestContext, found: list[Found], acquire_request: AcquireRequest
+) -> Iterator[tuple[TopicIdPartition, PartitionData]]:
     """Acquire what is wished for out of what was found; the answers of those partitions that gave something."""
-    left, now_ms = wish.records_max, context.broker.now_ms()
+    left, now_ms = acquire_request.records_max, context.broker.now_ms()
     partitions = context.broker.shares.partitions
     for each in found:
         if left <= 0:
             break
         if each.shared.records.next_offset != each.next_offset:
             continue  # others have acquired or released records meanwhile: it is read again
-        asked = Wish(wish.member, left, wish.batch_size, wish.strict)
+        asked = AcquireRequest(
+            acquire_request.member, left, acquire_request.batch_size, acquire_request.strict
+        )
         spans = [(header.base_offset, header.last_offset) for _, header in each.batches]
         acquired = each.shared.records.acquire(asked, spans, now_ms, _aborted(each))
         if not acquired:
@@ -105,9 +113,9 @@ def acquire(context: RequestContext, found: list[Found], wish: Wish) -> Iterator
         partitions.lock_ends_at(now_ms + each.shared.records.settings.record_lock_ms)
         left -= sum(last - first + 1 for first, last, _ in acquired)
         yield (
-            each.slot,
+            each.topic_partition,
             PartitionData(
-                partition_index=each.slot[1],
+                partition_index=each.topic_partition[1],
                 records=_slice(each, acquired[0].first, acquired[-1].last),
                 acquired_records=[
                     ShareFetchResponse.AcquiredRecords(

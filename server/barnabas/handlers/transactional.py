@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
-from barnabas.transactions.transaction import Place, Producer
+from barnabas.topic_partitions import TopicPartition
+from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _COORDINATOR_BUSY = (
 class Part(NamedTuple):
     """A partition that a producer is about to write to."""
 
-    place: Place
+    topic_partition: TopicPartition
     producer: Producer
 
 
@@ -40,7 +41,7 @@ async def admit(
     *,
     implicit: bool,
     abortable_known: bool,
-) -> dict[Place, RequestError]:
+) -> dict[TopicPartition, RequestError]:
     """See that the partitions are in the producer's transaction; `implicit` adds those that are not.
 
     Returns why not, by place. Between this and the append may be checkpoints if `refusal` is asked right before it.
@@ -49,29 +50,38 @@ async def admit(
     if not (implicit or context.broker.config.get(settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE)):
         return {}
     refused = {
-        part.place: RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, "the partition knows a higher epoch")
+        part.topic_partition: RequestError(
+            ErrorCode.INVALID_PRODUCER_EPOCH, "the partition knows a higher epoch"
+        )
         for part in unknown
         if _is_older(context, part)
     }
-    unknown = [part for part in unknown if part.place not in refused]
+    unknown = [part for part in unknown if part.topic_partition not in refused]
     if not transactional_id:
         nobody = RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        return refused | {part.place: nobody for part in unknown}
+        return refused | {part.topic_partition: nobody for part in unknown}
     transactions = context.broker.transactions
     missing = _missing(transactional_id, abortable_known=abortable_known)
     for producer in {part.producer for part in unknown}:
-        places = frozenset(part.place for part in unknown if part.producer == producer)
+        topic_partitions = frozenset(part.topic_partition for part in unknown if part.producer == producer)
         try:
             if implicit:
-                await transactions.add_partitions(transactional_id, producer, places, client_version=2)
+                await transactions.add_partitions(
+                    transactional_id, producer, topic_partitions, client_version=2
+                )
             else:
                 known = await transactions.verify_partitions(transactional_id, producer)
-                refused.update((place, missing) for place in places - known)
+                refused.update((topic_partition, missing) for topic_partition in topic_partitions - known)
         except RequestError as error:
-            refused.update((place, _as_answer(error, implicit=implicit)) for place in places)
-    for place, producer in unknown:
-        if place not in refused and not transactions.is_open(transactional_id, producer, frozenset({place})):
-            refused[place] = missing
+            refused.update(
+                (topic_partition, _as_answer(error, implicit=implicit))
+                for topic_partition in topic_partitions
+            )
+    for topic_partition, producer in unknown:
+        if topic_partition not in refused and not transactions.is_open(
+            transactional_id, producer, frozenset({topic_partition})
+        ):
+            refused[topic_partition] = missing
     return refused
 
 
@@ -82,7 +92,7 @@ def refusal(
     if not (implicit or context.broker.config.get(settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE)):
         return None
     if _is_open(context, part) or context.broker.transactions.is_open(
-        transactional_id, part.producer, frozenset({part.place})
+        transactional_id, part.producer, frozenset({part.topic_partition})
     ):
         return None
     return _missing(transactional_id, abortable_known=abortable_known)
@@ -97,14 +107,14 @@ def _missing(transactional_id: str, *, abortable_known: bool) -> RequestError:
 
 def _is_older(context: RequestContext, part: Part) -> bool:
     """Whether the partition knows a higher epoch of the producer: then nobody else need be asked."""
-    known = context.broker.partitions.leader(*part.place).log.producers.get(part.producer.id)
+    known = context.broker.partitions.leader(*part.topic_partition).log.producers.get(part.producer.id)
     return known is not None and known.producer_epoch > part.producer.epoch
 
 
 def _is_open(context: RequestContext, part: Part) -> bool:
     """Whether the producer's transaction has begun in the partition, and is not yet ended there."""
     try:
-        partition = context.broker.partitions.leader(*part.place)
+        partition = context.broker.partitions.leader(*part.topic_partition)
     except RequestError:
         return True  # whoever appends finds out why
     known = partition.log.producers.get(part.producer.id)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
 from barnabas.groups.shard import GroupShard
-from barnabas.handlers.offset_commit import Try, check_size, checked_commit, commit_in_slices
+from barnabas.handlers.offset_commit import RequestedCommit, check_size, checked_commit, commit_in_slices
 from barnabas.handlers.transactional import Part, admit
+from barnabas.statemachine.decision import Decision
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -32,7 +32,7 @@ async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Tx
     """Commit what can be committed; each partition has its own answer."""
     await check_size(context, request.group_id, request.topics)
     response = TxnOffsetCommitResponse()
-    tries: list[Try] = []
+    requested: list[RequestedCommit] = []
     accepted: list[PartitionAnswer] = []
     for topic in request.topics:
         answers = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
@@ -42,7 +42,7 @@ async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Tx
             answer = PartitionAnswer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
             try:
-                tries.append(
+                requested.append(
                     checked_commit(
                         context,
                         topic.name,
@@ -55,16 +55,18 @@ async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Tx
                 accepted.append(answer)
             except RequestError as error:
                 answer.error_code = error.code
-    await commit_in_slices(tries, accepted, partial(_commit, context, request))
+    await commit_in_slices(requested, accepted, partial(_commit, context, request))
     return response
 
 
-async def _commit(context: RequestContext, request: TxnOffsetCommitRequest, tries: Sequence[Try]) -> None:
+async def _commit(
+    context: RequestContext, request: TxnOffsetCommitRequest, requested: Sequence[RequestedCommit]
+) -> None:
     groups = context.broker.groups
     if not request.group_id:
         raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     producer = Producer(request.producer_id, request.producer_epoch)
-    place = (OFFSETS_TOPIC, await groups.partition_of(request.group_id))
+    topic_partition = (OFFSETS_TOPIC, await groups.partition_of(request.group_id))
 
     def decide(shard: GroupShard, out: Decision) -> None:
         shard.check_commit(
@@ -75,20 +77,20 @@ async def _commit(context: RequestContext, request: TxnOffsetCommitRequest, trie
             context.now_ms,
             out,
             transactional=True,
-            places=[one.commit[0] for one in tries],
+            topic_partitions=[one.commit[0] for one in requested],
         )
-        shard.commit(request.group_id, [one.commit for one in tries if not one.is_too_long], out)
+        shard.commit(request.group_id, [one.commit for one in requested if not one.is_too_long], out)
         out.producer = producer
 
     refused = await admit(
         context,
         request.transactional_id,
-        [Part(place, producer)],
+        [Part(topic_partition, producer)],
         implicit=context.api_version >= IMPLICIT_SINCE,
         abortable_known=context.api_version >= IMPLICIT_SINCE - 1,
     )
-    if place in refused:
-        raise refused[place]
+    if topic_partition in refused:
+        raise refused[topic_partition]
     try:
         await groups.perform(request.group_id, decide)
     except RequestError as error:

@@ -14,8 +14,8 @@ from threading import Lock
 from barnabas.errors import StorageError
 from barnabas.log import logdir
 from barnabas.log.disk import Disk
-from barnabas.log.format.checkpoints import TopicPartition
 from barnabas.log.partition_log import PartitionLog
+from barnabas.topic_partitions import TopicPartition
 
 
 @dataclass(slots=True)

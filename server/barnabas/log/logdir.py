@@ -14,8 +14,8 @@ from typing import NamedTuple
 from barnabas.errors import StorageError
 from barnabas.log.disk import Disk, Lock
 from barnabas.log.format import CorruptFileError, checkpoints, names, properties
-from barnabas.log.format.checkpoints import TopicPartition
 from barnabas.log.format.properties import MetaProperties
+from barnabas.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk, Lock, OsDisk, Usage
 from barnabas.log.flushing import FlushTask
 from barnabas.log.format import CorruptFileError, names, properties
-from barnabas.log.format.checkpoints import TopicPartition
 from barnabas.log.format.names import DirKind
 from barnabas.log.format.properties import MetaProperties
 from barnabas.log.loading import LoadedLog, Loader
@@ -28,6 +27,7 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.removing import RemovalTask
 from barnabas.log.trash import Trash
+from barnabas.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 

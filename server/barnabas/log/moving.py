@@ -17,12 +17,12 @@ from barnabas.errors import StorageError
 from barnabas.log.disk import Disk, File
 from barnabas.log.errors import in_doubt
 from barnabas.log.format import names, properties
-from barnabas.log.format.checkpoints import TopicPartition
 from barnabas.log.format.names import DirKind
 from barnabas.log.loading import save_epochs
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segment import Segment
 from barnabas.log.trash import Trash
+from barnabas.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from barnabas.log.openfiles import OpenFiles
 
 if TYPE_CHECKING:
-    from barnabas.log.format.checkpoints import TopicPartition
     from barnabas.log.loading import LoadedLog, Loader
+    from barnabas.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 

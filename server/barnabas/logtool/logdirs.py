@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from barnabas.log.disk import Disk
 from barnabas.log.format import CorruptFileError, checkpoints, names, properties
-from barnabas.log.format.checkpoints import TopicPartition
 from barnabas.logtool.overlay import Change
 from barnabas.logtool.places import CHECKPOINTS
 from barnabas.logtool.verify import Finding, Report, Severity
+from barnabas.topic_partitions import TopicPartition
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:

@@ -19,7 +19,7 @@ BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class AcquireRequest:
     """What a member asks for: at most `records_max` (a whole batch may go beyond it unless `strict`).
 
     New records are acquired in portions of about `batch_size`, cut where batches of the log begin.
@@ -40,7 +40,13 @@ class Acquired(NamedTuple):
 
 
 def again(
-    runs: Sequence[Run], first: int, last: int, wish: Wish, deliveries_max: int, *, after_others: bool
+    runs: Sequence[Run],
+    first: int,
+    last: int,
+    acquire_request: AcquireRequest,
+    deliveries_max: int,
+    *,
+    after_others: bool,
 ) -> tuple[list[Span], bool]:
     """Which of these runs, between `first` and `last`, are delivered again; and whether more may come with them.
 
@@ -50,7 +56,7 @@ def again(
     count = 0
     few_from = fewer_from(deliveries_max)
     for batch, group in groupby(runs, key=lambda run: run.batch):
-        if count >= wish.records_max:
+        if count >= acquire_request.records_max:
             break
         available = [run for run in group if run.state is AVAILABLE and run.deliveries]
         if not available:
@@ -58,7 +64,7 @@ def again(
         fragile = max(run.deliveries for run in available) >= few_from
         if fragile and (count or after_others):
             return picked, False
-        left = wish.records_max - count if wish.strict else NO_LIMIT
+        left = acquire_request.records_max - count if acquire_request.strict else NO_LIMIT
         for span in _portion(available, batch, first, last, left, deliveries_max):
             picked.append(span)
             count += span[1] - span[0] + 1
@@ -97,20 +103,22 @@ def _portion(
         taken += end - start + 1
 
 
-def fresh(batches: Sequence[Span], first: int, last: int, wish: Wish, left: int) -> list[Span]:
+def fresh(
+    batches: Sequence[Span], first: int, last: int, acquire_request: AcquireRequest, left: int
+) -> list[Span]:
     """The portions in which offsets `first` to `last`, never delivered, are acquired; `left` is how many are wanted."""
     if last - first + 1 > left:
         cut = first + left - 1
-        if not wish.strict:
+        if not acquire_request.strict:
             # To the end of the batch that holds the last wanted one: a client gets whole batches.
             cut = next((end for base, end in batches if base <= cut <= end), cut)
         last = min(cut, last)
     spans: list[Span] = []
-    if not wish.strict and last - first + 1 > wish.batch_size:
+    if not acquire_request.strict and last - first + 1 > acquire_request.batch_size:
         for base, _ in batches:
             if base > last:
                 break
-            if base - first >= wish.batch_size:
+            if base - first >= acquire_request.batch_size:
                 spans.append((first, base - 1))
                 first = base
     spans.append((first, last))

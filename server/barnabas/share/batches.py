@@ -27,10 +27,10 @@ def combine(known: Iterable[StateBatch], news: Iterable[StateBatch], start_offse
         key=lambda batch: (batch.deliveries, batch.state),
     )  # fmt: skip
     edges = sorted({batch.first for batch in batches} | {batch.last + 1 for batch in batches})
-    places = {edge: position for position, edge in enumerate(edges)}
+    topic_partitions = {edge: position for position, edge in enumerate(edges)}
     winners: list[StateBatch | None] = [None] * len(edges)
     for batch in batches:  # the stronger ones come later, over the weaker ones
-        for position in range(places[batch.first], places[batch.last + 1]):
+        for position in range(topic_partitions[batch.first], topic_partitions[batch.last + 1]):
             winners[position] = batch
     out: list[StateBatch] = []
     for position, winner in enumerate(winners[:-1]):

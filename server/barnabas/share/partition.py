@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from barnabas.errors import RequestError
 from barnabas.share.acknowledgement import Acknowledgement, Verdict
-from barnabas.share.acquisition import Acquired, Wish, again, fresh
+from barnabas.share.acquisition import Acquired, AcquireRequest, again, fresh
 from barnabas.share.batches import StateBatch
 from barnabas.share.inflight import ACQUIRED, AVAILABLE, InFlight, RecordState, Run, Span
 from barnabas.share.settings import ShareSettings
@@ -105,24 +105,28 @@ class SharePartition:
     # --- acquiring ------------------------------------------------------------------------------------------
 
     def acquire(
-        self, wish: Wish, batches: Sequence[Span], now_ms: int, aborted: Sequence[Span] = ()
+        self,
+        acquire_request: AcquireRequest,
+        batches: Sequence[Span],
+        now_ms: int,
+        aborted: Sequence[Span] = (),
     ) -> list[Acquired]:
         """Acquire records for a member out of these batches of the log, read from `next_offset` on.
 
         `aborted` are the batches of aborted transactions, which nobody gets to see.
         """
-        if not batches or wish.records_max <= 0:
+        if not batches or acquire_request.records_max <= 0:
             return []
-        last, left = batches[-1][1], min(wish.records_max, self._room())
+        last, left = batches[-1][1], min(acquire_request.records_max, self._room())
         if left <= 0:
             # The window is full: only what is in it can be delivered again.
             last = min(last, self.end - 1)
-            left = min(wish.records_max, self.end - self.next_offset)
+            left = min(acquire_request.records_max, self.end - self.next_offset)
         if left <= 0 or last < self.start_offset:
             return []
         self._pass_over(self.next_offset, batches[0][0] - 1)
         first = max(batches[0][0], self.start_offset)
-        taken = self._acquire_known(wish, batches, first, last, left, now_ms)
+        taken = self._acquire_known(acquire_request, batches, first, last, left, now_ms)
         self._hide(taken, aborted)
         self.flight.close_up()
         self.advance()
@@ -132,14 +136,22 @@ class SharePartition:
         return self.settings.records_in_flight_max - (self.end - self.start_offset)
 
     def _acquire_known(
-        self, wish: Wish, batches: Sequence[Span], first: int, last: int, left: int, now_ms: int
+        self,
+        acquire_request: AcquireRequest,
+        batches: Sequence[Span],
+        first: int,
+        last: int,
+        left: int,
+        now_ms: int,
     ) -> list[Acquired]:
         """Walk along the stretches of records that were delivered before and those that were not."""
         taken: list[Acquired] = []
         position = first
         while position <= last and left > 0:
             stretch = self._stretch(position, last)
-            asked = Wish(wish.member, left, wish.batch_size, wish.strict)
+            asked = AcquireRequest(
+                acquire_request.member, left, acquire_request.batch_size, acquire_request.strict
+            )
             more = True
             if stretch is None:
                 spans = fresh(batches, max(position, self.end), last, asked, left)
@@ -153,7 +165,7 @@ class SharePartition:
                 spans, more = again(stretch, position, last, asked, limit, after_others=bool(taken))
                 position = stretch[-1].last + 1
             for span in spans:
-                acquired = self._lock(span, wish.member, now_ms)
+                acquired = self._lock(span, acquire_request.member, now_ms)
                 left -= span[1] - span[0] + 1
                 taken.append(acquired)
             if not more:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from barnabas.groups.decision import Record
 from barnabas.share.batches import StateBatch
+from barnabas.statemachine.decision import Record
 from barnabas.wire.generated.records import share_snapshot, share_update
 from barnabas.wire.generated.records.share_snapshot import ShareSnapshotKey, ShareSnapshotValue
 from barnabas.wire.generated.records.share_update import ShareUpdateKey, ShareUpdateValue

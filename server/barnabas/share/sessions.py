@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from barnabas.errors import RequestError
-from barnabas.groups.topics import Slot
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 EPOCH_INITIAL, EPOCH_FINAL = 0, -1
@@ -22,25 +22,25 @@ SessionKey = tuple[str, str]
 
 @dataclass(slots=True)
 class ShareSession:
-    """One session; `epoch` is what its next request must carry. Slots are in the order in which they were added."""
+    """One session; `epoch` is what its next request must carry. Partitions are in the order in which they were added."""
 
     key: SessionKey
     connection_id: int
     epoch: int = 1
-    slots: dict[Slot, None] = field(default_factory=dict)
+    topic_partitions: dict[TopicIdPartition, None] = field(default_factory=dict)
 
-    def update(self, added: Iterable[Slot], forgotten: Iterable[Slot]) -> None:
+    def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
         """Take up what a request changes; what it both adds and forgets is forgotten."""
-        for slot in added:
-            self.slots.setdefault(slot)
-        for slot in forgotten:
-            self.slots.pop(slot, None)
+        for topic_partition in added:
+            self.topic_partitions.setdefault(topic_partition)
+        for topic_partition in forgotten:
+            self.topic_partitions.pop(topic_partition, None)
 
-    def rotated(self, epoch: int) -> list[Slot]:
-        """All slots, another one first with each epoch, so that a limit starves none of them."""
-        slots = list(self.slots)
-        turn = epoch % len(slots) if slots else 0
-        return slots[turn:] + slots[:turn]
+    def rotated(self, epoch: int) -> list[TopicIdPartition]:
+        """All partitions, another one first with each epoch, so that a limit starves none of them."""
+        topic_partitions = list(self.topic_partitions)
+        turn = epoch % len(topic_partitions) if topic_partitions else 0
+        return topic_partitions[turn:] + topic_partitions[:turn]
 
 
 class ShareSessions:
@@ -53,14 +53,18 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, key: SessionKey, slots: Iterable[Slot], connection_id: int) -> ShareSession:
+    def open(
+        self, key: SessionKey, topic_partitions: Iterable[TopicIdPartition], connection_id: int
+    ) -> ShareSession:
         """Begin a session, in place of an older one of the same member. Raises SHARE_SESSION_LIMIT_REACHED."""
         self._sessions.pop(key, None)
         if len(self._sessions) >= self._sessions_max:
             raise RequestError(
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"there are {self._sessions_max} share sessions"
             )
-        session = self._sessions[key] = ShareSession(key, connection_id, slots=dict.fromkeys(slots))
+        session = self._sessions[key] = ShareSession(
+            key, connection_id, topic_partitions=dict.fromkeys(topic_partitions)
+        )
         return session
 
     def resume(self, key: SessionKey, epoch: int) -> ShareSession:

@@ -12,7 +12,6 @@ from functools import partial
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision, slices
 from barnabas.share.batches import StateBatch, combine
 from barnabas.share.records import (
     UNKNOWN_OFFSET,
@@ -23,6 +22,7 @@ from barnabas.share.records import (
     tombstone,
     update_record,
 )
+from barnabas.statemachine.decision import Decision, slices
 from barnabas.wire.codec import record_type_id
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records import share_snapshot, share_update
@@ -57,7 +57,7 @@ class ShareStateShard:
     def initialize(
         self, key: StateKey, state_epoch: int, start_offset: int, now_ms: int, out: Decision
     ) -> None:
-        """Begin a state, or begin it anew. Raises INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
+        """Begin a state, or begin it again. Raises INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
         _check_not_negative(partition=key[2], state_epoch=state_epoch)
         known = self.states.get(key)
         if known is not None and known.state_epoch > state_epoch:
@@ -120,7 +120,7 @@ class ShareStateShard:
             yield partial(_forget, keys)
 
     def snapshot(self, keys: Iterable[StateKey], now_ms: int, out: Decision) -> None:
-        """Write these states anew, so that what was written of them before is no longer needed."""
+        """Write these states again, so that what was written of them before is no longer needed."""
         for key in keys:
             state = self.states[key]
             newer = replace(state, snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms)
@@ -163,7 +163,7 @@ class ShareStateShard:
     # --- replaying ------------------------------------------------------------------------------------------
 
     def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:  # noqa: ARG002
-        """Take up a record. Raises DecodeError."""
+        """Replay a record. Raises DecodeError."""
         self.records_seen += 1
         kind = record_type_id(key)
         if kind == share_snapshot.RECORD.type_id:
@@ -172,14 +172,14 @@ class ShareStateShard:
             if value is None:
                 self.states.pop(where, None)
             else:
-                self._take_snapshot(where, state_of_snapshot(share_snapshot.RECORD.decode_value(value)))
+                self._replay_snapshot(where, state_of_snapshot(share_snapshot.RECORD.decode_value(value)))
         elif kind == share_update.RECORD.type_id and value is not None:
             about = share_update.RECORD.decode_key(key)
-            self._take_update(
+            self._replay_update(
                 (about.group_id, about.topic_id, about.partition), share_update.RECORD.decode_value(value)
             )
 
-    def _take_snapshot(self, where: StateKey, state: ShareState) -> None:
+    def _replay_snapshot(self, where: StateKey, state: ShareState) -> None:
         known = self.states.get(where)
         if known is not None:
             # Epochs never go back, whoever has written what.
@@ -190,7 +190,7 @@ class ShareStateShard:
             )
         self.states[where] = state
 
-    def _take_update(self, where: StateKey, news: share_update.ShareUpdateValue) -> None:
+    def _replay_update(self, where: StateKey, news: share_update.ShareUpdateValue) -> None:
         state = self.states.get(where, ShareState())
         start = state.start_offset if news.start_offset == UNKNOWN_OFFSET else news.start_offset
         batches = [

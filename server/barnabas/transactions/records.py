@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.groups.decision import Record
+from barnabas.statemachine.decision import Record
 from barnabas.transactions.transaction import BY_NUMBER, State, Transaction
 from barnabas.wire.generated.records import transaction_log
 from barnabas.wire.generated.records.transaction_log import TransactionLogKey, TransactionLogValue

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision, slices
+from barnabas.statemachine.decision import Decision, slices
+from barnabas.topic_partitions import TopicPartition
 from barnabas.transactions.records import parse_key, parse_transaction, transaction_record
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.transaction import (
@@ -20,7 +21,6 @@ from barnabas.transactions.transaction import (
     EPOCH_MAX_OF_CLIENTS,
     NO_EPOCH,
     NO_PRODUCER_ID,
-    Place,
     Producer,
     State,
     Transaction,
@@ -39,7 +39,7 @@ class Ending:
     transactional_id: str
     producer: Producer
     commit: bool
-    partitions: frozenset[Place]
+    partitions: frozenset[TopicPartition]
     client_version: int
 
 
@@ -111,7 +111,7 @@ class TransactionShard:
         self,
         transactional_id: str,
         producer: Producer,
-        places: frozenset[Place],
+        topic_partitions: frozenset[TopicPartition],
         client_version: int,
         now_ms: int,
         out: Decision,
@@ -121,13 +121,13 @@ class TransactionShard:
         Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
         transaction = self._of(transactional_id, producer)
-        if transaction.state is State.ONGOING and places <= transaction.partitions:
+        if transaction.state is State.ONGOING and topic_partitions <= transaction.partitions:
             return
         if transaction.state is not State.ONGOING:
             out.timers[(TIMEOUT, transactional_id)] = now_ms + transaction.timeout_ms
-        self._become(transaction.with_partitions(places, client_version, now_ms), out)
+        self._become(transaction.with_partitions(topic_partitions, client_version, now_ms), out)
 
-    def verify_partitions(self, transactional_id: str, producer: Producer) -> frozenset[Place]:
+    def verify_partitions(self, transactional_id: str, producer: Producer) -> frozenset[TopicPartition]:
         """The partitions of the open transaction, for brokers that must know (KIP-890).
 
         Raises as `add_partitions`.
@@ -246,7 +246,7 @@ class TransactionShard:
         out.records.append(transaction_record(new.id, new))
 
     def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:
-        """Take up a record; `loading` when it is read again after a start. Raises DecodeError."""
+        """Replay a record; `loading` when it is read again after a start. Raises DecodeError."""
         transactional_id = parse_key(key)
         if value is None:
             self.transactions.pop(transactional_id, None)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
+from barnabas.topic_partitions import TopicPartition
+
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 EPOCH_MAX = 32_767
@@ -22,9 +24,6 @@ EPOCH_MAX_OF_CLIENTS = EPOCH_MAX - 1
 """The last one is kept for fencing: a transaction that no client can end still gets a higher epoch."""
 EPOCH_BUMPED_SINCE = 2
 """The transaction version from which on each end of a transaction bumps the epoch."""
-
-Place = tuple[str, int]
-"""Topic and partition."""
 
 
 class State(Enum):
@@ -81,7 +80,7 @@ class Transaction:
     next_producer_id: int = NO_PRODUCER_ID
     timeout_ms: int = 0
     state: State = State.EMPTY
-    partitions: frozenset[Place] = frozenset()
+    partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = -1
     update_ms: int = -1
     client_version: int = 0
@@ -125,11 +124,13 @@ class Transaction:
             partitions=frozenset(), start_ms=-1, update_ms=now_ms,
         )  # fmt: skip
 
-    def with_partitions(self, places: frozenset[Place], client_version: int, now_ms: int) -> Transaction:
+    def with_partitions(
+        self, topic_partitions: frozenset[TopicPartition], client_version: int, now_ms: int
+    ) -> Transaction:
         """More partitions; the first ones begin the transaction."""
         begins = self.state is not State.ONGOING
         return replace(
-            self, state=State.ONGOING, partitions=places if begins else self.partitions | places,
+            self, state=State.ONGOING, partitions=topic_partitions if begins else self.partitions | topic_partitions,
             start_ms=now_ms if begins else self.start_ms, update_ms=now_ms, client_version=client_version,
         )  # fmt: skip
 

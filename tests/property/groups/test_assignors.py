@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from barnabas.groups.assignors import ASSIGNORS
 from barnabas.groups.assignors.subscriber import Subscriber
-from barnabas.groups.topics import Slots
+from barnabas.topic_partitions import TopicIdPartitions
 
 TOPIC_IDS = [bytes([n]) * 16 for n in range(4)]
 COUNTS = st.dictionaries(st.sampled_from(TOPIC_IDS), st.integers(1, 12), min_size=1)
@@ -21,10 +21,14 @@ def subscribers(wanted: list[set[bytes]], counts: dict[bytes, int]) -> list[Subs
     ]
 
 
-def check_complete(target: dict[str, Slots], members: list[Subscriber], counts: dict[bytes, int]) -> None:
+def check_complete(
+    target: dict[str, TopicIdPartitions], members: list[Subscriber], counts: dict[bytes, int]
+) -> None:
     assert target.keys() == {member.id for member in members}
     read = frozenset().union(*(member.topic_ids for member in members))
-    given_away = sorted(slot for slots in target.values() for slot in slots)
+    given_away = sorted(
+        topic_partition for topic_partitions in target.values() for topic_partition in topic_partitions
+    )
     assert given_away == sorted((t, p) for t in read for p in range(counts[t]))
     for member in members:
         assert {topic_id for topic_id, _ in target[member.id]} <= member.topic_ids
@@ -49,7 +53,7 @@ def test_uniform_is_even_and_moves_only_what_it_must(
     ]
     second = ASSIGNORS["uniform"](members, counts)
     check_complete(second, members, counts)
-    loads = sorted(len(slots) for slots in second.values())
+    loads = sorted(len(topic_partitions) for topic_partitions in second.values())
     assert loads[-1] - loads[0] <= 1
     for member in members:
         # Nobody loses a slot and gets another one instead.
@@ -62,7 +66,11 @@ def test_uniform_leaves_no_move_that_would_help(wanted: list[set[bytes]], counts
     target = ASSIGNORS["uniform"](members, counts)
     for taker in members:
         for giver in members:
-            movable = [slot for slot in target[giver.id] if slot[0] in taker.topic_ids]
+            movable = [
+                topic_partition
+                for topic_partition in target[giver.id]
+                if topic_partition[0] in taker.topic_ids
+            ]
             assert not movable or len(target[giver.id]) <= len(target[taker.id]) + 1
 
 
@@ -78,8 +86,8 @@ def test_uniform_keeps_what_is_even_already(wanted: list[set[bytes]], counts: di
 def test_range_gives_the_same_numbers_of_topics_of_the_same_size(members: int, partitions: int) -> None:
     counts = dict.fromkeys(TOPIC_IDS[:2], partitions)
     target = ASSIGNORS["range"](subscribers([set(counts)] * members, counts), counts)
-    for slots in target.values():
-        first, second = ([p for t, p in sorted(slots) if t == topic_id] for topic_id in counts)
+    for topic_partitions in target.values():
+        first, second = ([p for t, p in sorted(topic_partitions) if t == topic_id] for topic_id in counts)
         assert first == second
         assert first == list(range(first[0], first[0] + len(first))) if first else True
 

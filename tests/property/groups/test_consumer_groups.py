@@ -167,7 +167,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             for name in group.subscribed_topics() & image.topics.keys()
             for partition in range(len(image.topics[name].partitions))
         }
-        held = [slot for client in self.clients.values() for slot in client.owned]
+        held = [topic_partition for client in self.clients.values() for topic_partition in client.owned]
         assert sorted(held) == sorted(wanted)
         for client in self.clients.values():
             names = group.topics_of(group.members[client.id])
@@ -188,7 +188,12 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @invariant()
     def no_slot_has_two_owners(self) -> None:
         known = self.group_members()
-        held = [slot for client in self.clients.values() if client.id in known for slot in client.owned]
+        held = [
+            topic_partition
+            for client in self.clients.values()
+            if client.id in known
+            for topic_partition in client.owned
+        ]
         assert len(held) == len(set(held))
 
     @invariant()
@@ -198,9 +203,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         group = self.coordinator.group()
         counted = {}
         for member in group.members.values():
-            for slot in (*member.assigned, *member.revoking):
-                assert slot not in counted
-                counted[slot] = member.id
+            for topic_partition in (*member.assigned, *member.revoking):
+                assert topic_partition not in counted
+                counted[topic_partition] = member.id
             assert member.epoch <= group.epoch
             assert all(0 <= since <= group.epoch for since in member.assigned.values())
             assert not member.revoking or member.state is MemberState.UNREVOKED

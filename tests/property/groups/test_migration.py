@@ -103,7 +103,7 @@ class MigrationMachine(RuleBasedStateMachine):
             self.coordinator.advance(500)
             for client in self.clients:
                 self.step(client)
-        held = sorted(slot for client in self.clients for slot in client.owned)
+        held = sorted(topic_partition for client in self.clients for topic_partition in client.owned)
         topic = self.coordinator.image.topics["t"]
         assert held == [(topic.id, partition) for partition in range(len(topic.partitions))]
         assert self.known() == {self.member_id(client) for client in self.clients}
@@ -120,7 +120,9 @@ class MigrationMachine(RuleBasedStateMachine):
     @invariant()
     def no_slot_has_two_owners(self) -> None:
         known = self.known()
-        held = [slot for c in self.clients if self.member_id(c) in known for slot in c.owned]
+        held = [
+            topic_partition for c in self.clients if self.member_id(c) in known for topic_partition in c.owned
+        ]
         assert len(held) == len(set(held))
 
 

@@ -189,8 +189,8 @@ def test_assignments_are_whole_apart_even_and_stay(
         for task in every:
             has_copies = shapes[task[0]].is_stateful
             assert len(copies.get(task, ())) == (min(standby, others) if has_copies else 0)
-            places = [members[member] for member in active[task] + copies.get(task, [])]
-            assert len(places) == len(set(places)), "no process has a task twice"
+            topic_partitions = [members[member] for member in active[task] + copies.get(task, [])]
+            assert len(topic_partitions) == len(set(topic_partitions)), "no process has a task twice"
         counts = Counter(runner for runners in active.values() for runner in runners)
         assert max(counts.values()) - min(counts[member] for member in members) <= 1
         again = [Worker(id, process, target[id]) for id, process in members.items()]

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from barnabas.errors import RequestError
 from barnabas.share.acknowledgement import Acknowledgement, Verdict
-from barnabas.share.acquisition import Wish
+from barnabas.share.acquisition import AcquireRequest
 from barnabas.share.batches import StateBatch, combine
 from barnabas.share.inflight import RecordState
 from barnabas.share.partition import SharePartition, Written
@@ -101,7 +101,9 @@ class Lives(RuleBasedStateMachine):
         aborted = batches[1:2] if aborts else []
         room = WINDOW - (self.shared.end - self.shared.start_offset)
         end_before = self.shared.end
-        taken = self.shared.acquire(Wish(member, count, batch_size, strict), batches, self.now_ms, aborted)
+        taken = self.shared.acquire(
+            AcquireRequest(member, count, batch_size, strict), batches, self.now_ms, aborted
+        )
         offsets = [offset for first, last, _ in taken for offset in range(first, last + 1)]
         assert offsets == sorted(set(offsets))
         assert len(offsets) <= count or not strict

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
+from barnabas.statemachine.decision import Decision
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.shard import Ending, ProducerIdNeededError, TransactionShard
 from barnabas.transactions.transaction import EPOCH_MAX_OF_CLIENTS, NO_EPOCH, Producer, State
@@ -95,20 +95,20 @@ class Lives(RuleBasedStateMachine):
             self.fenced.add(before.producer)
         self.instances[who] = self.current = result
 
-    @rule(who=INSTANCES, places=st.sets(st.sampled_from(PLACES), min_size=1))
-    def add(self, who: int, places: set[tuple[str, int]]) -> None:
+    @rule(who=INSTANCES, topic_partitions=st.sets(st.sampled_from(PLACES), min_size=1))
+    def add(self, who: int, topic_partitions: set[tuple[str, int]]) -> None:
         producer = self.instances[who]
         if producer is None:
             return
         result = self.attempt(
             lambda out, _: self.shard.add_partitions(
-                ID, producer, frozenset(places), self.versions[who], self.now, out
+                ID, producer, frozenset(topic_partitions), self.versions[who], self.now, out
             )
         )
         if result is None:
             assert producer == self.transaction.producer
             assert producer not in self.fenced
-            self.open |= places
+            self.open |= topic_partitions
 
     @rule(who=INSTANCES, commit=st.booleans(), late=st.booleans())
     def end(self, who: int, commit: bool, late: bool) -> None:

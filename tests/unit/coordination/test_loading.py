@@ -11,7 +11,7 @@ import trio
 
 from barnabas.coordination.runtime import SLICE_RECORDS, Runtime
 from barnabas.errors import RequestError, StorageError
-from barnabas.groups.decision import Decision
+from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.journals import MemoryJournal
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
+from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 
 from .test_loading import LARGE, SMALL, Counter, code_of, journal_of, running, write

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
-from barnabas.groups.hashing import java_hash, partition_for
 from barnabas.groups.member import Joining, Member, Members, State
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
+from barnabas.statemachine.decision import Decision
+from barnabas.statemachine.partitioning import java_hash, partition_for
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.wire.generated.leave_group import LeaveGroupRequest

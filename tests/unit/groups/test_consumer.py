@@ -11,8 +11,8 @@ from barnabas.errors import RequestError
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.member import MemberState
 from barnabas.groups.consumer.membership import ASSIGNED_AT_ONCE_MAX, EPOCH_OF_NEW, LARGE_INTERVAL_MS
-from barnabas.groups.decision import Decision
 from barnabas.groups.settings import GroupSettings
+from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records import consumer_group_partition_metadata as partition_metadata
@@ -395,7 +395,7 @@ def check_commit(
 ) -> None:
     coordinator.shard.check_commit(
         "g", member_id, None, epoch, 0, Decision(),
-        places=[("t", partition) for partition in partitions], api_version=version,
+        topic_partitions=[("t", partition) for partition in partitions], api_version=version,
     )  # fmt: skip
 
 
@@ -441,8 +441,8 @@ def test_offsets_of_subscribed_topics_are_kept_and_the_rest_goes_with_the_group(
     coordinator = with_topic()
     (a,) = joined(coordinator, "a")
     committed = OffsetCommitValue(offset=7, commit_timestamp=0)
-    places = [(("t", 0), committed), (("other", 0), committed)]
-    coordinator.perform(lambda shard, out: shard.commit("g", places, out))
+    topic_partitions = [(("t", 0), committed), (("other", 0), committed)]
+    coordinator.perform(lambda shard, out: shard.commit("g", topic_partitions, out))
     later_ms = coordinator.settings.offsets_retention_ms
 
     def expire() -> None:
@@ -484,7 +484,7 @@ def test_slots_written_without_epochs_count_as_assigned_in_the_members_epoch() -
     )
     for topic in written.assigned_partitions:
         topic.assignment_epochs = None
-    assert set(records.slots_with_epochs(written.assigned_partitions, 5).values()) == {5}
+    assert set(records.partitions_with_epochs(written.assigned_partitions, 5).values()) == {5}
 
 
 def test_what_kafka_wrote_of_partitions_ends_with_the_next_epoch() -> None:

@@ -47,7 +47,7 @@ def go_on(*clients: Any_, rounds: int = 100) -> None:
 def check_shared(coordinator: Coordinator, *clients: Any_) -> None:
     """Every slot of the topic has one owner among these."""
     topic = coordinator.image.topics["t"]
-    held = sorted(slot for client in clients for slot in client.owned)
+    held = sorted(topic_partition for client in clients for topic_partition in client.owned)
     assert held == [(topic.id, partition) for partition in range(len(topic.partitions))]
     loads = [len(client.owned) for client in clients]
     assert max(loads) - min(loads) <= 1

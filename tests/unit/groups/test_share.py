@@ -10,13 +10,13 @@ from barnabas.cluster.image import ClusterImage, PartitionInfo, PartitionsAdded,
 from barnabas.errors import RequestError
 from barnabas.groups.assignors.simple import assign_shared
 from barnabas.groups.assignors.subscriber import Subscriber
-from barnabas.groups.decision import Decision
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.share import states
 from barnabas.groups.share.membership import Answer, Heartbeat, check_heartbeat
-from barnabas.groups.topics import Slot
-from barnabas.groups.turn import Turn
+from barnabas.statemachine.context import EventContext
+from barnabas.statemachine.decision import Decision
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatRequest as Request
 
@@ -37,7 +37,7 @@ class Coordinator:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[Any, int | None] = {}
         self.now_ms = 1_000
-        self.begun: dict[Slot, int] = {}
+        self.begun: dict[TopicIdPartition, int] = {}
 
     def apply(self, out: Decision) -> None:
         self.log += out.records
@@ -63,7 +63,7 @@ class Coordinator:
         answer = self.beat(member, 0, *topics)
         return self.beat(member, answer.response.member_epoch).response.member_epoch
 
-    def has(self, member: str) -> list[Slot]:
+    def has(self, member: str) -> list[TopicIdPartition]:
         return sorted(self.shard.share_group("g").members[member].assigned)
 
     def reloaded(self) -> GroupShard:
@@ -72,8 +72,8 @@ class Coordinator:
             shard.replay(key, value, loading=True)
         return shard
 
-    def turn(self) -> Turn:
-        return Turn(self.image, self.now_ms, Decision())
+    def context(self) -> EventContext:
+        return EventContext(self.image, self.now_ms, Decision())
 
 
 def code_of(action: Any, *arguments: Any, **fields: Any) -> int:
@@ -105,7 +105,11 @@ def test_members_share_partitions() -> None:
     coordinator.beat("a", epoch)
     assert sorted(coordinator.has("a") + coordinator.has("b")) == [(T, 0), (T, 1)]
     coordinator.join("c", "t")
-    everything = [slot for member in "abc" for slot in coordinator.shard.share_group("g").target[member]]
+    everything = [
+        topic_partition
+        for member in "abc"
+        for topic_partition in coordinator.shard.share_group("g").target[member]
+    ]
     assert set(everything) == {(T, 0), (T, 1)}
     assert len(everything) == 4, "every partition has two of the three members"
 
@@ -185,16 +189,16 @@ def test_sessions_are_watched_after_a_load() -> None:
 def test_only_an_empty_group_begins_elsewhere() -> None:
     coordinator = Coordinator()
     coordinator.join("a", "t")
-    turn = coordinator.turn()
-    assert code_of(states.begin, coordinator.shard, "g", [(T, 0)], turn) == ErrorCode.NON_EMPTY_GROUP
+    context = coordinator.context()
+    assert code_of(states.begin, coordinator.shard, "g", [(T, 0)], context) == ErrorCode.NON_EMPTY_GROUP
     coordinator.beat("a", -1)
     before = coordinator.shard.share_group("g").epoch
-    assert states.begin(coordinator.shard, "g", [(T, 0)], turn) == before + 1
-    coordinator.apply(turn.out)
+    assert states.begin(coordinator.shard, "g", [(T, 0)], context) == before + 1
+    coordinator.apply(context.out)
     assert coordinator.shard.share_group("g").epoch == before + 1
-    turn = coordinator.turn()
-    assert states.begin(coordinator.shard, "new", [(U, 0)], turn) == 1
-    coordinator.apply(turn.out)
+    context = coordinator.context()
+    assert states.begin(coordinator.shard, "new", [(U, 0)], context) == 1
+    coordinator.apply(context.out)
     assert coordinator.shard.share_group("new").known.initializing == {U: frozenset((0,))}
 
 
@@ -212,12 +216,12 @@ def test_states_are_deleted_in_two_steps() -> None:
     states.deleted(shard, "g", frozenset((T,)), out)
     coordinator.apply(out)
     known = shard.share_group("g").known
-    assert (known.deleting, known.slots, known.names) == (frozenset(), {(U, 0)}, {U: "u"})
+    assert (known.deleting, known.topic_partitions, known.names) == (frozenset(), {(U, 0)}, {U: "u"})
     out = Decision()
     for event in states.forgetting_topics(shard, frozenset((U,))):
         event(shard, out)
     coordinator.apply(out)
-    assert not shard.share_group("g").known.slots
+    assert not shard.share_group("g").known.topic_partitions
 
 
 def test_nothing_is_left_of_a_deleted_group() -> None:
@@ -265,20 +269,20 @@ def test_heartbeats_must_make_sense(wrong: dict[str, Any]) -> None:
 @pytest.mark.parametrize("members", range(1, 9))
 @pytest.mark.parametrize("partitions", range(1, 9))
 def test_every_partition_is_read_and_every_member_is_busy(members: int, partitions: int) -> None:
-    slots = [(T, index) for index in range(partitions)]
-    target: dict[str, frozenset[Slot]] = {}
+    topic_partitions = [(T, index) for index in range(partitions)]
+    target: dict[str, frozenset[TopicIdPartition]] = {}
     for count in (members, members + 2, members):
         subscribers = [
             Subscriber(str(i), frozenset((T,)), assigned=target.get(str(i), frozenset()))
             for i in range(count)
         ]
-        target = assign_shared(subscribers, slots)
-        assert set().union(*target.values()) == set(slots)
+        target = assign_shared(subscribers, topic_partitions)
+        assert set().union(*target.values()) == set(topic_partitions)
         sizes = [len(mine) for mine in target.values()]
         assert max(sizes) - min(sizes) <= 1
         assert min(sizes) >= 1
     settled = [Subscriber(s.id, s.topic_ids, assigned=target[s.id]) for s in subscribers]
-    assert assign_shared(settled, slots) == target, "nobody moves without need"
+    assert assign_shared(settled, topic_partitions) == target, "nobody moves without need"
 
 
 def test_members_only_get_what_they_want() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
 from barnabas.groups.streams.assignor import Worker, assign_tasks
 from barnabas.groups.streams.tasks import ACTIVE, ROLES, STANDBY, TakenTasks
 from barnabas.groups.streams.topology import Shape, Status
+from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest as Request
 from tests.support.classic_consumers import ClassicClient
@@ -501,7 +501,14 @@ def test_commits_are_checked_against_the_tasks() -> None:
 
     def commit(epoch: int, *numbers: int) -> None:
         coordinator.shard.check_commit(
-            "g", "a", None, epoch, 0, Decision(), places=[("in", number) for number in numbers], api_version=9
+            "g",
+            "a",
+            None,
+            epoch,
+            0,
+            Decision(),
+            topic_partitions=[("in", number) for number in numbers],
+            api_version=9,
         )
 
     kept = [number for name, number in a.active() if name == "0"]
@@ -534,9 +541,9 @@ def test_every_task_is_given_once_and_copies_are_apart(processes: int, standby: 
         assert active == [("0", n) for n in range(5)] + [("1", n) for n in range(7)]
         loads = [sum(task[0] == ACTIVE for task in tasks) for tasks in target.values()]
         assert max(loads) - min(loads) <= 1
-        places = [(worker.process_id, task[1:]) for worker in workers for task in target[worker.id]]
-        assert len(places) == len(set(places)), "a process has no task twice"
-        assert len(places) == 12 + 7 * min(standby, processes - 1)
+        topic_partitions = [(worker.process_id, task[1:]) for worker in workers for task in target[worker.id]]
+        assert len(topic_partitions) == len(set(topic_partitions)), "a process has no task twice"
+        assert len(topic_partitions) == 12 + 7 * min(standby, processes - 1)
         again = [Worker(worker.id, worker.process_id, target[worker.id]) for worker in workers]
         second = assign_tasks(again, shapes, standby)
         for worker in workers:

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from barnabas.coordination.internal_topics import InternalTopic
-from barnabas.groups.shard import PLACES_AT_ONCE
+from barnabas.groups.shard import OFFSETS_AT_ONCE
 from barnabas.handlers.offset_commit import COMMITS_AT_ONCE
 from barnabas.loop_budget import LoopBudget
 from barnabas.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -177,7 +177,7 @@ async def test_many_offsets_of_a_group_come_and_go_in_steps(ask, counts):
     named = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="many", partitions=some)
     (topic,) = (await ask(OffsetDeleteRequest(group_id="g", topics=[named]), 0)).topics
     assert {answer.error_code for answer in topic.partitions} == {0}
-    assert counts.largest_batch == PLACES_AT_ONCE
+    assert counts.largest_batch == OFFSETS_AT_ONCE
     assert counts.checkpoints >= PARTITIONS
     assert (await ask(everything, 7)).topics == []
 
@@ -196,8 +196,8 @@ async def test_a_group_with_many_offsets_is_forgotten_in_steps(ask, counts, how)
         await ask.services.groups.expire_offsets()
     (shard,) = await ask.services.groups.machines()
     assert not shard.exists("g")
-    assert 0 < counts.largest_batch <= PLACES_AT_ONCE + 1
-    assert counts.checkpoints >= PARTITIONS // PLACES_AT_ONCE
+    assert 0 < counts.largest_batch <= OFFSETS_AT_ONCE + 1
+    assert counts.checkpoints >= PARTITIONS // OFFSETS_AT_ONCE
 
 
 async def test_more_offsets_than_a_batch_can_hold_are_refused_before_anything_is_done(ask, counts):

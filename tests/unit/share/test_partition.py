@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.errors import RequestError
 from barnabas.share.acknowledgement import Acknowledgement, Verdict, check_acknowledgements
-from barnabas.share.acquisition import Wish
+from barnabas.share.acquisition import AcquireRequest
 from barnabas.share.batches import StateBatch
 from barnabas.share.inflight import RecordState
 from barnabas.share.partition import SharePartition
@@ -23,8 +23,8 @@ def partition(start: int = 0, *batches: StateBatch, **settings: object) -> Share
     return SharePartition.restore(ShareSettings(**settings), start, batches)  # type: ignore[arg-type]
 
 
-def wish(member: str = "a", records: int = 500, **more: object) -> Wish:
-    return Wish(member, records, **more)  # type: ignore[arg-type]
+def acquire_request(member: str = "a", records: int = 500, **more: object) -> AcquireRequest:
+    return AcquireRequest(member, records, **more)  # type: ignore[arg-type]
 
 
 def ack(first: int, last: int, *verdicts: Verdict) -> Acknowledgement:
@@ -50,58 +50,60 @@ def code_of(of: SharePartition, *acks: Acknowledgement, member: str = "a") -> in
 
 def test_new_records_are_acquired_once() -> None:
     shared = partition()
-    assert shared.acquire(wish("a"), [(0, 9)], 0) == [(0, 9, 1)]
+    assert shared.acquire(acquire_request("a"), [(0, 9)], 0) == [(0, 9, 1)]
     assert shared.next_offset == 10
-    assert shared.acquire(wish("b"), [(0, 9)], 0) == []
+    assert shared.acquire(acquire_request("b"), [(0, 9)], 0) == []
 
 
 def test_a_whole_batch_is_acquired_even_if_it_has_more_records_than_wanted() -> None:
     shared = partition()
-    assert shared.acquire(wish(records=5), [(0, 2), (3, 9), (10, 19)], 0) == [(0, 9, 1)]
+    assert shared.acquire(acquire_request(records=5), [(0, 2), (3, 9), (10, 19)], 0) == [(0, 9, 1)]
 
 
 def test_no_record_more_than_wanted_is_acquired_in_strict_mode() -> None:
     shared = partition()
-    assert shared.acquire(wish(records=5, strict=True), [(0, 2), (3, 9)], 0) == [(0, 4, 1)]
-    assert shared.acquire(wish(records=5, strict=True), [(3, 9)], 0) == [(5, 9, 1)]
+    assert shared.acquire(acquire_request(records=5, strict=True), [(0, 2), (3, 9)], 0) == [(0, 4, 1)]
+    assert shared.acquire(acquire_request(records=5, strict=True), [(3, 9)], 0) == [(5, 9, 1)]
 
 
 def test_portions_begin_where_batches_begin() -> None:
     shared = partition()
     batches = [(0, 3), (4, 7), (8, 11), (12, 15)]
-    assert shared.acquire(wish(batch_size=6), batches, 0) == [(0, 7, 1), (8, 15, 1)]
+    assert shared.acquire(acquire_request(batch_size=6), batches, 0) == [(0, 7, 1), (8, 15, 1)]
 
 
 def test_no_more_than_the_window_is_in_flight() -> None:
     shared = partition(records_in_flight_max=10)
-    assert shared.acquire(wish(), [(0, 9), (10, 19)], 0) == [(0, 9, 1)]
+    assert shared.acquire(acquire_request(), [(0, 9), (10, 19)], 0) == [(0, 9, 1)]
     assert not shared.can_acquire
-    assert shared.acquire(wish("b"), [(10, 19)], 0) == []
+    assert shared.acquire(acquire_request("b"), [(10, 19)], 0) == []
     decide(shared, ack(5, 9, RELEASE))
     assert shared.can_acquire
-    assert shared.acquire(wish("b"), [(0, 9), (10, 19)], 0) == [(5, 9, 2)]
+    assert shared.acquire(acquire_request("b"), [(0, 9), (10, 19)], 0) == [(5, 9, 2)]
 
 
 def test_a_hole_in_the_log_is_passed_over() -> None:
     shared = partition()
-    assert shared.acquire(wish(), [(5, 9)], 0) == [(5, 9, 1)]
+    assert shared.acquire(acquire_request(), [(5, 9)], 0) == [(5, 9, 1)]
     assert shared.start_offset == 5
-    assert shared.acquire(wish(), [(20, 24)], 0) == [(20, 24, 1)]
+    assert shared.acquire(acquire_request(), [(20, 24)], 0) == [(20, 24, 1)]
     decide(shared, ack(5, 9, ACCEPT))
     assert shared.start_offset == 20
 
 
 def test_records_that_are_compacted_away_while_they_wait_are_archived() -> None:
     shared = partition()
-    shared.acquire(wish(), [(0, 4), (5, 9)], 0)
+    shared.acquire(acquire_request(), [(0, 4), (5, 9)], 0)
     decide(shared, ack(0, 9, RELEASE))
-    assert shared.acquire(wish(), [(5, 9)], 0) == [(5, 9, 2)]
+    assert shared.acquire(acquire_request(), [(5, 9)], 0) == [(5, 9, 2)]
     assert shared.start_offset == 5
 
 
 def test_aborted_records_are_never_handed_out() -> None:
     shared = partition()
-    assert shared.acquire(wish(), [(0, 4), (5, 9), (10, 10)], 0, aborted=[(0, 4), (10, 10)]) == [(5, 9, 1)]
+    assert shared.acquire(acquire_request(), [(0, 4), (5, 9), (10, 10)], 0, aborted=[(0, 4), (10, 10)]) == [
+        (5, 9, 1)
+    ]
     assert shared.start_offset == 5
     decide(shared, ack(5, 9, ACCEPT))
     assert shared.start_offset == 11
@@ -112,7 +114,7 @@ def test_aborted_records_are_never_handed_out() -> None:
 
 def test_the_start_offset_moves_over_what_is_complete() -> None:
     shared = partition()
-    shared.acquire(wish(), [(0, 9)], 0)
+    shared.acquire(acquire_request(), [(0, 9)], 0)
     assert decide(shared, ack(5, 9, ACCEPT)) == ((5, 9, ACKNOWLEDGED, 1),)
     assert (shared.start_offset, shared.complete_count) == (0, 5)
     assert decide(shared, ack(0, 4, REJECT)) == ((0, 4, ARCHIVED, 1),)
@@ -121,24 +123,24 @@ def test_the_start_offset_moves_over_what_is_complete() -> None:
 
 def test_each_offset_can_have_a_verdict_of_its_own() -> None:
     shared = partition()
-    shared.acquire(wish(), [(0, 4)], 0)
+    shared.acquire(acquire_request(), [(0, 4)], 0)
     assert decide(shared, ack(0, 4, ACCEPT, ACCEPT, RELEASE, REJECT, GAP)) == (
         (0, 1, ACKNOWLEDGED, 1), (2, 2, AVAILABLE, 1), (3, 4, ARCHIVED, 1),
     )  # fmt: skip
     assert (shared.start_offset, shared.next_offset) == (2, 2)
-    assert shared.acquire(wish("b"), [(0, 4)], 0) == [(2, 2, 2)]
+    assert shared.acquire(acquire_request("b"), [(0, 4)], 0) == [(2, 2, 2)]
 
 
 def test_what_is_written_tells_the_start_offset_before_it_moves() -> None:
     shared = partition()
-    shared.acquire(wish(), [(0, 9)], 0)
+    shared.acquire(acquire_request(), [(0, 9)], 0)
     written = shared.acknowledge("a", [ack(0, 9, ACCEPT)], 0)
     assert (written.start_offset, written.complete_count) == (0, 10)
 
 
 def test_records_are_nobodys_until_the_decision_is_written() -> None:
     shared = partition()
-    shared.acquire(wish(), [(0, 9)], 0)
+    shared.acquire(acquire_request(), [(0, 9)], 0)
     written = shared.acknowledge("a", [ack(0, 9, RELEASE)], 0)
     assert shared.next_offset == 10
     assert code_of(shared, ack(0, 9, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE
@@ -150,8 +152,8 @@ def test_records_are_nobodys_until_the_decision_is_written() -> None:
 
 def test_all_of_a_request_counts_or_nothing() -> None:
     shared = partition()
-    shared.acquire(wish("a"), [(0, 4)], 0)
-    shared.acquire(wish("b"), [(5, 9)], 0)
+    shared.acquire(acquire_request("a"), [(0, 4)], 0)
+    shared.acquire(acquire_request("b"), [(5, 9)], 0)
     assert code_of(shared, ack(0, 4, ACCEPT), ack(5, 6, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE
     assert code_of(shared, ack(0, 4, ACCEPT), ack(4, 4, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE
     assert decide(shared, ack(0, 4, ACCEPT)) == ((0, 4, ACKNOWLEDGED, 1),)
@@ -160,7 +162,7 @@ def test_all_of_a_request_counts_or_nothing() -> None:
 def test_wrong_offsets_are_refused() -> None:
     shared = partition()
     assert code_of(shared, ack(0, 0, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE
-    shared.acquire(wish(), [(0, 9)], 0)
+    shared.acquire(acquire_request(), [(0, 9)], 0)
     assert code_of(shared, ack(5, 10, ACCEPT)) == ErrorCode.INVALID_REQUEST
     assert code_of(shared, ack(10, 12, ACCEPT)) == ErrorCode.INVALID_REQUEST
     decide(shared, ack(3, 3, RELEASE))
@@ -169,7 +171,7 @@ def test_wrong_offsets_are_refused() -> None:
 
 def test_what_is_before_the_start_offset_is_not_looked_at() -> None:
     shared = partition()
-    shared.acquire(wish(), [(0, 9)], 0)
+    shared.acquire(acquire_request(), [(0, 9)], 0)
     shared.log_starts_at(5)
     assert decide(shared, ack(0, 3, ACCEPT)) == ()
     assert decide(shared, ack(0, 6, ACCEPT)) == ((5, 6, ACKNOWLEDGED, 1),)
@@ -178,9 +180,9 @@ def test_what_is_before_the_start_offset_is_not_looked_at() -> None:
 
 def test_a_record_is_archived_after_its_last_delivery() -> None:
     shared = partition(deliveries_max=2)
-    shared.acquire(wish(), [(0, 0)], 0)
+    shared.acquire(acquire_request(), [(0, 0)], 0)
     assert decide(shared, ack(0, 0, RELEASE)) == ((0, 0, AVAILABLE, 1),)
-    assert shared.acquire(wish(), [(0, 0)], 0) == [(0, 0, 2)]
+    assert shared.acquire(acquire_request(), [(0, 0)], 0) == [(0, 0, 2)]
     assert decide(shared, ack(0, 0, RELEASE)) == ((0, 0, ARCHIVED, 2),)
     assert shared.start_offset == 1
 
@@ -189,7 +191,7 @@ def test_records_that_fail_again_and_again_come_in_ever_smaller_portions() -> No
     shared = partition(deliveries_max=5)
     portions = []
     for _ in range(7):
-        taken = shared.acquire(wish(), [(0, 15)], 0)
+        taken = shared.acquire(acquire_request(), [(0, 15)], 0)
         portions.append(taken)
         for first, last, _ in taken:
             decide(shared, ack(first, last, RELEASE))
@@ -204,9 +206,9 @@ def test_records_that_fail_again_and_again_come_in_ever_smaller_portions() -> No
 def test_other_records_are_not_mixed_with_those_that_fail() -> None:
     shared = partition(deliveries_max=5)
     for _ in range(3):
-        shared.acquire(wish(), [(0, 9)], 0)
+        shared.acquire(acquire_request(), [(0, 9)], 0)
         decide(shared, ack(0, 9, RELEASE))
-    assert shared.acquire(wish(), [(0, 9), (10, 19)], 0) == [(0, 4, 4)]
+    assert shared.acquire(acquire_request(), [(0, 9), (10, 19)], 0) == [(0, 4, 4)]
 
 
 # --- locks --------------------------------------------------------------------------------------------------
@@ -214,8 +216,8 @@ def test_other_records_are_not_mixed_with_those_that_fail() -> None:
 
 def test_a_lock_ends_after_its_time() -> None:
     shared = partition(record_lock_ms=1000)
-    shared.acquire(wish(), [(0, 4)], 0)
-    shared.acquire(wish("b"), [(5, 9)], 500)
+    shared.acquire(acquire_request(), [(0, 4)], 0)
+    shared.acquire(acquire_request("b"), [(5, 9)], 500)
     assert shared.lock_due_ms == 1000
     assert not shared.expire(999)
     assert shared.expire(1000).batches == ((0, 4, AVAILABLE, 1),)
@@ -225,7 +227,7 @@ def test_a_lock_ends_after_its_time() -> None:
 
 def test_a_lock_can_be_renewed_where_the_group_allows_it() -> None:
     shared = partition(record_lock_ms=1000)
-    shared.acquire(wish(), [(0, 4)], 0)
+    shared.acquire(acquire_request(), [(0, 4)], 0)
     assert not shared.acknowledge("a", [ack(0, 4, RENEW)], 900)
     assert shared.lock_due_ms == 1900
     shared.settings = ShareSettings(renew_enabled=False)
@@ -234,12 +236,12 @@ def test_a_lock_can_be_renewed_where_the_group_allows_it() -> None:
 
 def test_what_a_member_leaves_behind_is_free_again() -> None:
     shared = partition()
-    shared.acquire(wish("a"), [(0, 4)], 0)
-    shared.acquire(wish("b"), [(5, 9)], 0)
+    shared.acquire(acquire_request("a"), [(0, 4)], 0)
+    shared.acquire(acquire_request("b"), [(5, 9)], 0)
     written = shared.release("a")
     assert written.batches == ((0, 4, AVAILABLE, 1),)
     shared.settle(written, done=True)
-    assert shared.acquire(wish("c"), [(0, 9)], 0) == [(0, 4, 2)]
+    assert shared.acquire(acquire_request("c"), [(0, 9)], 0) == [(0, 4, 2)]
 
 
 # --- restoring ----------------------------------------------------------------------------------------------
@@ -248,7 +250,11 @@ def test_what_a_member_leaves_behind_is_free_again() -> None:
 def test_what_was_written_is_restored_and_the_rest_is_delivered_anew() -> None:
     shared = partition(10, StateBatch(10, 14, ACKNOWLEDGED, 1), StateBatch(20, 24, AVAILABLE, 2))
     assert (shared.start_offset, shared.end, shared.next_offset) == (15, 25, 15)
-    assert shared.acquire(wish(), [(10, 19), (20, 29)], 0) == [(15, 19, 1), (20, 24, 3), (25, 29, 1)]
+    assert shared.acquire(acquire_request(), [(10, 19), (20, 29)], 0) == [
+        (15, 19, 1),
+        (20, 24, 3),
+        (25, 29, 1),
+    ]
 
 
 def test_the_log_may_have_moved_on() -> None:

@@ -7,11 +7,11 @@ import pytest
 from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicCreated, TopicInfo
 from barnabas.coordination.share_state import key_of, name_of
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
 from barnabas.share.batches import StateBatch, combine
 from barnabas.share.records import ShareState, StateKey
 from barnabas.share.settings import OffsetReset, duration_ms, offset_reset
 from barnabas.share.state import ShareStateShard, StateWrite
+from barnabas.statemachine.decision import Decision
 from barnabas.wire.codec import record_type_id
 from barnabas.wire.generated.errors import ErrorCode
 

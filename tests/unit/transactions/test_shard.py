@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Decision
+from barnabas.statemachine.decision import Decision
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.shard import Ending, ProducerIdNeededError, TransactionShard
 from barnabas.transactions.transaction import EPOCH_MAX, EPOCH_MAX_OF_CLIENTS, Producer, State, Transaction
@@ -60,10 +60,12 @@ class Harness:
         finally:
             self.settle(out)
 
-    def add(self, producer: Producer, places: frozenset[tuple[str, int]] = ONE, version: int = 0) -> None:
+    def add(
+        self, producer: Producer, topic_partitions: frozenset[tuple[str, int]] = ONE, version: int = 0
+    ) -> None:
         out = Decision()
         try:
-            self.shard.add_partitions(ID, producer, places, version, self.now, out)
+            self.shard.add_partitions(ID, producer, topic_partitions, version, self.now, out)
         finally:
             self.settle(out)
 

@@ -1,7 +1,7 @@
 """How partitions are spread over the members of a group. Pure.
 
-The rule: an assignor sees members and partition counts, and gives every slot of every subscribed topic to exactly one
-member that is subscribed to it. It says nothing of when a member may take over a slot: that is reconciliation.
+The rule: an assignor sees members and partition counts, and gives every partition of every subscribed topic to exactly one
+member that is subscribed to it. It says nothing of when a member may take over a partition: that is reconciliation.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from barnabas.groups.assignors.range import assign_ranges
 from barnabas.groups.assignors.subscriber import Subscriber
 from barnabas.groups.assignors.uniform import assign_uniformly
-from barnabas.groups.topics import Slots
+from barnabas.topic_partitions import TopicIdPartitions
 
-Assignor = Callable[[Sequence[Subscriber], Mapping[bytes, int]], dict[str, Slots]]
-"""Members and the number of partitions by topic id; returns the slots by member id, with every member in it."""
+Assignor = Callable[[Sequence[Subscriber], Mapping[bytes, int]], dict[str, TopicIdPartitions]]
+"""Members and the number of partitions by topic id; returns the partitions by member id, with every member in it."""
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniformly, "range": assign_ranges}

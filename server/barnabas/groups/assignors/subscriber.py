@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from barnabas.groups.topics import NO_SLOTS, Slots
+from barnabas.topic_partitions import NO_PARTITIONS, TopicIdPartitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Subscriber:
     id: str
     topic_ids: frozenset[bytes]
     instance_id: str | None = None
-    assigned: Slots = NO_SLOTS
+    assigned: TopicIdPartitions = NO_PARTITIONS
 
 
 def readers_by_topic(

@@ -12,15 +12,15 @@ from barnabas.errors import PeerError, RequestError
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import ClassicProtocols, ConsumerMember, MemberState
 from barnabas.groups.consumer.membership import advance, check_room, take_over_static, watch_session
-from barnabas.groups.embedded import CONSUMER, owned_slots, read_subscription, write_assignment
+from barnabas.groups.embedded import CONSUMER, owned_partitions, read_subscription, write_assignment
 from barnabas.groups.member import Joining
-from barnabas.groups.turn import Turn
+from barnabas.statemachine.context import EventContext
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def join(group: ConsumerGroup, joining: Joining, turn: Turn) -> ConsumerMember | None:
+def join(group: ConsumerGroup, joining: Joining, context: EventContext) -> ConsumerMember | None:
     """A JoinGroup request: the member after it, to be answered by `answer_join`; None if it is answered already.
 
     Raises GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -32,7 +32,7 @@ def join(group: ConsumerGroup, joining: Joining, turn: Turn) -> ConsumerMember |
     instance_id = request.group_instance_id
     if not request.member_id and instance_id is None and joining.known_id_required:
         response = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
-        turn.out.replies.append((joining.waiter, response))
+        context.out.replies.append((joining.waiter, response))
         return None
     try:
         said = read_subscription(request.protocols[0].metadata)
@@ -43,7 +43,7 @@ def join(group: ConsumerGroup, joining: Joining, turn: Turn) -> ConsumerMember |
     elif request.member_id:
         before = group.static_member(instance_id, member_id)
     else:
-        before = take_over_static(group, member_id, instance_id, turn, by_classic=True)
+        before = take_over_static(group, member_id, instance_id, context, by_classic=True)
     after = replace(
         before,
         instance_id=instance_id or before.instance_id,
@@ -58,7 +58,7 @@ def join(group: ConsumerGroup, joining: Joining, turn: Turn) -> ConsumerMember |
             tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         ),
     )
-    return advance(group, before, after, owned_slots(said, turn.image), turn)
+    return advance(group, before, after, owned_partitions(said, context.image), context)
 
 
 def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
@@ -71,13 +71,15 @@ def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
-def answer_join(group: ConsumerGroup, member: ConsumerMember, joining: Joining, turn: Turn) -> None:
+def answer_join(
+    group: ConsumerGroup, member: ConsumerMember, joining: Joining, context: EventContext
+) -> None:
     """Tell a member that it has joined, and wait for its SyncGroup."""
     group.rejoins_due_ms.pop(member.id, None)
-    watch_session(group, member, turn)
-    turn.out.timers["rejoin", group.id, member.id] = None
-    turn.out.timers["resync", group.id, member.id] = turn.now_ms + member.rebalance_timeout_ms
-    turn.out.replies.append((joining.waiter, joined(member, member.epoch)))
+    watch_session(group, member, context)
+    context.out.timers["rejoin", group.id, member.id] = None
+    context.out.timers["resync", group.id, member.id] = context.now_ms + member.rebalance_timeout_ms
+    context.out.replies.append((joining.waiter, joined(member, member.epoch)))
 
 
 def joined(member: ConsumerMember, generation: int) -> JoinGroupResponse:
@@ -91,7 +93,7 @@ def joined(member: ConsumerMember, generation: int) -> JoinGroupResponse:
     )
 
 
-def sync(group: ConsumerGroup, request: SyncGroupRequest, waiter: int, turn: Turn) -> None:
+def sync(group: ConsumerGroup, request: SyncGroupRequest, waiter: int, context: EventContext) -> None:
     """A SyncGroup request. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
     INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
     """
@@ -100,43 +102,43 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, waiter: int, turn: Tur
     if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
-        _expect_rejoin(group, member, turn)
+        _expect_rejoin(group, member, context)
         raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
-    watch_session(group, member, turn)
-    turn.out.timers["resync", group.id, member.id] = None
+    watch_session(group, member, context)
+    context.out.timers["resync", group.id, member.id] = None
     response = SyncGroupResponse(
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignment=write_assignment(member.assigned, metadata, turn.image),
+        assignment=write_assignment(member.assigned, metadata, context.image),
     )
-    turn.out.replies.append((waiter, response))
+    context.out.replies.append((waiter, response))
 
 
 def must_join_again(
-    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, turn: Turn
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, context: EventContext
 ) -> bool:
     """A Heartbeat: whether the member has to join, since it can take a step. Raises as `sync`."""
     member, _ = _member(group, member_id, instance_id, generation)
-    watch_session(group, member, turn)
+    watch_session(group, member, context)
     can_step = (
         member.epoch < group.epoch
         or member.state is MemberState.UNREVOKED
         or (member.state is MemberState.UNRELEASED and not _waits_for_others(group, member))
     )
     if can_step:
-        _expect_rejoin(group, member, turn)
+        _expect_rejoin(group, member, context)
     return can_step
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
     missing = group.target_of(member) - member.assigned.keys()
-    return any(slot in group.owners for slot in missing)
+    return any(topic_partition in group.owners for topic_partition in missing)
 
 
-def _expect_rejoin(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+def _expect_rejoin(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
     """It has its rebalance timeout to join again, from when it was first told."""
-    due_ms = group.rejoins_due_ms.setdefault(member.id, turn.now_ms + member.rebalance_timeout_ms)
-    turn.out.timers["rejoin", group.id, member.id] = due_ms
+    due_ms = group.rejoins_due_ms.setdefault(member.id, context.now_ms + member.rebalance_timeout_ms)
+    context.out.timers["rejoin", group.id, member.id] = due_ms
 
 
 def leaver(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:

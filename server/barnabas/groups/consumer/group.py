@@ -18,10 +18,10 @@ from barnabas.groups.commits import check_committer
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.member import ConsumerMember, Subscription
 from barnabas.groups.consumer.regex import Resolved
-from barnabas.groups.decision import Record
-from barnabas.groups.roster import member_of, static_member_of
+from barnabas.groups.member_lookup import member_of, static_member_of
 from barnabas.groups.settings import GroupSettings
-from barnabas.groups.topics import NO_SLOTS, Slot, Slots
+from barnabas.statemachine.decision import Record
+from barnabas.topic_partitions import NO_PARTITIONS, TopicIdPartition, TopicIdPartitions
 from barnabas.wire.generated.errors import ErrorCode
 
 
@@ -39,9 +39,9 @@ class ConsumerGroup:
     assigned_ms: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     static_ids: dict[str, str] = field(default_factory=dict)
-    target: dict[str, Slots] = field(default_factory=dict)
-    owners: dict[Slot, str] = field(default_factory=dict)
-    """Who has a slot, also while it is giving it up."""
+    target: dict[str, TopicIdPartitions] = field(default_factory=dict)
+    owners: dict[TopicIdPartition, str] = field(default_factory=dict)
+    """Who has a partition, also while it is giving it up."""
     subscriptions: Counter[Subscription] = field(default_factory=Counter)
     """By how many members each is used; of many members most want the same."""
     regexes: dict[str, Resolved] = field(default_factory=dict)
@@ -85,11 +85,11 @@ class ConsumerGroup:
         """The member that has an instance id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         return static_member_of(self.members, self.static_ids, instance_id, member_id)
 
-    def target_of(self, member: ConsumerMember) -> Slots:
+    def target_of(self, member: ConsumerMember) -> TopicIdPartitions:
         """What a member shall have; one that replaces a static member takes over what that one should have had."""
         if member.id not in self.target and member.instance_id is not None:
-            return self.target.get(self.static_ids.get(member.instance_id, ""), NO_SLOTS)
-        return self.target.get(member.id, NO_SLOTS)
+            return self.target.get(self.static_ids.get(member.instance_id, ""), NO_PARTITIONS)
+        return self.target.get(member.id, NO_PARTITIONS)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The topics that a member is subscribed to, by name and by expression."""
@@ -122,12 +122,12 @@ class ConsumerGroup:
         self,
         member_id: str,
         epoch: int,
-        slots: Iterable[Slot],
+        topic_partitions: Iterable[TopicIdPartition],
         api_version: int,
         *,
         transactional: bool = False,
     ) -> None:
-        """Whether this committer may commit offsets for these slots; without members, anybody may.
+        """Whether this committer may commit offsets for these partitions; without members, anybody may.
 
         Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (classic members), and as `check_committer`.
         """
@@ -139,7 +139,7 @@ class ConsumerGroup:
                 raise RequestError(ErrorCode.ILLEGAL_GENERATION)
             return
         has = {**member.assigned, **member.revoking}
-        sinces = [has.get(slot) for slot in slots]
+        sinces = [has.get(topic_partition) for topic_partition in topic_partitions]
         check_committer(member.epoch, epoch, sinces, api_version, transactional=transactional)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
@@ -151,16 +151,16 @@ class ConsumerGroup:
             classic = member.classic is not None
             raise RequestError(ErrorCode.ILLEGAL_GENERATION if classic else ErrorCode.STALE_MEMBER_EPOCH)
 
-    # --- taking up records ----------------------------------------------------------------------------------
+    # --- replaying records -----------------------------------------------------------------------------------
 
     def put_member(self, member: ConsumerMember) -> None:
         """There is a new member, or one has changed."""
         self._release(member.id)
         self.members[member.id] = member
         self.subscriptions[member.subscription] += 1
-        for slots in (member.assigned, member.revoking):
-            for slot in slots:
-                self.owners[slot] = member.id
+        for topic_partitions in (member.assigned, member.revoking):
+            for topic_partition in topic_partitions:
+                self.owners[topic_partition] = member.id
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member.id
 
@@ -171,17 +171,17 @@ class ConsumerGroup:
         self.rejoins_due_ms.pop(member_id, None)
 
     def _release(self, member_id: str) -> None:
-        """Take away what a member has: its slots, its instance id, and what it wanted."""
+        """Take away what a member has: its partitions, its instance id, and what it wanted."""
         member = self.members.get(member_id)
         if member is None:
             return
         self.subscriptions[member.subscription] -= 1
         if not self.subscriptions[member.subscription]:
             del self.subscriptions[member.subscription]
-        for slots in (member.assigned, member.revoking):
-            for slot in slots:
-                if self.owners.get(slot) == member_id:
-                    del self.owners[slot]
+        for topic_partitions in (member.assigned, member.revoking):
+            for topic_partition in topic_partitions:
+                if self.owners.get(topic_partition) == member_id:
+                    del self.owners[topic_partition]
         if member.instance_id is not None and self.static_ids.get(member.instance_id) == member_id:
             del self.static_ids[member.instance_id]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from barnabas.groups.topics import Slot
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.records.consumer_group_member_metadata import ConsumerGroupMemberMetadataValue
 
@@ -27,9 +27,9 @@ class MemberState(IntEnum):
 
     STABLE = 0
     UNREVOKED = 1
-    """It must give up slots before it can enter the next epoch."""
+    """It must give up partitions before it can enter the next epoch."""
     UNRELEASED = 2
-    """It waits for slots that others must give up."""
+    """It waits for partitions that others must give up."""
     UNKNOWN = 127
     """Written by a broker that knows more states."""
 
@@ -51,7 +51,7 @@ class ClassicProtocols:
 class ConsumerMember:
     """One member: what it says of itself, and what it has.
 
-    `assigned` and `revoking` give for each slot the member epoch in which it was assigned (KIP-1251). Slots in
+    `assigned` and `revoking` give for each partition the member epoch in which it was assigned (KIP-1251). Partitions in
     `revoking` are still the member's, but it has been told to give them up.
     """
 
@@ -68,8 +68,8 @@ class ConsumerMember:
     epoch: int = 0
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
-    assigned: Mapping[Slot, int] = field(default_factory=dict)
-    revoking: Mapping[Slot, int] = field(default_factory=dict)
+    assigned: Mapping[TopicIdPartition, int] = field(default_factory=dict)
+    revoking: Mapping[TopicIdPartition, int] = field(default_factory=dict)
 
     @property
     def subscription(self) -> Subscription:
@@ -84,8 +84,8 @@ class ConsumerMember:
         self,
         state: MemberState,
         epoch: int,
-        assigned: Mapping[Slot, int],
-        revoking: Mapping[Slot, int],
+        assigned: Mapping[TopicIdPartition, int],
+        revoking: Mapping[TopicIdPartition, int],
     ) -> ConsumerMember:
         """The member after a step; the epoch before the current one is remembered."""
         return replace(

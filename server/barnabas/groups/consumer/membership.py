@@ -23,10 +23,11 @@ from barnabas.groups.consumer.member import (
 )
 from barnabas.groups.consumer.reconciliation import reconcile
 from barnabas.groups.consumer.regex import Resolved, matching
-from barnabas.groups.roster import members_with
+from barnabas.groups.member_lookup import members_with
 from barnabas.groups.settings import GroupSettings
-from barnabas.groups.topics import NO_SLOTS, Slots, by_topic, partition_counts, topic_ids, topics_hash
-from barnabas.groups.turn import Turn
+from barnabas.groups.topics import by_topic, partition_counts, topic_ids, topics_hash
+from barnabas.statemachine.context import EventContext
+from barnabas.topic_partitions import NO_PARTITIONS, TopicIdPartitions
 from barnabas.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -96,7 +97,7 @@ def _check_given(value: str | None, what: str) -> None:
 # --- staying ------------------------------------------------------------------------------------------------
 
 
-def heartbeat(group: ConsumerGroup, beat: Heartbeat, turn: Turn) -> ConsumerGroupHeartbeatResponse:
+def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> ConsumerGroupHeartbeatResponse:
     """Join or stay. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
     FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
     """
@@ -111,18 +112,18 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, turn: Turn) -> ConsumerGrou
         if not joins:
             _check_epoch(before, request.member_epoch, reported)
     elif joins:
-        before = take_over_static(group, member_id, request.instance_id, turn, by_classic=False)
+        before = take_over_static(group, member_id, request.instance_id, context, by_classic=False)
     else:
         before = group.static_member(request.instance_id, member_id)
         _check_epoch(before, request.member_epoch, reported)
     after = advance(
-        group, before, before.after_heartbeat(request, beat.client_id, beat.client_host), reported, turn
+        group, before, before.after_heartbeat(request, beat.client_id, beat.client_host), reported, context
     )
-    watch_session(group, after, turn)
+    watch_session(group, after, context)
     response = ConsumerGroupHeartbeatResponse(
         member_id=after.id,
         member_epoch=after.epoch,
-        heartbeat_interval_ms=group.settings.of_group(turn.image, group.id).heartbeat_interval_ms,
+        heartbeat_interval_ms=group.settings.of_group(context.image, group.id).heartbeat_interval_ms,
     )
     says_everything = (
         request.rebalance_timeout_ms != -1
@@ -139,7 +140,7 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, turn: Turn) -> ConsumerGrou
     return response
 
 
-def _reported(request: ConsumerGroupHeartbeatRequest) -> Slots | None:
+def _reported(request: ConsumerGroupHeartbeatRequest) -> TopicIdPartitions | None:
     if request.topic_partitions is None:
         return None
     return frozenset((topic.topic_id, p) for topic in request.topic_partitions for p in topic.partitions)
@@ -154,7 +155,7 @@ def check_room(group: ConsumerGroup, member_id: str) -> None:
         )
 
 
-def _check_epoch(member: ConsumerMember, epoch: int, reported: Slots | None) -> None:
+def _check_epoch(member: ConsumerMember, epoch: int, reported: TopicIdPartitions | None) -> None:
     """One that is behind by an answer that was lost may go on, if it has nothing that it should not have."""
     if epoch == member.epoch:
         return
@@ -167,7 +168,7 @@ def _check_epoch(member: ConsumerMember, epoch: int, reported: Slots | None) -> 
 
 
 def take_over_static(
-    group: ConsumerGroup, member_id: str, instance_id: str, turn: Turn, *, by_classic: bool
+    group: ConsumerGroup, member_id: str, instance_id: str, context: EventContext, *, by_classic: bool
 ) -> ConsumerMember:
     """The member that joins with an instance id: a new one, or one that takes over from who had the id.
 
@@ -183,67 +184,71 @@ def take_over_static(
             ErrorCode.UNRELEASED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {former.id!r}"
         )
     member = replace(former, id=member_id, epoch=0, previous_epoch=0)
-    out = turn.out
+    out = context.out
     out.records += records.member_tombstones(group.id, former.id)
     out.records.append(records.member_record(group.id, member))
-    out.records.append(records.target_record(group.id, member_id, group.target.get(former.id, NO_SLOTS)))
+    out.records.append(records.target_record(group.id, member_id, group.target.get(former.id, NO_PARTITIONS)))
     out.records.append(records.current_record(group.id, member))
-    forget_timers(group, former.id, turn)
+    forget_timers(group, former.id, context)
     return member
 
 
 def advance(
-    group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, reported: Slots | None, turn: Turn
+    group: ConsumerGroup,
+    before: ConsumerMember,
+    after: ConsumerMember,
+    reported: TopicIdPartitions | None,
+    context: EventContext,
 ) -> ConsumerMember:
     """Let a member be what it now says, and take all from there: epoch, target, its next step.
 
     Raises INVALID_REGULAR_EXPRESSION.
     """
-    out = turn.out
+    out = context.out
     changed = before.topics != after.topics or before.regex != after.regex
     if (after is not before and after != before) or after.id not in group.members:
         out.records.append(records.member_record(group.id, after))
     epoch = max(group.epoch, EPOCH_OF_NEW)
-    if changed or group.epoch == 0 or group.topics_seen is not turn.image.topics:
+    if changed or group.epoch == 0 or group.topics_seen is not context.image.topics:
         subscriptions = group.subscriptions_after(_replaced(group, after), after)
-        regexes = _refresh_regexes(group, subscriptions, turn)
+        regexes = _refresh_regexes(group, subscriptions, context)
         seen = replace(group, regexes=regexes)
-        new_hash = _hash(group, _topics_in(subscriptions, regexes), turn)
+        new_hash = _hash(group, _topics_in(subscriptions, regexes), context)
         if changed or new_hash != group.topics_hash or regexes != group.regexes:
             epoch += 1
         if epoch != group.epoch:
-            _write_epoch(group, epoch, new_hash, turn)
+            _write_epoch(group, epoch, new_hash, context)
     else:
         seen = group
     target, target_epoch = group.target_of(after), group.assignment_epoch
-    if epoch > target_epoch and _may_assign(group, after, turn):
+    if epoch > target_epoch and _may_assign(group, after, context):
         members = members_with(group.members, group.static_ids, after)
-        target, target_epoch = _write_target(seen, members, epoch, turn)[after.id], epoch
+        target, target_epoch = _write_target(seen, members, epoch, context)[after.id], epoch
     moved = reconcile(after, target_epoch, target, group.owners, reported)
     if moved is not after:
         out.records.append(records.current_record(group.id, moved))
-        watch_revocation(group, moved, turn)
-    group.topics_seen = turn.image.topics
+        watch_revocation(group, moved, context)
+    group.topics_seen = context.image.topics
     return moved
 
 
-def _may_assign(group: ConsumerGroup, after: ConsumerMember, turn: Turn) -> bool:
+def _may_assign(group: ConsumerGroup, after: ConsumerMember, context: EventContext) -> bool:
     """Whether the last assignment is as long ago as `consumer.assignment.interval.ms` says; the first one never waits.
 
     Of many members that come together, each would move what the others have just been given: large groups wait for
     `LARGE_INTERVAL_MS` whatever the setting says.
     """
-    interval_ms = group.settings.of_group(turn.image, group.id).assignment_interval_ms
+    interval_ms = group.settings.of_group(context.image, group.id).assignment_interval_ms
     if len(group.members) + (after.id not in group.members) > ASSIGNED_AT_ONCE_MAX:
         interval_ms = max(interval_ms, LARGE_INTERVAL_MS)
-    return not group.assigned_ms or turn.now_ms - group.assigned_ms >= interval_ms
+    return not group.assigned_ms or context.now_ms - group.assigned_ms >= interval_ms
 
 
-def _hash(group: ConsumerGroup, names: frozenset[str], turn: Turn) -> int:
+def _hash(group: ConsumerGroup, names: frozenset[str], context: EventContext) -> int:
     """As `topics_hash`, and not again for the same names of the same topics."""
     known = group.hashed
-    if known is None or known[0] is not turn.image.topics or known[1] != names:
-        known = group.hashed = (turn.image.topics, names, topics_hash(names, turn.image))
+    if known is None or known[0] is not context.image.topics or known[1] != names:
+        known = group.hashed = (context.image.topics, names, topics_hash(names, context.image))
     return known[2]
 
 
@@ -257,43 +262,43 @@ def _topics_in(subscriptions: Iterable[Subscription], regexes: Mapping[str, Reso
     return frozenset().union(*(topics_in(subscription, regexes) for subscription in subscriptions))
 
 
-def _write_epoch(group: ConsumerGroup, epoch: int, new_hash: int, turn: Turn) -> None:
+def _write_epoch(group: ConsumerGroup, epoch: int, new_hash: int, context: EventContext) -> None:
     if group.has_partition_metadata:
-        turn.out.records.append(records.partition_metadata_tombstone(group.id))
-    turn.out.records.append(records.epoch_record(group.id, epoch, new_hash))
+        context.out.records.append(records.partition_metadata_tombstone(group.id))
+    context.out.records.append(records.epoch_record(group.id, epoch, new_hash))
 
 
 def _refresh_regexes(
-    group: ConsumerGroup, subscriptions: Iterable[Subscription], turn: Turn
+    group: ConsumerGroup, subscriptions: Iterable[Subscription], context: EventContext
 ) -> dict[str, Resolved]:
     """The expressions in these, with the topics that they match now; writes what is different."""
     used = {regex for _, regex in subscriptions if regex}
     regexes: dict[str, Resolved] = {}
     for regex in used:
         known = group.regexes.get(regex)
-        if known is not None and group.topics_seen is turn.image.topics:
+        if known is not None and group.topics_seen is context.image.topics:
             regexes[regex] = known
             continue
-        topics = matching(regex, turn.image.topics)
+        topics = matching(regex, context.image.topics)
         if known is not None and known.topics == topics:
             regexes[regex] = known
             continue
-        regexes[regex] = Resolved(topics, turn.image.version, turn.now_ms)
-        turn.out.records.append(records.regex_record(group.id, regex, regexes[regex]))
-    turn.out.records += [
+        regexes[regex] = Resolved(topics, context.image.version, context.now_ms)
+        context.out.records.append(records.regex_record(group.id, regex, regexes[regex]))
+    context.out.records += [
         records.regex_tombstone(group.id, regex) for regex in group.regexes if regex not in used
     ]
     return regexes
 
 
 def _write_target(
-    group: ConsumerGroup, members: list[ConsumerMember], epoch: int, turn: Turn
-) -> dict[str, Slots]:
-    """Let the assignor decide anew, and write what is different."""
+    group: ConsumerGroup, members: list[ConsumerMember], epoch: int, context: EventContext
+) -> dict[str, TopicIdPartitions]:
+    """Let the assignor decide again, and write what is different."""
     subscribers = [
         Subscriber(
             member.id,
-            topic_ids(group.topics_of(member), turn.image),
+            topic_ids(group.topics_of(member), context.image),
             member.instance_id,
             group.target_of(member),
         )
@@ -301,11 +306,11 @@ def _write_target(
     ]
     wanted = frozenset().union(*(subscriber.topic_ids for subscriber in subscribers))
     assign = ASSIGNORS[group.assignor_name(members)]
-    target = assign(subscribers, partition_counts(wanted, turn.image))
-    for member_id, slots in target.items():
-        if group.target.get(member_id) != slots:
-            turn.out.records.append(records.target_record(group.id, member_id, slots))
-    turn.out.records.append(records.target_epoch_record(group.id, epoch, turn.now_ms))
+    target = assign(subscribers, partition_counts(wanted, context.image))
+    for member_id, topic_partitions in target.items():
+        if group.target.get(member_id) != topic_partitions:
+            context.out.records.append(records.target_record(group.id, member_id, topic_partitions))
+    context.out.records.append(records.target_epoch_record(group.id, epoch, context.now_ms))
     return target
 
 
@@ -319,53 +324,53 @@ def leaver(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Cons
     return group.member(request.member_id)
 
 
-def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
     """A static member will come back within its session timeout: it keeps what it has."""
     away = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking={})
-    turn.out.records.append(records.current_record(group.id, away))
+    context.out.records.append(records.current_record(group.id, away))
 
 
-def remove(group: ConsumerGroup, gone: Iterable[ConsumerMember], turn: Turn) -> None:
+def remove(group: ConsumerGroup, gone: Iterable[ConsumerMember], context: EventContext) -> None:
     """Members are gone; the group's epoch rises, and the next heartbeat finds a new target."""
     ids = {member.id for member in gone}
     if not ids:
         return
     for member_id in sorted(ids):
-        turn.out.records += records.member_tombstones(group.id, member_id)
-        forget_timers(group, member_id, turn)
+        context.out.records += records.member_tombstones(group.id, member_id)
+        forget_timers(group, member_id, context)
     subscriptions = group.subscriptions_after(ids)
     used = {regex for _, regex in subscriptions}
-    turn.out.records += [
+    context.out.records += [
         records.regex_tombstone(group.id, regex) for regex in group.regexes if regex not in used
     ]
-    new_hash = _hash(group, _topics_in(subscriptions, group.regexes), turn)
-    _write_epoch(group, group.epoch + 1, new_hash, turn)
+    new_hash = _hash(group, _topics_in(subscriptions, group.regexes), context)
+    _write_epoch(group, group.epoch + 1, new_hash, context)
 
 
 # --- time ---------------------------------------------------------------------------------------------------
 
 
-def watch_session(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+def watch_session(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
     """A member has a whole session timeout to be heard of again."""
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms
     else:
-        timeout_ms = group.settings.of_group(turn.image, group.id).session_timeout_ms
-    turn.out.timers["session", group.id, member.id] = turn.now_ms + timeout_ms
+        timeout_ms = group.settings.of_group(context.image, group.id).session_timeout_ms
+    context.out.timers["session", group.id, member.id] = context.now_ms + timeout_ms
 
 
-def watch_revocation(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
-    """A member that must give up slots has its rebalance timeout to do so."""
+def watch_revocation(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
+    """A member that must give up partitions has its rebalance timeout to do so."""
     if member.classic is None:
         waits = member.state is MemberState.UNREVOKED
-        due_ms = turn.now_ms + member.rebalance_timeout_ms if waits else None
-        turn.out.timers["revocation", group.id, member.id] = due_ms
+        due_ms = context.now_ms + member.rebalance_timeout_ms if waits else None
+        context.out.timers["revocation", group.id, member.id] = due_ms
 
 
-def forget_timers(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+def forget_timers(group: ConsumerGroup, member_id: str, context: EventContext) -> None:
     """Nobody waits for this member any more."""
     for name in ("session", "revocation", "rejoin", "resync"):
-        turn.out.timers[name, group.id, member_id] = None
+        context.out.timers[name, group.id, member_id] = None
 
 
 def overdue(group: ConsumerGroup, timer: str, member_id: str) -> ConsumerMember | None:
@@ -376,8 +381,8 @@ def overdue(group: ConsumerGroup, timer: str, member_id: str) -> ConsumerMember 
     return member
 
 
-def watch_all(group: ConsumerGroup, turn: Turn) -> None:
+def watch_all(group: ConsumerGroup, context: EventContext) -> None:
     """After a load: every member has all of its time again."""
     for member in group.members.values():
-        watch_session(group, member, turn)
-        watch_revocation(group, member, turn)
+        watch_session(group, member, context)
+        watch_revocation(group, member, context)

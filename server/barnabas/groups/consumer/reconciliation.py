@@ -1,9 +1,9 @@
 """The step of one member towards its target. Pure.
 
-The rule: a slot is given to a member only when nobody has it, and counts as given up only when its owner no longer
+The rule: a partition is given to a member only when nobody has it, and counts as given up only when its owner no longer
 reports it. A member moves on alone; nobody waits for it except those who want what it must give up.
 
-It does not matter what a slot is: partitions of consumer groups and tasks of streams groups move alike.
+It does not matter what a partition is: partitions of consumer groups and tasks of streams groups move alike.
 """
 
 from __future__ import annotations
@@ -89,12 +89,20 @@ def _step(
     taken: Collection[Any],
     reported: frozenset[Any] | None,
 ) -> M:
-    kept = {slot: since for slot, since in member.assigned.items() if slot in target}
-    revoking = {slot: since for slot, since in member.assigned.items() if slot not in target}
+    kept = {
+        topic_partition: since
+        for topic_partition, since in member.assigned.items()
+        if topic_partition in target
+    }
+    revoking = {
+        topic_partition: since
+        for topic_partition, since in member.assigned.items()
+        if topic_partition not in target
+    }
     if revoking and (reported is None or not reported.isdisjoint(revoking)):
         return _moved(member, MemberState.UNREVOKED, epoch, kept, revoking)
-    wanted = [slot for slot in target if slot not in kept]
-    free = [slot for slot in wanted if slot not in taken]
+    wanted = [topic_partition for topic_partition in target if topic_partition not in kept]
+    free = [topic_partition for topic_partition in wanted if topic_partition not in taken]
     kept.update(dict.fromkeys(free, target_epoch))
     state = MemberState.STABLE if len(free) == len(wanted) else MemberState.UNRELEASED
     return _moved(member, state, target_epoch, kept, {})

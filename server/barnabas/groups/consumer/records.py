@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from barnabas.groups.consumer.member import ConsumerMember
 from barnabas.groups.consumer.regex import Resolved
-from barnabas.groups.decision import Record
-from barnabas.groups.topics import Slot, by_topic
+from barnabas.groups.topics import by_topic
+from barnabas.statemachine.decision import Record
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.records import (
     consumer_group_current_member_assignment as current_assignment,
 )
@@ -67,12 +68,12 @@ def target_epoch_tombstone(group_id: str) -> Record:
     return target_metadata.RECORD.encode_key(key), None
 
 
-def target_record(group_id: str, member_id: str, slots: Iterable[Slot]) -> Record:
+def target_record(group_id: str, member_id: str, topic_partitions: Iterable[TopicIdPartition]) -> Record:
     """What a member shall have."""
     value = Target(
         topic_partitions=[
             Target.TopicPartition(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in by_topic(slots)
+            for topic_id, partitions in by_topic(topic_partitions)
         ]
     )
     return _target_key(group_id, member_id), target_member.RECORD.encode_value(value)
@@ -110,26 +111,30 @@ def _current_key(group_id: str, member_id: str) -> bytes:
     return current_assignment.RECORD.encode_key(key)
 
 
-def _with_epochs(slots: Mapping[Slot, int]) -> list[Assigned.TopicPartitions]:
+def _with_epochs(topic_partitions: Mapping[TopicIdPartition, int]) -> list[Assigned.TopicPartitions]:
     return [
         Assigned.TopicPartitions(
             topic_id=topic_id,
             partitions=partitions,
-            assignment_epochs=[slots[topic_id, partition] for partition in partitions],
+            assignment_epochs=[topic_partitions[topic_id, partition] for partition in partitions],
         )
-        for topic_id, partitions in by_topic(slots)
+        for topic_id, partitions in by_topic(topic_partitions)
     ]
 
 
-def slots_with_epochs(topics: Iterable[Assigned.TopicPartitions], unknown_epoch: int) -> dict[Slot, int]:
-    """Slots as they were written; those without an epoch of their own count as assigned in `unknown_epoch`."""
-    slots = {}
+def partitions_with_epochs(
+    topics: Iterable[Assigned.TopicPartitions], unknown_epoch: int
+) -> dict[TopicIdPartition, int]:
+    """Partitions as they were written; those without an epoch of their own count as assigned in `unknown_epoch`."""
+    topic_partitions = {}
     for topic in topics:
         epochs = topic.assignment_epochs or []
         if len(epochs) != len(topic.partitions):
             epochs = [unknown_epoch] * len(topic.partitions)
-        slots.update({(topic.topic_id, p): e for p, e in zip(topic.partitions, epochs, strict=True)})
-    return slots
+        topic_partitions.update(
+            {(topic.topic_id, p): e for p, e in zip(topic.partitions, epochs, strict=True)}
+        )
+    return topic_partitions
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:

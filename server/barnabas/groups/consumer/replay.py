@@ -1,4 +1,4 @@
-"""Taking up the records of consumer groups. Pure.
+"""Replay of the records of consumer groups. Pure.
 
 The rule: a value makes its group if there is none of this kind; a tombstone for what is not there means nothing.
 After compaction any record may come without those that were written before it.
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import ConsumerMember, MemberState
-from barnabas.groups.consumer.records import slots_with_epochs
+from barnabas.groups.consumer.records import partitions_with_epochs
 from barnabas.groups.consumer.regex import Resolved
 from barnabas.wire.generated.records import (
     consumer_group_current_member_assignment as current_assignment,
@@ -42,14 +42,14 @@ _STATES = frozenset(MemberState)
 
 
 def replay(kind: int, key: bytes, value: bytes | None, find: Find, end: End) -> bool:
-    """Take up a record, if it is one of a consumer group; whether it was. Raises DecodeError."""
+    """Replay a record, if it is one of a consumer group; whether it was. Raises DecodeError."""
     if kind == metadata.RECORD.type_id:
         _epoch(key, value, find, end)
         return True
-    take_up = _TAKE_UP.get(kind)
-    if take_up is None:
+    apply_record = _RECORD_TYPES.get(kind)
+    if apply_record is None:
         return False
-    take_up(key, value, find)
+    apply_record(key, value, find)
     return True
 
 
@@ -118,8 +118,8 @@ def _current(key: bytes, value: bytes | None, find: Find) -> None:
             epoch=written.member_epoch,
             previous_epoch=written.previous_member_epoch,
             state=MemberState(written.state) if written.state in _STATES else MemberState.UNKNOWN,
-            assigned=slots_with_epochs(written.assigned_partitions, written.member_epoch),
-            revoking=slots_with_epochs(written.partitions_pending_revocation, written.member_epoch),
+            assigned=partitions_with_epochs(written.assigned_partitions, written.member_epoch),
+            revoking=partitions_with_epochs(written.partitions_pending_revocation, written.member_epoch),
         )
     )
 
@@ -138,7 +138,7 @@ def _regex(key: bytes, value: bytes | None, find: Find) -> None:
     )
 
 
-_TAKE_UP: dict[int, Callable[[bytes, bytes | None, Find], None]] = {
+_RECORD_TYPES: dict[int, Callable[[bytes, bytes | None, Find], None]] = {
     partition_metadata.RECORD.type_id: _partition_metadata,
     target_metadata.RECORD.type_id: _target_epoch,
     target_member.RECORD.type_id: _target,

@@ -14,13 +14,13 @@ from typing import ClassVar, NoReturn
 
 from barnabas.cluster.image import TopicInfo
 from barnabas.errors import RequestError
-from barnabas.groups.decision import Record
-from barnabas.groups.roster import member_of
+from barnabas.groups.member_lookup import member_of
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.share import records
 from barnabas.groups.share.known import NOTHING_KNOWN, KnownTopics
 from barnabas.groups.share.member import ShareMember
-from barnabas.groups.topics import Slots
+from barnabas.statemachine.decision import Record
+from barnabas.topic_partitions import TopicIdPartitions
 from barnabas.wire.generated.errors import ErrorCode
 
 
@@ -36,7 +36,7 @@ class ShareGroup:
     topics_hash: int = 0
     assignment_epoch: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)
-    target: dict[str, Slots] = field(default_factory=dict)
+    target: dict[str, TopicIdPartitions] = field(default_factory=dict)
     known: KnownTopics = NOTHING_KNOWN
     topics_seen: Mapping[str, TopicInfo] | None = field(default=None, compare=False)
     """The topics for which the hash was last compared: only another mapping needs another look."""
@@ -66,13 +66,13 @@ class ShareGroup:
         self,
         member_id: str,
         epoch: int,
-        places: Iterable[object],
+        topic_partitions: Iterable[object],
         api_version: int,
         *,
         transactional: bool = False,
     ) -> NoReturn:
         """Nobody commits offsets here. Raises GROUP_ID_NOT_FOUND."""
-        del member_id, epoch, places, api_version, transactional
+        del member_id, epoch, topic_partitions, api_version, transactional
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.id!r} is a share group")
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from barnabas.groups.topics import Slot, Slots, by_topic
+from barnabas.groups.topics import by_topic
+from barnabas.topic_partitions import TopicIdPartition, TopicIdPartitions
 
 Partitions = frozenset[int]
 
@@ -20,18 +21,18 @@ class KnownTopics:
     names: Mapping[bytes, str] = field(default_factory=dict)
 
     @property
-    def slots(self) -> Slots:
-        """The slots that can be fetched from."""
-        return slots_in(self.initialized)
+    def topic_partitions(self) -> TopicIdPartitions:
+        """The partitions that can be fetched from."""
+        return partitions_in(self.initialized)
 
     @property
     def topic_ids(self) -> frozenset[bytes]:
         """The topics of which something is known."""
         return frozenset(self.initialized) | frozenset(self.initializing)
 
-    def begun(self, slots: Iterable[Slot], names: Mapping[bytes, str]) -> KnownTopics:
+    def begun(self, topic_partitions: Iterable[TopicIdPartition], names: Mapping[bytes, str]) -> KnownTopics:
         """The state of these is being made."""
-        topics = _united(self.initializing, slots)
+        topics = _united(self.initializing, topic_partitions)
         return replace(
             self,
             initializing=topics,
@@ -39,18 +40,18 @@ class KnownTopics:
             names={**self.names, **names},
         )
 
-    def finished(self, slots: Iterable[Slot]) -> KnownTopics:
+    def finished(self, topic_partitions: Iterable[TopicIdPartition]) -> KnownTopics:
         """The state of these is there."""
-        slots = frozenset(slots)
+        topic_partitions = frozenset(topic_partitions)
         return replace(
             self,
-            initializing=_without(self.initializing, slots),
-            initialized=_united(self.initialized, slots),
+            initializing=_without(self.initializing, topic_partitions),
+            initialized=_united(self.initialized, topic_partitions),
         )
 
-    def failed(self, slots: Iterable[Slot]) -> KnownTopics:
+    def failed(self, topic_partitions: Iterable[TopicIdPartition]) -> KnownTopics:
         """The state of these could not be made."""
-        return replace(self, initializing=_without(self.initializing, frozenset(slots)))
+        return replace(self, initializing=_without(self.initializing, frozenset(topic_partitions)))
 
     def being_deleted(self, topic_ids: frozenset[bytes]) -> KnownTopics:
         """The state of all partitions of these topics is going to be deleted."""
@@ -74,18 +75,22 @@ class KnownTopics:
 NOTHING_KNOWN = KnownTopics()
 
 
-def slots_in(topics: Mapping[bytes, Partitions]) -> Slots:
-    """The slots of partitions by topic id."""
+def partitions_in(topics: Mapping[bytes, Partitions]) -> TopicIdPartitions:
+    """Partitions by topic id as a flat set."""
     return frozenset((topic_id, p) for topic_id, partitions in topics.items() for p in partitions)
 
 
-def _united(topics: Mapping[bytes, Partitions], slots: Iterable[Slot]) -> dict[bytes, Partitions]:
-    return _grouped(slots_in(topics) | frozenset(slots))
+def _united(
+    topics: Mapping[bytes, Partitions], topic_partitions: Iterable[TopicIdPartition]
+) -> dict[bytes, Partitions]:
+    return _grouped(partitions_in(topics) | frozenset(topic_partitions))
 
 
-def _without(topics: Mapping[bytes, Partitions], slots: Slots) -> dict[bytes, Partitions]:
-    return _grouped(slots_in(topics) - slots)
+def _without(
+    topics: Mapping[bytes, Partitions], topic_partitions: TopicIdPartitions
+) -> dict[bytes, Partitions]:
+    return _grouped(partitions_in(topics) - topic_partitions)
 
 
-def _grouped(slots: Slots) -> dict[bytes, Partitions]:
-    return {topic_id: frozenset(partitions) for topic_id, partitions in by_topic(slots)}
+def _grouped(topic_partitions: TopicIdPartitions) -> dict[bytes, Partitions]:
+    return {topic_id: frozenset(partitions) for topic_id, partitions in by_topic(topic_partitions)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from barnabas.groups.topics import NO_SLOTS, Slots
+from barnabas.topic_partitions import NO_PARTITIONS, TopicIdPartitions
 from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 LEAVE_EPOCH = -1
@@ -16,7 +16,7 @@ LEAVE_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class ShareMember:
-    """One member: what it says of itself, and which slots it fetches from, with others perhaps."""
+    """One member: what it says of itself, and which partitions it fetches from, with others perhaps."""
 
     id: str
     rack_id: str | None = None
@@ -25,7 +25,7 @@ class ShareMember:
     topics: frozenset[str] = frozenset()
     epoch: int = 0
     previous_epoch: int = -1
-    assigned: Slots = NO_SLOTS
+    assigned: TopicIdPartitions = NO_PARTITIONS
 
     def after_heartbeat(
         self, request: ShareGroupHeartbeatRequest, client_id: str, client_host: str

@@ -16,10 +16,11 @@ from barnabas.groups.assignors.simple import assign_shared
 from barnabas.groups.assignors.subscriber import Subscriber
 from barnabas.groups.share import records
 from barnabas.groups.share.group import ShareGroup
-from barnabas.groups.share.known import slots_in
+from barnabas.groups.share.known import partitions_in
 from barnabas.groups.share.member import LEAVE_EPOCH, ShareMember
-from barnabas.groups.topics import NO_SLOTS, Slot, Slots, by_topic, topic_ids, topics_hash
-from barnabas.groups.turn import Turn
+from barnabas.groups.topics import by_topic, topic_ids, topics_hash
+from barnabas.statemachine.context import EventContext
+from barnabas.topic_partitions import NO_PARTITIONS, TopicIdPartition, TopicIdPartitions
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
@@ -45,10 +46,10 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """States that the share coordinator is to begin: their epoch, and the start offset of each slot, -1 for none yet."""
+    """States for the share coordinator to begin: their epoch, and start offsets by partition, -1 for none yet."""
 
     state_epoch: int
-    offsets: Mapping[Slot, int]
+    offsets: Mapping[TopicIdPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
 # --- staying ------------------------------------------------------------------------------------------------
 
 
-def heartbeat(group: ShareGroup, beat: Heartbeat, turn: Turn) -> Answer:
+def heartbeat(group: ShareGroup, beat: Heartbeat, context: EventContext) -> Answer:
     """Join or stay. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
     request = beat.request
     joins = request.member_epoch == 0
@@ -94,20 +95,20 @@ def heartbeat(group: ShareGroup, beat: Heartbeat, turn: Turn) -> Answer:
         _check_epoch(before, request.member_epoch)
     after = before.after_heartbeat(request, beat.client_id, beat.client_host)
     if after != before or known is None:
-        turn.out.records.append(records.member_record(group.id, after))
+        context.out.records.append(records.member_record(group.id, after))
     members = [*(member for member in group.members.values() if member.id != after.id), after]
-    epoch, changed = _epoch(group, members, before.topics != after.topics, turn)
-    target, target_epoch = group.target.get(after.id, NO_SLOTS), group.assignment_epoch
+    epoch, changed = _epoch(group, members, before.topics != after.topics, context)
+    target, target_epoch = group.target.get(after.id, NO_PARTITIONS), group.assignment_epoch
     if epoch > target_epoch:
-        target, target_epoch = _write_target(group, members, epoch, turn)[after.id], epoch
-    moved = _moved(after, target, target_epoch, changed, turn.image)
+        target, target_epoch = _write_target(group, members, epoch, context)[after.id], epoch
+    moved = _moved(after, target, target_epoch, changed, context.image)
     if moved is not after:
-        turn.out.records.append(records.current_record(group.id, moved))
-    watch_session(group, moved, turn)
+        context.out.records.append(records.current_record(group.id, moved))
+    watch_session(group, moved, context)
     response = ShareGroupHeartbeatResponse(
         member_id=moved.id,
         member_epoch=moved.epoch,
-        heartbeat_interval_ms=group.settings.of_share_group(turn.image, group.id).heartbeat_interval_ms,
+        heartbeat_interval_ms=group.settings.of_share_group(context.image, group.id).heartbeat_interval_ms,
     )
     if joins or request.subscribed_topic_names is not None or moved.assigned != before.assigned:
         response.assignment = ShareGroupHeartbeatResponse.Assignment(
@@ -116,7 +117,7 @@ def heartbeat(group: ShareGroup, beat: Heartbeat, turn: Turn) -> Answer:
                 for topic_id, partitions in by_topic(moved.assigned)
             ]
         )
-    return Answer(response, _begin(group, members, epoch, turn))
+    return Answer(response, _begin(group, members, epoch, context))
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:
@@ -128,17 +129,19 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
         )
 
 
-def _epoch(group: ShareGroup, members: Iterable[ShareMember], changed: bool, turn: Turn) -> tuple[int, bool]:
+def _epoch(
+    group: ShareGroup, members: Iterable[ShareMember], changed: bool, context: EventContext
+) -> tuple[int, bool]:
     """The group's epoch from now on, and whether it is a new one."""
-    changed = changed or _is_outdated(group, turn.image)
-    if not changed and group.epoch and group.topics_seen is turn.image.topics:
+    changed = changed or _is_outdated(group, context.image)
+    if not changed and group.epoch and group.topics_seen is context.image.topics:
         return group.epoch, False
-    new_hash = topics_hash(_topics_of(members), turn.image)
-    group.topics_seen = turn.image.topics
+    new_hash = topics_hash(_topics_of(members), context.image)
+    group.topics_seen = context.image.topics
     if not changed and group.epoch and new_hash == group.topics_hash:
         return group.epoch, False
     epoch = max(group.epoch, EPOCH_OF_NEW) + 1
-    turn.out.records.append(records.epoch_record(group.id, epoch, new_hash))
+    context.out.records.append(records.epoch_record(group.id, epoch, new_hash))
     return epoch, True
 
 
@@ -147,8 +150,10 @@ def _is_outdated(group: ShareGroup, image: ClusterImage) -> bool:
     if not group.members or group.assignment_epoch < group.epoch:
         return False
     ids = topic_ids(_topics_of(group.members.values()), image)
-    slots = frozenset(slot for slot in group.known.slots if slot[0] in ids)
-    return not slots <= frozenset().union(*group.target.values())
+    topic_partitions = frozenset(
+        topic_partition for topic_partition in group.known.topic_partitions if topic_partition[0] in ids
+    )
+    return not topic_partitions <= frozenset().union(*group.target.values())
 
 
 def _topics_of(members: Iterable[ShareMember]) -> set[str]:
@@ -156,31 +161,33 @@ def _topics_of(members: Iterable[ShareMember]) -> set[str]:
 
 
 def _write_target(
-    group: ShareGroup, members: Iterable[ShareMember], epoch: int, turn: Turn
-) -> dict[str, Slots]:
-    """Let the assignor decide anew, and write what is different."""
+    group: ShareGroup, members: Iterable[ShareMember], epoch: int, context: EventContext
+) -> dict[str, TopicIdPartitions]:
+    """Let the assignor decide again, and write what is different."""
     subscribers = [
         Subscriber(
-            member.id, topic_ids(member.topics, turn.image), assigned=group.target.get(member.id, NO_SLOTS)
+            member.id,
+            topic_ids(member.topics, context.image),
+            assigned=group.target.get(member.id, NO_PARTITIONS),
         )
         for member in members
     ]
-    target = assign_shared(subscribers, group.known.slots)
-    for member_id, slots in target.items():
-        if group.target.get(member_id) != slots:
-            turn.out.records.append(records.target_record(group.id, member_id, slots))
-    turn.out.records.append(records.target_epoch_record(group.id, epoch, turn.now_ms))
+    target = assign_shared(subscribers, group.known.topic_partitions)
+    for member_id, topic_partitions in target.items():
+        if group.target.get(member_id) != topic_partitions:
+            context.out.records.append(records.target_record(group.id, member_id, topic_partitions))
+    context.out.records.append(records.target_epoch_record(group.id, epoch, context.now_ms))
     return target
 
 
 def _moved(
-    member: ShareMember, target: Slots, target_epoch: int, changed: bool, image: ClusterImage
+    member: ShareMember, target: TopicIdPartitions, target_epoch: int, changed: bool, image: ClusterImage
 ) -> ShareMember:
     """The member at its target, as far as it still wants it."""
     if member.epoch == target_epoch and not changed:
         return member
     ids = topic_ids(member.topics, image)
-    assigned = frozenset(slot for slot in target if slot[0] in ids)
+    assigned = frozenset(topic_partition for topic_partition in target if topic_partition[0] in ids)
     if member.epoch == target_epoch:
         return member if assigned == member.assigned else replace(member, assigned=assigned)
     return replace(member, epoch=target_epoch, previous_epoch=member.epoch, assigned=assigned)
@@ -189,15 +196,18 @@ def _moved(
 # --- the states of partitions -------------------------------------------------------------------------------
 
 
-def _begin(group: ShareGroup, members: Iterable[ShareMember], epoch: int, turn: Turn) -> Beginning | None:
+def _begin(
+    group: ShareGroup, members: Iterable[ShareMember], epoch: int, context: EventContext
+) -> Beginning | None:
     """The partitions of subscribed topics that have no state yet; it is written down that it is being made."""
-    known, image = group.known, turn.image
+    known, image = group.known, context.image
     underway = {
         topic_id: partitions
         for topic_id, partitions in known.initializing.items()
-        if turn.now_ms - group.begun_ms.get(topic_id, turn.now_ms - INITIALIZE_RETRY_MS) < INITIALIZE_RETRY_MS
+        if context.now_ms - group.begun_ms.get(topic_id, context.now_ms - INITIALIZE_RETRY_MS)
+        < INITIALIZE_RETRY_MS
     }
-    there = known.slots | slots_in(underway)
+    there = known.topic_partitions | partitions_in(underway)
     topics = [image.topics[name] for name in sorted(_topics_of(members)) if name in image.topics]
     missing = [
         (topic.id, index)
@@ -208,56 +218,64 @@ def _begin(group: ShareGroup, members: Iterable[ShareMember], epoch: int, turn: 
     if not missing:
         return None
     # A partition that is added to a known topic is read from its beginning; a new topic, from where the group says.
-    offsets = {slot: 0 if slot[0] in known.initialized else UNKNOWN_OFFSET for slot in missing}
-    begin(group, offsets, turn)
+    offsets = {
+        topic_partition: 0 if topic_partition[0] in known.initialized else UNKNOWN_OFFSET
+        for topic_partition in missing
+    }
+    begin(group, offsets, context)
     return Beginning(epoch, offsets)
 
 
-def begin(group: ShareGroup, slots: Iterable[Slot], turn: Turn) -> None:
+def begin(group: ShareGroup, topic_partitions: Iterable[TopicIdPartition], context: EventContext) -> None:
     """The share coordinator is going to be asked to begin these states."""
-    slots = list(slots)
-    names = {slot[0]: turn.image.topic_name(slot[0]) or "" for slot in slots}
-    turn.out.records.append(records.known_record(group.id, group.known.begun(slots, names)))
-    group.begun_ms.update(dict.fromkeys(names, turn.now_ms))
+    topic_partitions = list(topic_partitions)
+    names = {
+        topic_partition[0]: context.image.topic_name(topic_partition[0]) or ""
+        for topic_partition in topic_partitions
+    }
+    context.out.records.append(records.known_record(group.id, group.known.begun(topic_partitions, names)))
+    group.begun_ms.update(dict.fromkeys(names, context.now_ms))
 
 
 # --- leaving ------------------------------------------------------------------------------------------------
 
 
-def leave(group: ShareGroup, member_id: str, turn: Turn) -> ShareGroupHeartbeatResponse:
+def leave(group: ShareGroup, member_id: str, context: EventContext) -> ShareGroupHeartbeatResponse:
     """A member leaves. Raises UNKNOWN_MEMBER_ID."""
-    remove(group, group.member(member_id), turn)
+    remove(group, group.member(member_id), context)
     return ShareGroupHeartbeatResponse(member_id=member_id, member_epoch=LEAVE_EPOCH)
 
 
-def remove(group: ShareGroup, member: ShareMember, turn: Turn) -> None:
+def remove(group: ShareGroup, member: ShareMember, context: EventContext) -> None:
     """A member is gone; the group's epoch rises, and the next heartbeat finds a new target."""
-    turn.out.records += records.member_tombstones(group.id, member.id)
-    turn.out.timers["session", group.id, member.id] = None
+    context.out.records += records.member_tombstones(group.id, member.id)
+    context.out.timers["session", group.id, member.id] = None
     rest = [other for other in group.members.values() if other.id != member.id]
     epoch = group.epoch + 1
-    turn.out.records.append(records.epoch_record(group.id, epoch, topics_hash(_topics_of(rest), turn.image)))
+    context.out.records.append(
+        records.epoch_record(group.id, epoch, topics_hash(_topics_of(rest), context.image))
+    )
     if not rest:
-        turn.out.records.append(records.target_epoch_record(group.id, epoch, 0))
+        context.out.records.append(records.target_epoch_record(group.id, epoch, 0))
 
 
 # --- time ---------------------------------------------------------------------------------------------------
 
 
-def watch_session(group: ShareGroup, member: ShareMember, turn: Turn) -> None:
+def watch_session(group: ShareGroup, member: ShareMember, context: EventContext) -> None:
     """A member has a whole session timeout to be heard of again."""
-    timeout_ms = group.settings.of_share_group(turn.image, group.id).session_timeout_ms
-    turn.out.timers["session", group.id, member.id] = turn.now_ms + timeout_ms
+    timeout_ms = group.settings.of_share_group(context.image, group.id).session_timeout_ms
+    context.out.timers["session", group.id, member.id] = context.now_ms + timeout_ms
 
 
-def overdue(group: ShareGroup, member_id: str, turn: Turn) -> None:
+def overdue(group: ShareGroup, member_id: str, context: EventContext) -> None:
     """Nothing was heard of a member in time."""
     member = group.members.get(member_id)
     if member is not None:
-        remove(group, member, turn)
+        remove(group, member, context)
 
 
-def watch_all(group: ShareGroup, turn: Turn) -> None:
+def watch_all(group: ShareGroup, context: EventContext) -> None:
     """After a load: every member has all of its time again."""
     for member in group.members.values():
-        watch_session(group, member, turn)
+        watch_session(group, member, context)

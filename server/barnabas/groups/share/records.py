@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from barnabas.groups.decision import Record
 from barnabas.groups.share.known import KnownTopics, Partitions
 from barnabas.groups.share.member import ShareMember
-from barnabas.groups.topics import Slot, by_topic
+from barnabas.groups.topics import by_topic
+from barnabas.statemachine.decision import Record
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.records import share_group_current_member_assignment as current_assignment
 from barnabas.wire.generated.records import share_group_member_metadata as member_metadata
 from barnabas.wire.generated.records import share_group_metadata as metadata
@@ -56,12 +57,12 @@ def _target_epoch_key(group_id: str) -> bytes:
     return target_metadata.RECORD.encode_key(key)
 
 
-def target_record(group_id: str, member_id: str, slots: Iterable[Slot]) -> Record:
+def target_record(group_id: str, member_id: str, topic_partitions: Iterable[TopicIdPartition]) -> Record:
     """What a member shall fetch from."""
     value = Target(
         topic_partitions=[
             Target.TopicPartition(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in by_topic(slots)
+            for topic_id, partitions in by_topic(topic_partitions)
         ]
     )
     return _target_key(group_id, member_id), target_member.RECORD.encode_value(value)

@@ -1,4 +1,4 @@
-"""Taking up the records of share groups. Pure.
+"""Replay of the records of share groups. Pure.
 
 The rule: a value makes its group if there is none of this kind; a tombstone for what is not there means nothing.
 """
@@ -13,7 +13,7 @@ from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.share.known import NOTHING_KNOWN
 from barnabas.groups.share.member import ShareMember
 from barnabas.groups.share.records import known_of
-from barnabas.groups.topics import NO_SLOTS
+from barnabas.topic_partitions import NO_PARTITIONS
 from barnabas.wire.generated.records import share_group_current_member_assignment as current
 from barnabas.wire.generated.records import share_group_member_metadata as member_metadata
 from barnabas.wire.generated.records import share_group_metadata as metadata
@@ -56,7 +56,9 @@ def _current(group: ShareGroup, where: Any, written: Any) -> None:
     member = group.members.get(where.member_id)
     if written is None:
         if member is not None:
-            group.members[where.member_id] = replace(member, epoch=-1, previous_epoch=-1, assigned=NO_SLOTS)
+            group.members[where.member_id] = replace(
+                member, epoch=-1, previous_epoch=-1, assigned=NO_PARTITIONS
+            )
         return
     group.members[where.member_id] = replace(
         member or ShareMember(where.member_id),

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.groups.decision import Decision, slices
 from barnabas.groups.share import membership, records
 from barnabas.groups.share.group import ShareGroup
-from barnabas.groups.share.known import KnownTopics, slots_in
-from barnabas.groups.topics import Slot, Slots
-from barnabas.groups.turn import Turn
+from barnabas.groups.share.known import KnownTopics, partitions_in
+from barnabas.statemachine.context import EventContext
+from barnabas.statemachine.decision import Decision, slices
+from barnabas.topic_partitions import TopicIdPartition, TopicIdPartitions
 
 if TYPE_CHECKING:
     from barnabas.groups.shard import GroupShard
@@ -23,19 +23,25 @@ GROUPS_AT_ONCE = 50
 """So many groups are looked at in one event."""
 
 
-def begin(shard: GroupShard, group_id: str, slots: Iterable[Slot], turn: Turn) -> int:
+def begin(
+    shard: GroupShard, group_id: str, topic_partitions: Iterable[TopicIdPartition], context: EventContext
+) -> int:
     """A group without members is to begin elsewhere; its state epoch. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
     group = shard.new_share_group(group_id) if not shard.exists(group_id) else shard.share_group(group_id)
     group.check_empty()
     epoch = group.epoch + 1
-    turn.out.records.append(records.epoch_record(group_id, epoch, group.topics_hash))
-    turn.out.records.append(records.target_epoch_record(group_id, epoch, 0))
-    membership.begin(group, slots, turn)
+    context.out.records.append(records.epoch_record(group_id, epoch, group.topics_hash))
+    context.out.records.append(records.target_epoch_record(group_id, epoch, 0))
+    membership.begin(group, topic_partitions, context)
     return epoch
 
 
 def begun(
-    shard: GroupShard, group_id: str, done: Iterable[Slot], failed: Iterable[Slot], out: Decision
+    shard: GroupShard,
+    group_id: str,
+    done: Iterable[TopicIdPartition],
+    failed: Iterable[TopicIdPartition],
+    out: Decision,
 ) -> None:
     """The share coordinator has begun states, or could not."""
     group = shard.groups.get(group_id)
@@ -45,7 +51,7 @@ def begun(
 
 def being_deleted(
     shard: GroupShard, group_id: str, topic_ids: frozenset[bytes] | None, out: Decision
-) -> Slots:
+) -> TopicIdPartitions:
     """States that are going to be deleted, of these topics or of all; those that there are. None in other groups.
 
     Raises NON_EMPTY_GROUP; GROUP_ID_NOT_FOUND for topics of a group that is no share group.
@@ -58,12 +64,18 @@ def being_deleted(
     group.check_empty()
     wanted = group.known.topic_ids if topic_ids is None else topic_ids
     there = (
-        group.known.slots if topic_ids is not None else group.known.slots | slots_in(group.known.initializing)
+        group.known.topic_partitions
+        if topic_ids is not None
+        else group.known.topic_partitions | partitions_in(group.known.initializing)
     )
-    slots = frozenset(slot for slot in there if slot[0] in wanted)
-    if slots:
-        _write(group, group.known.being_deleted(frozenset(slot[0] for slot in slots)), out)
-    return slots
+    topic_partitions = frozenset(topic_partition for topic_partition in there if topic_partition[0] in wanted)
+    if topic_partitions:
+        _write(
+            group,
+            group.known.being_deleted(frozenset(topic_partition[0] for topic_partition in topic_partitions)),
+            out,
+        )
+    return topic_partitions
 
 
 def deleted(shard: GroupShard, group_id: str, topic_ids: frozenset[bytes], out: Decision) -> None:

@@ -109,7 +109,11 @@ class _Plan:
         """
         process, member_id = min(
             ((process, member) for process in self.processes.values() for member in process.counts),
-            key=lambda place: (place[0].counts[place[1]], place[0].load, place[1]),
+            key=lambda topic_partition: (
+                topic_partition[0].counts[topic_partition[1]],
+                topic_partition[0].load,
+                topic_partition[1],
+            ),
         )
         self.give(process, member_id, ACTIVE, task)
 

@@ -15,13 +15,13 @@ from typing import ClassVar
 from barnabas.cluster.image import TopicInfo
 from barnabas.errors import RequestError
 from barnabas.groups.commits import check_committer
-from barnabas.groups.decision import Record
-from barnabas.groups.roster import member_of, members_with, static_member_of
+from barnabas.groups.member_lookup import member_of, members_with, static_member_of
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.streams import records
 from barnabas.groups.streams.member import StreamsMember
 from barnabas.groups.streams.tasks import ACTIVE, NO_TASKS, TakenTasks, Task, TaskId, Tasks
 from barnabas.groups.streams.topology import Configured
+from barnabas.statemachine.decision import Record
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
 
@@ -119,7 +119,7 @@ class StreamsGroup:
         self,
         member_id: str,
         epoch: int,
-        places: Iterable[tuple[str, int]],
+        topic_partitions: Iterable[tuple[str, int]],
         api_version: int,
         *,
         transactional: bool = False,
@@ -142,7 +142,7 @@ class StreamsGroup:
             for part in parts
             for name in (*part.source_topics, *(topic.name for topic in part.repartition_source_topics))
         }
-        sinces = [has.get((readers.get(topic, ""), partition)) for topic, partition in places]
+        sinces = [has.get((readers.get(topic, ""), partition)) for topic, partition in topic_partitions]
         check_committer(member.epoch, epoch, sinces, api_version, transactional=transactional)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
@@ -152,7 +152,7 @@ class StreamsGroup:
         if epoch != self.member(member_id or "").epoch:
             raise RequestError(ErrorCode.STALE_MEMBER_EPOCH)
 
-    # --- taking up records ----------------------------------------------------------------------------------
+    # --- replaying records -----------------------------------------------------------------------------------
 
     def put_member(self, member: StreamsMember) -> None:
         """There is a new member, or one has changed."""

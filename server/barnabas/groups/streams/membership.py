@@ -21,7 +21,7 @@ from barnabas.groups.streams.requests import reported_tasks, topology_value
 from barnabas.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, WARMUP, Tasks
 from barnabas.groups.streams.topology import Configured, InternalTopic, configure, required_topics
 from barnabas.groups.topics import topics_hash
-from barnabas.groups.turn import Turn
+from barnabas.statemachine.context import EventContext
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
 from barnabas.wire.generated.streams_group_heartbeat import (
@@ -50,7 +50,7 @@ class Answer:
     to_create: tuple[InternalTopic, ...] = ()
 
 
-def heartbeat(group: StreamsGroup, beat: Heartbeat, turn: Turn) -> Answer:
+def heartbeat(group: StreamsGroup, beat: Heartbeat, context: EventContext) -> Answer:
     """Join or stay. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
     FENCED_INSTANCE_ID, INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
     """
@@ -58,24 +58,24 @@ def heartbeat(group: StreamsGroup, beat: Heartbeat, turn: Turn) -> Answer:
     joins = request.member_epoch == 0
     reported = reported_tasks(request)
     if joins:
-        before = _joining(group, request, turn)
+        before = _joining(group, request, context)
     else:
         before = _staying(group, request)
         _check_epoch(before, request.member_epoch, reported)
     after = before.after_heartbeat(request, beat.client_id, beat.client_host)
-    topology = _settle_topology(group, request, turn)
-    configured = _configured(group, topology, turn)
+    topology = _settle_topology(group, request, context)
+    configured = _configured(group, topology, context)
     if configured.is_ready:
         _check_reported(configured, reported)
-    settings = group.settings.of_streams_group(turn.image, group.id)
-    epoch = _settle_epoch(group, before, after, topology, configured, settings, turn)
+    settings = group.settings.of_streams_group(context.image, group.id)
+    epoch = _settle_epoch(group, before, after, topology, configured, settings, context)
     if not group.members and settings.initial_rebalance_delay_ms and not group.waits_for_members:
         group.waits_for_members = True
-        turn.out.timers["initial", group.id, ""] = turn.now_ms + settings.initial_rebalance_delay_ms
-    target_epoch, target, delayed_by = _settle_target(group, after, configured, settings, epoch, turn)
-    after = _move(group, after, target_epoch, target, reported, turn)
-    group.topics_seen = turn.image.topics
-    turn.out.timers["session", group.id, after.id] = turn.now_ms + settings.session_timeout_ms
+        context.out.timers["initial", group.id, ""] = context.now_ms + settings.initial_rebalance_delay_ms
+    target_epoch, target, delayed_by = _settle_target(group, after, configured, settings, epoch, context)
+    after = _move(group, after, target_epoch, target, reported, context)
+    group.topics_seen = context.image.topics
+    context.out.timers["session", group.id, after.id] = context.now_ms + settings.session_timeout_ms
     if request.shutdown_application and group.shutdown_by is None:
         group.shutdown_by = after.id
     response = StreamsGroupHeartbeatResponse(
@@ -100,7 +100,9 @@ def _staying(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Stre
     return group.member(request.member_id)
 
 
-def _joining(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, turn: Turn) -> StreamsMember:
+def _joining(
+    group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: EventContext
+) -> StreamsMember:
     """The member that joins: one that is known, one that takes over from who had its instance id, or a new one.
 
     The former must have left for a while: nobody can tell otherwise whether it has stopped.
@@ -114,7 +116,7 @@ def _joining(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, turn: T
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"the instance id {request.instance_id!r} belongs to {former.id!r}",
             )
-        return _take_over(group, former, request.member_id, turn)
+        return _take_over(group, former, request.member_id, context)
     size_max = group.settings.streams_size_max
     if known is None and len(group.members) >= size_max:
         raise RequestError(
@@ -123,10 +125,12 @@ def _joining(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, turn: T
     return known or StreamsMember(request.member_id)
 
 
-def _take_over(group: StreamsGroup, former: StreamsMember, member_id: str, turn: Turn) -> StreamsMember:
+def _take_over(
+    group: StreamsGroup, former: StreamsMember, member_id: str, context: EventContext
+) -> StreamsMember:
     """A static member is back with another id: it has what it had."""
     member = replace(former, id=member_id, epoch=0, previous_epoch=0)
-    out = turn.out
+    out = context.out
     out.records += records.member_tombstones(group.id, former.id)
     out.records.append(records.member_record(group.id, member))
     out.records.append(records.target_record(group.id, member_id, group.target_of(former)))
@@ -158,7 +162,7 @@ def _check_reported(configured: Configured, reported: Tasks | None) -> None:
 
 
 def _settle_topology(
-    group: StreamsGroup, request: StreamsGroupHeartbeatRequest, turn: Turn
+    group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: EventContext
 ) -> StreamsGroupTopologyValue:
     """The group's topology: the first one that a member brought. Others may only bring the same, or an older one."""
     if request.topology is None:
@@ -167,21 +171,23 @@ def _settle_topology(
         return group.topology
     brought = topology_value(request.topology)
     if group.topology is None:
-        turn.out.records.append(records.topology_record(group.id, brought))
+        context.out.records.append(records.topology_record(group.id, brought))
         return brought
     if brought.epoch >= group.topology.epoch and brought != group.topology:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the topology of a group cannot be changed")
     return group.topology
 
 
-def _configured(group: StreamsGroup, topology: StreamsGroupTopologyValue, turn: Turn) -> Configured:
+def _configured(
+    group: StreamsGroup, topology: StreamsGroupTopologyValue, context: EventContext
+) -> Configured:
     """How the topology fits the topics; looked at again when those are others."""
     if (
         group.configured is None
-        or group.topics_seen is not turn.image.topics
+        or group.topics_seen is not context.image.topics
         or group.topology is not topology
     ):
-        group.configured = configure(topology, turn.image)
+        group.configured = configure(topology, context.image)
     return group.configured
 
 
@@ -192,18 +198,18 @@ def _settle_epoch(
     topology: StreamsGroupTopologyValue,
     configured: Configured,
     settings: StreamsSettings,
-    turn: Turn,
+    context: EventContext,
 ) -> int:
     """Let a member be what it now says; the group's epoch, one higher if anything that the tasks depend on is new."""
-    out = turn.out
+    out = context.out
     is_static = after.instance_id is not None and after.instance_id in group.static_ids
     is_new = after.id not in group.members and not is_static
     if is_new or after != before:
         out.records.append(records.member_record(group.id, after))
     changed = is_new or (not after.wants_the_same(before) if is_static else after != before)
     new_hash = group.topics_hash
-    if group.topics_seen is not turn.image.topics or group.topology is not topology:
-        new_hash = topics_hash(required_topics(topology), turn.image)
+    if group.topics_seen is not context.image.topics or group.topology is not topology:
+        new_hash = topics_hash(required_topics(topology), context.image)
     validated = topology.epoch if configured.is_ready else -1
     used = {"num.standby.replicas": str(settings.standby_replicas)}
     known = (group.topics_hash, group.validated_epoch, group.settings_used)
@@ -219,7 +225,7 @@ def _settle_target(
     configured: Configured,
     settings: StreamsSettings,
     epoch: int,
-    turn: Turn,
+    context: EventContext,
 ) -> tuple[int, Tasks, str]:
     """The target's epoch, what it gives this member, and what delays the target of the newest epoch, if anything."""
     if group.waits_for_members:
@@ -228,10 +234,10 @@ def _settle_target(
     if epoch <= group.assignment_epoch:
         return group.assignment_epoch, known, ""
     interval_ms = settings.assignment_interval_ms
-    if group.assigned_ms and interval_ms and turn.now_ms < group.assigned_ms + interval_ms:
+    if group.assigned_ms and interval_ms and context.now_ms < group.assigned_ms + interval_ms:
         return group.assignment_epoch, known, INTERVAL
     members = group.members_with(member)
-    target = _write_target(group, members, configured, settings.standby_replicas, epoch, turn)
+    target = _write_target(group, members, configured, settings.standby_replicas, epoch, context)
     return epoch, target[member.id], ""
 
 
@@ -241,16 +247,16 @@ def _write_target(
     configured: Configured,
     standby_replicas: int,
     epoch: int,
-    turn: Turn,
+    context: EventContext,
 ) -> dict[str, Tasks]:
-    """Let the assignor decide anew, and write what is different; nothing runs while the topology does not fit."""
+    """Let the assignor decide again, and write what is different; nothing runs while the topology does not fit."""
     workers = [Worker(member.id, member.process_id, group.target_of(member)) for member in members]
     shapes = configured.shapes if configured.is_ready else {}
     target = assign_tasks(workers, shapes, standby_replicas)
     for member_id, tasks in target.items():
         if group.target.get(member_id) != tasks:
-            turn.out.records.append(records.target_record(group.id, member_id, tasks))
-    turn.out.records.append(records.target_epoch_record(group.id, epoch, turn.now_ms))
+            context.out.records.append(records.target_record(group.id, member_id, tasks))
+    context.out.records.append(records.target_epoch_record(group.id, epoch, context.now_ms))
     return target
 
 
@@ -260,48 +266,48 @@ def _move(
     target_epoch: int,
     target: Tasks,
     reported: Tasks | None,
-    turn: Turn,
+    context: EventContext,
 ) -> StreamsMember:
     """Let a member take its next step to the target."""
     moved = reconcile(member, target_epoch, target, group.taken(member.process_id), reported)
     if moved is not member:
-        turn.out.records.append(records.current_record(group.id, moved))
-        watch_revocation(group, moved, turn)
+        context.out.records.append(records.current_record(group.id, moved))
+        watch_revocation(group, moved, context)
     return moved
 
 
 # --- leaving ------------------------------------------------------------------------------------------------
 
 
-def leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, turn: Turn) -> Answer:
+def leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: EventContext) -> Answer:
     """A member says goodbye, for a while or for good. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     member = _staying(group, request)
     if request.shutdown_application and group.shutdown_by is None:
         group.shutdown_by = member.id
     if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
-        _leave_for_a_while(group, member, turn)
+        _leave_for_a_while(group, member, context)
     else:
-        remove(group, member, turn)
+        remove(group, member, context)
     return Answer(StreamsGroupHeartbeatResponse(member_id=member.id, member_epoch=request.member_epoch))
 
 
-def _leave_for_a_while(group: StreamsGroup, member: StreamsMember, turn: Turn) -> None:
+def _leave_for_a_while(group: StreamsGroup, member: StreamsMember, context: EventContext) -> None:
     """A static member will come back within its session timeout: it keeps what it has; what it must give up, it has."""
     away = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, state=MemberState.STABLE, revoking={})
-    turn.out.records.append(records.current_record(group.id, away))
-    turn.out.timers["revocation", group.id, member.id] = None
+    context.out.records.append(records.current_record(group.id, away))
+    context.out.timers["revocation", group.id, member.id] = None
 
 
-def remove(group: StreamsGroup, member: StreamsMember, turn: Turn) -> None:
+def remove(group: StreamsGroup, member: StreamsMember, context: EventContext) -> None:
     """A member is gone; the group's epoch rises, and the next heartbeat finds a new target."""
-    turn.out.records += records.member_tombstones(group.id, member.id)
-    turn.out.records.append(
+    context.out.records += records.member_tombstones(group.id, member.id)
+    context.out.records.append(
         records.epoch_record(
             group.id, group.epoch + 1, group.topics_hash, group.validated_epoch, group.settings_used
         )
     )
     for timer in ("session", "revocation"):
-        turn.out.timers[timer, group.id, member.id] = None
+        context.out.timers[timer, group.id, member.id] = None
     if len(group.members) == 1:
         group.shutdown_by = None
 
@@ -309,34 +315,34 @@ def remove(group: StreamsGroup, member: StreamsMember, turn: Turn) -> None:
 # --- time ---------------------------------------------------------------------------------------------------
 
 
-def watch_revocation(group: StreamsGroup, member: StreamsMember, turn: Turn) -> None:
+def watch_revocation(group: StreamsGroup, member: StreamsMember, context: EventContext) -> None:
     """A member that must give up tasks has its rebalance timeout to do so."""
     waits = member.state is MemberState.UNREVOKED
-    due_ms = turn.now_ms + member.rebalance_timeout_ms if waits else None
-    turn.out.timers["revocation", group.id, member.id] = due_ms
+    due_ms = context.now_ms + member.rebalance_timeout_ms if waits else None
+    context.out.timers["revocation", group.id, member.id] = due_ms
 
 
-def overdue(group: StreamsGroup, timer: str, member_id: str, turn: Turn) -> None:
+def overdue(group: StreamsGroup, timer: str, member_id: str, context: EventContext) -> None:
     """Nothing was heard of a member in time, it has not given up what it must, or enough was waited for members."""
     if timer == "initial":
-        _assign_after_delay(group, turn)
+        _assign_after_delay(group, context)
         return
     member = group.members.get(member_id)
     if member is not None and (timer != "revocation" or member.state is MemberState.UNREVOKED):
-        remove(group, member, turn)
+        remove(group, member, context)
 
 
-def _assign_after_delay(group: StreamsGroup, turn: Turn) -> None:
+def _assign_after_delay(group: StreamsGroup, context: EventContext) -> None:
     """The tasks go to who has come. Where the topology has not been looked at yet, the next heartbeat does it."""
     group.waits_for_members = False
     if group.members and group.configured is not None and group.epoch > group.assignment_epoch:
         standby_replicas = int(group.settings_used.get("num.standby.replicas", "0"))
-        _write_target(group, group.members.values(), group.configured, standby_replicas, group.epoch, turn)
+        _write_target(group, group.members.values(), group.configured, standby_replicas, group.epoch, context)
 
 
-def watch_all(group: StreamsGroup, turn: Turn) -> None:
+def watch_all(group: StreamsGroup, context: EventContext) -> None:
     """After a load: every member has all of its time again."""
-    settings = group.settings.of_streams_group(turn.image, group.id)
+    settings = group.settings.of_streams_group(context.image, group.id)
     for member in group.members.values():
-        turn.out.timers["session", group.id, member.id] = turn.now_ms + settings.session_timeout_ms
-        watch_revocation(group, member, turn)
+        context.out.timers["session", group.id, member.id] = context.now_ms + settings.session_timeout_ms
+        watch_revocation(group, member, context)

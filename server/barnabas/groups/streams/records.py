@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from barnabas.groups.consumer.member import MemberState
-from barnabas.groups.decision import Record
 from barnabas.groups.streams.member import StreamsMember
 from barnabas.groups.streams.tasks import ACTIVE, ROLES, STANDBY, WARMUP, Task, of_role
+from barnabas.statemachine.decision import Record
 from barnabas.wire.generated.records import streams_group_current_member_assignment as current
 from barnabas.wire.generated.records import streams_group_member_metadata as member_metadata
 from barnabas.wire.generated.records import streams_group_metadata as metadata

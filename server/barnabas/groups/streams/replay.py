@@ -1,4 +1,4 @@
-"""Taking up the records of streams groups. Pure.
+"""Replay of the records of streams groups. Pure.
 
 The rule: a value makes its group if there is none of this kind; a tombstone for what is not there means nothing.
 """

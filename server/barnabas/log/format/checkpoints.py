@@ -11,10 +11,10 @@ fallback.
 from collections.abc import Iterable, Mapping
 
 from barnabas.log.format import CorruptFileError
+from barnabas.topic_partitions import TopicPartition
 
 VERSION = 0
 
-TopicPartition = tuple[str, int]
 EpochEntry = tuple[int, int]
 
 

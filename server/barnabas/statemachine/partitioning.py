@@ -1,4 +1,4 @@
-"""Which partition of an internal topic is responsible for an id. Pure."""
+"""The partition of an internal topic that is responsible for an id. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine decides: records to append, answers to release once those are committed, timers to set. Pure."""
+"""Decisions of state machines: records to append, replies to release once those are committed, timers. Pure."""
 
 from __future__ import annotations
 
