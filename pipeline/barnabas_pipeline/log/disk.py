@@ -20,12 +20,12 @@ from barnabas.log.format.names import DirKind
 from barnabas.log.format.offset_index import OffsetIndex
 from barnabas.log.format.time_index import TimeIndex
 from barnabas.records import control
+from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import (
     HEADER_SIZE,
     HEADER_SIZE_UP_TO_MAGIC,
     BatchHeader,
     check_crc,
-    iter_any_records,
     read_any_header,
     read_records,
 )

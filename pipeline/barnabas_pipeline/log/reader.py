@@ -8,14 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from barnabas.records.batch import (
-    DECOMPRESSED_BYTES_MAX,
-    BatchHeader,
-    check_crc,
-    iter_any_records,
-    read_any_header,
-    read_body,
-)
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import DECOMPRESSED_BYTES_MAX, BatchHeader, check_crc, read_any_header, read_body
 from barnabas.records.errors import (
     CompressedStreamError,
     CorruptRecordsError,

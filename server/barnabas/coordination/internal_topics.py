@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.records.batch import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    encode_batch,
-    iter_any_records,
-    iter_batches,
-)
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, encode_batch, iter_batches
 from barnabas.records.control import ControlType, parse_type
 from barnabas.records.record import Record
 from barnabas.statemachine.decision import Entry

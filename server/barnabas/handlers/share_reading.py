@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.records.batch import BatchHeader, iter_any_records, iter_batches
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import BatchHeader, iter_batches
 from barnabas.records.control import ControlType, parse_type
 from barnabas.share.aborted import aborted_batches
 from barnabas.share.acquisition import AcquireRequest

@@ -26,7 +26,8 @@ from barnabas.log.scan import iter_checked
 from barnabas.logtool.payloads import describe_record
 from barnabas.logtool.places import CHECKPOINTS, PartitionPlace, PlaceError
 from barnabas.logtool.rows import Row
-from barnabas.records.batch import BatchHeader, iter_any_records
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import BatchHeader
 from barnabas.records.compression import CODEC_NAMES, Codec
 
 _OFFSET_ENTRY = Struct(">ii")

@@ -15,7 +15,8 @@ from barnabas.log.format import names
 from barnabas.log.scan import iter_headers
 from barnabas.logtool.places import PartitionPlace
 from barnabas.logtool.rows import Row
-from barnabas.records.batch import BatchHeader, iter_any_records
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import BatchHeader
 from barnabas.records.compression import CODEC_NAMES, Codec
 from barnabas.records.errors import RecordsError
 

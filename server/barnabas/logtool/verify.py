@@ -20,7 +20,8 @@ from barnabas.log.replay import aborted_entry
 from barnabas.log.scan import iter_checked, read_marker
 from barnabas.logtool.dump import padding
 from barnabas.logtool.places import PartitionPlace
-from barnabas.records.batch import BatchHeader, iter_any_records
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import BatchHeader
 from barnabas.records.errors import RecordsError
 
 _OFFSET_ENTRY = Struct(">ii")

@@ -378,17 +378,6 @@ def read_records(
     return list(iter_records(buf, pos, decompressed_bytes_max=decompressed_bytes_max))
 
 
-def iter_any_records(
-    buf: Buffer, pos: int = 0, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
-) -> Iterator[Record]:
-    """Decode the records of the batch or legacy message at `pos`; raises as `iter_records` of its format."""
-    if len(buf) - pos < HEADER_SIZE_UP_TO_MAGIC or buf[pos + MAGIC_OFFSET] == 2:
-        return iter_records(buf, pos, decompressed_bytes_max=decompressed_bytes_max)
-    from barnabas.records import legacy
-
-    return legacy.iter_records(buf, pos, decompressed_bytes_max=decompressed_bytes_max)
-
-
 def encode_batch(
     records: Sequence[Record],
     *,

@@ -21,7 +21,8 @@ from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.scan import iter_whole
 from barnabas.log.segment import Segment
-from barnabas.records.batch import BatchHeader, iter_any_records, read_any_header
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import BatchHeader, read_any_header
 
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
