@@ -7,22 +7,35 @@ in any. Only `finish` moves the recovery point, and not if the log was truncated
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from barnabas.errors import StorageError
 from barnabas.log.disk import Disk, File
 from barnabas.log.errors import in_doubt_after_sync
 from barnabas.log.format import names
+from barnabas.log.segments import Segments
 
-if TYPE_CHECKING:
-    from barnabas.log.partition_log import PartitionLog
+
+class FlushedLog(Protocol):
+    """The log that a flush belongs to."""
+
+    @property
+    def log_dir(self) -> str:
+        """The log dir that goes offline when a sync fails."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether its files may be gone because it was closed, deleted or set aside."""
+
+    def flushed(self, task: FlushTask, now_ms: int) -> None:
+        """Move the recovery point, unless the log was truncated since the task was made."""
 
 
 @dataclass(slots=True)
 class FlushTask:
     """What must be synced so that everything before `end_offset` survives a power cut."""
 
-    partition_log: PartitionLog
+    log: FlushedLog
     end_offset: int
     generation: int
     appended_messages: int
@@ -48,7 +61,7 @@ class FlushTask:
         except FileNotFoundError as error:
             self.missing = error
         except OSError as error:
-            raise StorageError(self.partition_log.log_dir, in_doubt_after_sync(error)) from error
+            raise StorageError(self.log.log_dir, in_doubt_after_sync(error)) from error
 
     def finish(self, now_ms: int) -> None:
         """Move the recovery point, unless the log was deleted, moved or set aside meanwhile.
@@ -56,42 +69,25 @@ class FlushTask:
         Raises StorageError if its directory is gone and that was not our doing.
         """
         if self.missing is None:
-            self.partition_log.flushed(self, now_ms)
-        elif not self.partition_log.is_closed:
-            raise StorageError(self.partition_log.log_dir, self.missing) from self.missing
+            self.log.flushed(self, now_ms)
+        elif not self.log.is_closed:
+            raise StorageError(self.log.log_dir, self.missing) from self.missing
 
 
-def plan_flush(partition_log: PartitionLog, generation: int) -> FlushTask:
-    """Collect what was written since the recovery point. Raises OSError.
+def unsynced_files(store: Segments, recovery_point: int) -> tuple[list[File], list[str]]:
+    """Return the open files and the paths of segments and indexes written since the recovery point. Raises OSError.
 
     Indexes of the active segment are left out: recovery would make them anew.
     """
-    store = partition_log.store
     active = store.active
     files: list[File] = []
     paths: list[str] = []
     # The segment before the recovery point was perhaps active then, so that its indexes are not safe.
-    for segment in store.all[store.index_of(partition_log.recovery_point - 1) : -1]:
+    for segment in store.all[store.index_of(recovery_point - 1) : -1]:
         segment.write_indexes()
         files.append(segment.file)
         paths += segment.index_paths()
     files.append(active.file)
     if active.has_txn_index:
         paths.append(active.path(names.TXN_INDEX))
-    if not partition_log.are_epochs_synced:
-        paths.append(f"{partition_log.dir}/{names.LEADER_EPOCH_CHECKPOINT}")
-    directories = [partition_log.dir]
-    if not partition_log.is_dir_synced:
-        paths.append(f"{partition_log.dir}/{names.PARTITION_METADATA}")
-        directories.append(partition_log.log_dir)
-    return FlushTask(
-        partition_log,
-        partition_log.log_end_offset,
-        generation,
-        partition_log.appended_messages,
-        partition_log.epochs.latest,
-        partition_log.disk,
-        files,
-        paths,
-        directories,
-    )
+    return files, paths

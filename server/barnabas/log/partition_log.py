@@ -13,7 +13,7 @@ from barnabas.log import retention
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk
 from barnabas.log.errors import Code, failure_of, guarded, in_doubt
-from barnabas.log.flushing import FlushTask, plan_flush
+from barnabas.log.flushing import FlushTask, unsynced_files
 from barnabas.log.format import names, properties
 from barnabas.log.incoming import check_replicated, read_end_marker
 from barnabas.log.loading import LoadedLog, save_epochs
@@ -483,7 +483,27 @@ class PartitionLog(ReadableLog):
         """
         if self.log_end_offset <= self.recovery_point or self.is_closed:
             return None
-        return plan_flush(self, self._generation)
+        return self._plan_flush()
+
+    def _plan_flush(self) -> FlushTask:
+        files, paths = unsynced_files(self.store, self.recovery_point)
+        directories = [self.dir]
+        if not self.are_epochs_synced:
+            paths.append(f"{self.dir}/{names.LEADER_EPOCH_CHECKPOINT}")
+        if not self.is_dir_synced:
+            paths.append(f"{self.dir}/{names.PARTITION_METADATA}")
+            directories.append(self.log_dir)
+        return FlushTask(
+            self,
+            end_offset=self.log_end_offset,
+            generation=self._generation,
+            appended_messages=self.appended_messages,
+            leader_epoch=self.epochs.latest,
+            disk=self.disk,
+            files=files,
+            paths=paths,
+            directories=directories,
+        )
 
     def flushed(self, task: FlushTask, now_ms: int) -> None:
         """Take note of a flush that was run."""
@@ -515,7 +535,7 @@ class PartitionLog(ReadableLog):
         self.take_snapshot()
         if not self.needs_sync and self.log_end_offset <= self.recovery_point:
             return None
-        task = plan_flush(self, self._generation)
+        task = self._plan_flush()
         task.paths.extend(self.active.index_paths())
         return task
 
