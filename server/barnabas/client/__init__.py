@@ -11,6 +11,7 @@ from barnabas.client.connection import Connection, Dial
 from barnabas.client.errors import (
     AuthenticationError,
     ClientError,
+    ClosedError,
     ConnectionLostError,
     ResponseError,
     UnsupportedVersionError,
@@ -22,6 +23,7 @@ __all__ = [
     "Client",
     "ClientError",
     "ClientSettings",
+    "ClosedError",
     "Connection",
     "ConnectionLostError",
     "Dial",

@@ -1,18 +1,22 @@
 """The client for programs without Trio: its loop runs in a thread of its own.
 
-The rule: one thread a client, ended by `close`; calls come from any thread and wait for the answer.
+The rule: one thread a client, ended by `close`; calls come from any thread and wait for the answer. A process that
+was forked has none of its parent's threads: it opens a client of its own.
 """
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import trio
 
 from barnabas.client.client import Client, open_client
-from barnabas.client.settings import ClientSettings
+from barnabas.client.errors import ClosedError
+from barnabas.client.settings import ClientSettings, Endpoint, parse_bootstrap
 
 T = TypeVar("T")
 
@@ -20,22 +24,24 @@ T = TypeVar("T")
 class BlockingClient:
     """A `Client` that can be asked from ordinary code. Lifecycle: open after construction, until `close`."""
 
-    def __init__(self, bootstrap: str, settings: ClientSettings | None = None) -> None:
+    def __init__(self, bootstrap: str | Iterable[Endpoint], settings: ClientSettings | None = None) -> None:
         """Start the loop; nothing is connected yet. Raises ValueError for addresses that are none."""
+        endpoints = parse_bootstrap(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
+        self._process_id = os.getpid()
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._token: trio.lowlevel.TrioToken
         self._client: Client
         self._closing: trio.Event
         self._thread = threading.Thread(
-            target=self._run, args=(bootstrap, settings), name="barnabas-client", daemon=True
+            target=self._run, args=(endpoints, settings), name="barnabas-client", daemon=True
         )
         self._thread.start()
         self._ready.wait()
         if self._failure is not None:
             raise self._failure
 
-    def _run(self, bootstrap: str, settings: ClientSettings | None) -> None:
+    def _run(self, bootstrap: list[Endpoint], settings: ClientSettings | None) -> None:
         try:
             trio.run(self._serve, bootstrap, settings)
         except BaseException as error:
@@ -43,7 +49,7 @@ class BlockingClient:
         finally:
             self._ready.set()
 
-    async def _serve(self, bootstrap: str, settings: ClientSettings | None) -> None:
+    async def _serve(self, bootstrap: list[Endpoint], settings: ClientSettings | None) -> None:
         self._closing = trio.Event()
         self._token = trio.lowlevel.current_trio_token()
         async with open_client(bootstrap, settings) as client:
@@ -52,15 +58,28 @@ class BlockingClient:
             await self._closing.wait()
 
     def run(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Do something with the client in its loop, and return what it returns."""
-        return trio.from_thread.run(work, self._client, trio_token=self._token)
+        """Do something with the client in its loop, and return what it returns.
+
+        Raises what `work` raises, and ClosedError after `close`, while it closes, and in a forked process.
+        """
+        if os.getpid() != self._process_id:
+            raise ClosedError("the client belongs to the process that this one was forked from")
+        try:
+            return trio.from_thread.run(work, self._client, trio_token=self._token)
+        except (trio.RunFinishedError, trio.Cancelled):
+            if self._failure is not None:
+                raise ClosedError(f"the client's loop has ended: {self._failure!r}") from self._failure
+            raise ClosedError("the client is closed") from None
 
     def ask(self, message: Any, **options: Any) -> Any:
         """Ask any broker, as `Client.ask`."""
         return self.run(lambda client: client.ask(message, **options))
 
     def close(self) -> None:
-        """Close all connections and end the loop."""
-        if self._thread.is_alive():
-            trio.from_thread.run_sync(self._closing.set, trio_token=self._token)
+        """Close all connections and end the loop; also from a finalizer, in any thread. Does nothing when forked."""
+        if os.getpid() != self._process_id or not self._thread.is_alive():
+            return
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._closing.set)
+        if self._thread is not threading.current_thread():
             self._thread.join()

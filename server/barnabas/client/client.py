@@ -1,30 +1,54 @@
 """A client of a cluster: connections by broker, who leads what, and asking again when that may help.
 
 The rule: metadata is a guess that a broker corrects. An error that says that it was wrong (or a connection that is
-lost) makes the client learn it again before it asks again.
+lost) makes the client ask for it again before it sends the request again.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import trio
 
 from barnabas.client.connection import Connection, Dial, dial_tcp, start_connection
-from barnabas.client.errors import ClientError, ConnectionLostError, ResponseError, check
+from barnabas.client.errors import ClientError, ClosedError, ConnectionLostError, ResponseError, check
 from barnabas.client.settings import ClientSettings, Endpoint, parse_bootstrap
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 
 T = TypeVar("T")
+Topic = MetadataResponse.MetadataResponseTopic
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """Types of coordinators, as FindCoordinator has them."""
 METADATA_VERSION_MAX = 12
 _WRONG_COORDINATOR = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 _MANY_KEYS_SINCE = 4
+
+
+@dataclass(slots=True)
+class _Known:
+    """The metadata of a topic, and when it came (trio's clock, s); `learned_at` is -inf if it was wrong."""
+
+    topic: Topic
+    learned_at: float
+
+
+@dataclass(slots=True)
+class _Opening:
+    """A connection that is being opened, for everybody who waits for it."""
+
+    done: trio.Event = field(default_factory=trio.Event)
+    failure: ClientError | None = None
+
+
+def top_level_error(response: Any) -> int:
+    """Return the error code of a whole response; 0 where it has none."""
+    return getattr(response, "error_code", 0)
 
 
 class Client:
@@ -42,14 +66,19 @@ class Client:
         self._bootstrap = tuple(bootstrap)
         self._dial = dial
         self._connections: dict[Endpoint, Connection] = {}
-        self._connecting: dict[Endpoint, trio.Lock] = {}
-        self._topics: dict[str, MetadataResponse.MetadataResponseTopic] = {}
+        self._opening: dict[Endpoint, _Opening] = {}
+        self._topics: dict[str, _Known] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._brokers_at = -math.inf
+        self._is_closed = False
 
     # --- whom to ask ----------------------------------------------------------------------------------------
 
     async def any_connection(self) -> Connection:
-        """Return a connection to some broker, an open one first. Raises ConnectionLostError when none can be reached."""
+        """Return a connection to some broker, an open one first.
+
+        Raises ConnectionLostError when none can be reached, AuthenticationError, ClosedError.
+        """
         for connection in self._connections.values():
             if connection.is_open:
                 return connection
@@ -63,7 +92,7 @@ class Client:
 
     async def broker(self, broker_id: int) -> Connection:
         """Return a connection to a broker. Raises ConnectionLostError, also for a broker that is not known."""
-        if broker_id not in self.brokers:
+        if broker_id not in self.brokers or self._is_old(self._brokers_at):
             await self.refresh()
         endpoint = self.brokers.get(broker_id)
         if endpoint is None:
@@ -77,16 +106,21 @@ class Client:
         for info in known.partitions:
             if info.partition_index == partition:
                 if info.leader_id < 0:
-                    self._topics.pop(topic, None)
+                    self.forget(topic)
                     raise ResponseError(info.error_code or ErrorCode.LEADER_NOT_AVAILABLE, doing)
                 return info.leader_id
+        self.forget(topic)  # it may have got more partitions
         raise ResponseError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing)
 
-    async def topic(self, name: str) -> MetadataResponse.MetadataResponseTopic:
-        """Return what is known of a topic, asking if nothing is. Raises ResponseError, ConnectionLostError."""
-        if name not in self._topics:
+    async def topic(self, name: str) -> Topic:
+        """Return the metadata of a topic, at most `metadata_max_age_ms` old. Raises ResponseError, ConnectionLostError."""
+        known = self._topics.get(name)
+        if known is None or self._is_old(known.learned_at):
             await self.refresh([name])
-        return self._topics[name]
+            known = self._topics.get(name)
+            if known is None:
+                raise ConnectionLostError(f"the broker's metadata lacks topic {name!r}")
+        return known.topic
 
     async def coordinator(self, key: str, key_type: int = GROUP) -> int:
         """Return the broker that coordinates a group or a transactional id. Raises ResponseError, ConnectionLostError."""
@@ -103,8 +137,11 @@ class Client:
         else:
             request.key = key
         response = await connection.ask(request, version=version)
+        doing = f"looking for the coordinator of {key!r}"
+        if version >= _MANY_KEYS_SINCE and not response.coordinators:
+            raise ResponseError(ErrorCode.COORDINATOR_NOT_AVAILABLE, doing)
         found = response.coordinators[0] if version >= _MANY_KEYS_SINCE else response
-        check(found.error_code, f"looking for the coordinator of {key!r}", found.error_message)
+        check(found.error_code, doing, found.error_message)
         self.brokers[found.node_id] = Endpoint(found.host, found.port)
         self._coordinators[key_type, key] = found.node_id
         return int(found.node_id)
@@ -125,42 +162,75 @@ class Client:
         self.cluster_id = response.cluster_id or ""
         self.controller_id = response.controller_id
         self.brokers = {node.node_id: Endpoint(node.host, node.port) for node in response.brokers}
+        self._brokers_at = trio.current_time()
         for topic in response.topics:
             if topic.name is not None and not topic.error_code:
-                self._topics[topic.name] = topic
+                self._learn(topic.name, topic)
         for topic in response.topics if names and names != [""] else ():
             if topic.error_code:
                 self._topics.pop(topic.name or "", None)
                 check(topic.error_code, f"asking for topic {topic.name!r}")
 
+    def _learn(self, name: str, topic: Topic) -> None:
+        """Keep what is new of a topic: a broker that lags behind names leaders of older epochs (KIP-320)."""
+        known = self._topics.get(name)
+        if known is not None and known.topic.topic_id == topic.topic_id:
+            newer = {info.partition_index: info for info in known.topic.partitions}
+            topic.partitions = [
+                newer[info.partition_index]
+                if info.partition_index in newer
+                and newer[info.partition_index].leader_epoch > info.leader_epoch >= 0
+                else info
+                for info in topic.partitions
+            ]
+        self._topics[name] = _Known(topic, trio.current_time())
+
+    def _is_old(self, learned_at: float) -> bool:
+        return trio.current_time() - learned_at > self.settings.metadata_max_age_ms / 1000
+
     def forget(self, *topics: str) -> None:
-        """Let metadata be learned again: of these topics, or of everything."""
+        """Let metadata be asked for again before it is used: of these topics, or of everything."""
+        for topic in topics or tuple(self._topics):
+            if topic in self._topics:
+                self._topics[topic].learned_at = -math.inf
         if not topics:
-            self._topics.clear()
             self._coordinators.clear()
-        for topic in topics:
-            self._topics.pop(topic, None)
+            self._brokers_at = -math.inf
 
     # --- asking ---------------------------------------------------------------------------------------------
 
     async def ask(self, message: Any, **options: Any) -> Any:
         """Ask any broker; options as of `Connection.ask`. Asks again while that may help."""
-        return await self.retrying(lambda: self._ask(self.any_connection(), message, options))
+
+        async def attempt() -> Any:
+            return await (await self.any_connection()).ask(message, **options)
+
+        return await self.retrying(attempt)
 
     async def ask_broker(self, broker_id: int, message: Any, **options: Any) -> Any:
         """Ask a certain broker."""
-        return await self.retrying(lambda: self._ask(self.broker(broker_id), message, options))
 
-    async def ask_controller(self, message: Any, **options: Any) -> Any:
-        """Ask the controller, or any broker where none is told."""
+        async def attempt() -> Any:
+            return await (await self.broker(broker_id)).ask(message, **options)
 
-        async def connect() -> Connection:
-            if not self.brokers:
+        return await self.retrying(attempt)
+
+    async def ask_controller(
+        self, message: Any, *, error_of: Callable[[Any], int] = top_level_error, **options: Any
+    ) -> Any:
+        """Ask the controller, or any broker where none is named; NOT_CONTROLLER makes the client look again."""
+
+        async def attempt() -> Any:
+            if not self.brokers or self._is_old(self._brokers_at):
                 await self.refresh()
             known = self.controller_id in self.brokers
-            return await (self.broker(self.controller_id) if known else self.any_connection())
+            connection = await (self.broker(self.controller_id) if known else self.any_connection())
+            response = await connection.ask(message, **options)
+            if error_of(response) == ErrorCode.NOT_CONTROLLER:
+                raise ResponseError(ErrorCode.NOT_CONTROLLER, "asking the controller")
+            return response
 
-        return await self.retrying(lambda: self._ask(connect(), message, options))
+        return await self.retrying(attempt)
 
     async def ask_leader(
         self,
@@ -176,7 +246,8 @@ class Client:
         async def attempt() -> Any:
             connection = await self.broker(await self.leader(topic, partition))
             response = await connection.ask(message, **options)
-            check(error_of(response), f"asking the leader of {topic}-{partition}")
+            if response is not None:
+                check(error_of(response), f"asking the leader of {topic}-{partition}")
             return response
 
         return await self.retrying(attempt)
@@ -187,7 +258,7 @@ class Client:
         message: Any,
         *,
         key_type: int = GROUP,
-        error_of: Callable[[Any], int] = lambda response: getattr(response, "error_code", 0),
+        error_of: Callable[[Any], int] = top_level_error,
         **options: Any,
     ) -> Any:
         """Ask the coordinator of a group or transactional id; NOT_COORDINATOR and the like make it look again."""
@@ -196,16 +267,15 @@ class Client:
             connection = await self.broker(await self.coordinator(key, key_type))
             response = await connection.ask(message, **options)
             code = error_of(response)
-            if code in _WRONG_COORDINATOR:
-                self._coordinators.pop((key_type, key), None)
             if code in (*_WRONG_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-                check(code, f"asking the coordinator of {key!r}")
+                self._coordinators.pop((key_type, key), None)
+                raise ResponseError(code, f"asking the coordinator of {key!r}")
             return response
 
         return await self.retrying(attempt)
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Do something until it succeeds, fails for good, or has been tried often enough; metadata is learned again."""
+        """Do something until it succeeds, fails for good, or has been tried often enough, each time with new metadata."""
         backoff_s = self.settings.retry_backoff_ms / 1000
         for left in range(self.settings.retries, -1, -1):
             try:
@@ -218,27 +288,43 @@ class Client:
             backoff_s = min(backoff_s * 2, self.settings.retry_backoff_max_ms / 1000)
         raise AssertionError("not reached")
 
-    @staticmethod
-    async def _ask(connecting: Awaitable[Connection], message: Any, options: dict[str, Any]) -> Any:
-        return await (await connecting).ask(message, **options)
+    # --- connections ----------------------------------------------------------------------------------------
 
     async def _connection(self, endpoint: Endpoint) -> Connection:
         connection = self._connections.get(endpoint)
         if connection is not None and connection.is_open:
             return connection
-        async with self._connecting.setdefault(endpoint, trio.Lock()):
-            connection = self._connections.get(endpoint)
-            if connection is None or not connection.is_open:
-                if connection is not None:
-                    await connection.close()
-                connection = await start_connection(self._nursery, endpoint, self.settings, dial=self._dial)
-                self._connections[endpoint] = connection
-            return connection
+        if self._is_closed:
+            raise ClosedError("the client is closed")
+        opening = self._opening.get(endpoint)
+        if opening is None:
+            # A task of the client, so that whoever is cancelled here takes it from nobody else.
+            opening = self._opening[endpoint] = _Opening()
+            self._nursery.start_soon(self._open, endpoint, opening)
+        await opening.done.wait()
+        if opening.failure is not None:
+            raise type(opening.failure)(*opening.failure.args)
+        return self._connections[endpoint]
 
-    async def close(self) -> None:
-        """Close all connections."""
+    async def _open(self, endpoint: Endpoint, opening: _Opening) -> None:
+        try:
+            self._connections[endpoint] = await start_connection(
+                self._nursery, endpoint, self.settings, dial=self._dial
+            )
+        except ClientError as error:
+            opening.failure = error
+        except trio.Cancelled:
+            opening.failure = ClosedError("the client is closed")
+            raise
+        finally:
+            del self._opening[endpoint]
+            opening.done.set()
+
+    def close(self) -> None:
+        """Close all connections; those who wait get ConnectionLostError or ClosedError."""
+        self._is_closed = True
         for connection in self._connections.values():
-            await connection.close()
+            connection.close()
 
 
 @asynccontextmanager
@@ -248,13 +334,20 @@ async def open_client(
     *,
     dial: Dial = dial_tcp,
 ) -> AsyncIterator[Client]:
-    """Make a client; connections are opened when they are needed and closed at the end of the block."""
+    """Make a client; connections are opened when they are needed and closed at the end of the block.
+
+    What the block raises leaves it as it is, not in an exception group.
+    """
     endpoints = parse_bootstrap(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
+    failure: Exception | None = None
     async with trio.open_nursery() as nursery:
         client = Client(nursery, endpoints, settings or ClientSettings(), dial)
         try:
             yield client
+        except Exception as error:
+            failure = error
         finally:
-            with trio.CancelScope(shield=True):
-                await client.close()
+            client.close()
             nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

@@ -7,7 +7,6 @@ out of turn, or not in time, ends the connection, since nothing that comes after
 from __future__ import annotations
 
 import math
-import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,13 +15,19 @@ from typing import Any
 
 import trio
 
-from barnabas.client.errors import AuthenticationError, ConnectionLostError, UnsupportedVersionError
-from barnabas.client.sasl import exchange
+from barnabas.client.errors import (
+    AuthenticationError,
+    ClientError,
+    ConnectionLostError,
+    UnsupportedVersionError,
+    check,
+)
+from barnabas.client.frames import FrameReader
+from barnabas.client.sasl import Exchange, exchange
 from barnabas.client.settings import ClientSettings, Endpoint
 from barnabas.ids import new_uuid
 from barnabas.wire import registry
 from barnabas.wire.errors import DecodeError, EncodeError
-from barnabas.wire.framing import SIZE_BYTES, check_frame_size
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import API_VERSIONS, decode_response, encode_request
 from barnabas.wire.regions import FileRegion
@@ -30,11 +35,8 @@ from barnabas.wire.regions import FileRegion
 Dial = Callable[[Endpoint], Awaitable[trio.abc.Stream]]
 """Opens a byte stream to an address. Raises OSError."""
 
-PRODUCE, SASL_HANDSHAKE, SASL_AUTHENTICATE = 0, 17, 36
-RESPONSE_BYTES_MAX = 2**31 - 1
+PRODUCE, SASL_HANDSHAKE = 0, 17
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
-_READ_BYTES = 64 * 1024
-_LARGE_BYTES = 1 << 20  # the most that is set aside for a response before its bytes have come
 
 # A broker older than 0.10 closes the connection on ApiVersions; these it has.
 ANCIENT_VERSIONS = dict.fromkeys((0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14), (0, 0))
@@ -48,7 +50,7 @@ async def dial_tcp(endpoint: Endpoint) -> trio.abc.Stream:
 
 
 class _NoVersionsError(ConnectionLostError):
-    """The connection was lost over the first request, as brokers before 0.10 do it."""
+    """The broker closed the connection on the first request, as brokers before 0.10 do."""
 
 
 @dataclass(slots=True)
@@ -60,7 +62,6 @@ class _Waiter:
     version: int
     settled: trio.Event = field(default_factory=trio.Event)
     response: Any = None
-    failure: ConnectionLostError | None = None
 
 
 class Connection:
@@ -75,12 +76,14 @@ class Connection:
         self._send_lock = trio.StrictFIFOLock()
         self._waiting: deque[_Waiter] = deque()
         self._last_id = 0
-        self._failure: ConnectionLostError | None = None
+        self._failure = ""
+        self._was_closed_by_peer = False
+        self._reading = trio.CancelScope()
 
     @property
     def is_open(self) -> bool:
         """Whether a request can still be sent."""
-        return self._failure is None
+        return not self._failure
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -117,91 +120,95 @@ class Connection:
                 return await self._ask(key, version, message)
         except trio.TooSlowError:
             # What comes later could not be told from the answers to others.
-            failure = self._fail(f"no answer to {registry.name_of(key)} in {seconds:g} s")
-            raise failure from None
+            self._fail(f"no answer to {registry.name_of(key)} in {seconds:g} s")
+            raise self._lost() from None
 
     async def _ask(self, key: int, version: int, message: Any) -> Any:
         async with self._send_lock:
-            if self._failure is not None:
-                raise self._failure
+            if self._failure:
+                raise self._lost()
             self._last_id = (self._last_id + 1) & 0x7FFFFFFF
             waiter = _Waiter(self._last_id, key, version)
             chunks = encode_request(key, version, waiter.correlation_id, self._settings.client_id, message)
-            if key != PRODUCE or message.acks != 0:
+            data = b"".join(map(_as_bytes, chunks))
+            is_answered = key != PRODUCE or message.acks != 0
+            if is_answered:
                 self._waiting.append(waiter)
-            else:
-                waiter.settled.set()
             sent = False
             try:
-                await self._stream.send_all(b"".join(map(_as_bytes, chunks)))
+                await self._stream.send_all(data)
                 sent = True
             except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
-                raise self._fail(f"cannot send: {_cause(error)}") from error
+                self._fail(f"cannot send: {_cause(error)}")
+                raise self._lost() from error
             finally:
                 if not sent:  # also when cancelled: half of a request may be out
                     self._fail("a request was broken off")
+        if not is_answered:
+            return None
         await waiter.settled.wait()
-        if waiter.failure is not None:
-            raise waiter.failure
+        if waiter.response is None:
+            raise self._lost()
         return waiter.response
 
     # --- reading --------------------------------------------------------------------------------------------
 
     async def read_forever(self) -> None:
-        """Hand responses to those who wait for them, until the connection is at its end. Raises nothing of it."""
+        """Hand responses to those who wait for them, until the connection is at its end; then close it.
+
+        Raises none of the errors of the connection: they go to those who ask.
+        """
+        frames = FrameReader(self._stream)
         try:
-            while True:
-                size = check_frame_size(await self._receive(SIZE_BYTES), 0, RESPONSE_BYTES_MAX)
-                self._answer(await self._receive(size))
+            with self._reading:
+                while True:
+                    self._answer(await frames.next())
         except DecodeError as error:
             self._fail(f"the answer makes no sense: {error}")
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
+            self._was_closed_by_peer = True
             self._fail(_cause(error))
+        finally:
+            self._fail("closed")
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self._stream)
 
-    def _answer(self, frame: bytearray) -> None:
+    def _answer(self, frame: memoryview) -> None:
         if not self._waiting:
             raise DecodeError("comes without a request", "response", 0)
         waiter = self._waiting[0]
         version = waiter.version
         if waiter.key == API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
             version = 0  # whatever was asked for (KIP-511)
-        correlation_id, response = decode_response(memoryview(frame), waiter.key, version)
+        correlation_id, response = decode_response(frame, waiter.key, version)
         if correlation_id != waiter.correlation_id:
             raise DecodeError(f"is {correlation_id}, not {waiter.correlation_id}", "correlation id", 0)
         self._waiting.popleft()
         waiter.response = response
         waiter.settled.set()
 
-    async def _receive(self, size: int) -> bytearray:
-        data = bytearray()
-        while len(data) < size:
-            part = await self._stream.receive_some(min(max(size - len(data), 1), _LARGE_BYTES))
-            if not part:
-                raise ConnectionResetError("the broker closed the connection")
-            data += part
-        return data
-
-    def _fail(self, reason: str) -> ConnectionLostError:
-        """Note why the connection is at its end, and let everybody who waits know; the first reason counts."""
-        if self._failure is None:
-            self._failure = ConnectionLostError(f"{self.peer}: {reason}")
+    def _fail(self, reason: str) -> None:
+        """Note why the connection is at its end, and wake everybody who waits; the first reason counts."""
+        if not self._failure:
+            self._failure = reason
+            self._reading.cancel()
             for waiter in self._waiting:
-                waiter.failure = self._failure
                 waiter.settled.set()
             self._waiting.clear()
-        return self._failure
 
-    async def close(self) -> None:
-        """Close it; who waits gets ConnectionLostError."""
+    def _lost(self) -> ConnectionLostError:
+        return ConnectionLostError(f"{self.peer}: {self._failure}")
+
+    def close(self) -> None:
+        """Close it; those who wait get ConnectionLostError."""
         self._fail("closed")
-        await trio.aclose_forcefully(self._stream)
 
     # --- the first requests ---------------------------------------------------------------------------------
 
     async def handshake(self) -> None:
         """Learn the versions, and log in where that is asked for.
 
-        Raises ConnectionLostError, AuthenticationError, UnsupportedVersionError.
+        Raises ConnectionLostError, AuthenticationError, UnsupportedVersionError, ResponseError.
         """
         await self._learn_versions()
         if self._settings.sasl is not None:
@@ -217,10 +224,13 @@ class Connection:
         try:
             response = await self.ask(request, version=3)
         except ConnectionLostError as error:
-            raise _NoVersionsError(str(error)) from error
+            if self._was_closed_by_peer:
+                raise _NoVersionsError(str(error)) from error
+            raise
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             # An older broker answers in version 0, with the versions of ApiVersions at least (KIP-511).
             response = await self.ask(ApiVersionsRequest(), version=0)
+        check(response.error_code, f"asking {self.peer} for its versions")
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     async def _log_in(self) -> None:
@@ -229,35 +239,40 @@ class Connection:
 
         credentials = self._settings.sasl
         assert credentials is not None
+        if self.versions.get(SASL_HANDSHAKE, (0, 0))[1] < 1:
+            raise UnsupportedVersionError(f"{self.peer} has no SaslHandshake v1 (KIP-152, Apache Kafka 1.0)")
         response = await self.ask(SaslHandshakeRequest(mechanism=credentials.mechanism), version=1)
         if response.error_code:
             offered = ", ".join(response.mechanisms) or "nothing"
             raise AuthenticationError(f"{self.peer} offers {offered}, not {credentials.mechanism}")
         messages = exchange(credentials, new_uuid() + new_uuid())
-        data = next(messages)
-        while True:
+        data: bytes | None = next(messages)
+        while data is not None:
             answer = await self.ask(SaslAuthenticateRequest(auth_bytes=data), version_max=2)
             if answer.error_code:
                 raise AuthenticationError(f"{self.peer} refuses the login: {answer.error_message}")
-            try:
-                data = messages.send(bytes(answer.auth_bytes))
-            except StopIteration:
-                return
+            # In a thread: SCRAM hashes the password as often as the broker says.
+            data = await trio.to_thread.run_sync(_next_message, messages, bytes(answer.auth_bytes))
 
 
 @asynccontextmanager
 async def open_connection(
     endpoint: Endpoint, settings: ClientSettings, *, dial: Dial = dial_tcp
 ) -> AsyncIterator[Connection]:
-    """Connect, log in, and close at the end of the block. Raises as `Connection.handshake`."""
+    """Connect, log in, and close at the end of the block. Raises as `Connection.handshake`.
+
+    What the block raises leaves it as it is, not in an exception group.
+    """
+    failure: Exception | None = None
     async with trio.open_nursery() as nursery:
-        connection = await start_connection(nursery, endpoint, settings, dial=dial)
         try:
-            yield connection
+            yield await start_connection(nursery, endpoint, settings, dial=dial)
+        except Exception as error:
+            failure = error
         finally:
-            with trio.CancelScope(shield=True):
-                await connection.close()
             nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 async def start_connection(
@@ -266,10 +281,34 @@ async def start_connection(
     """Connect and log in; the connection is read by a task of `nursery`. Raises as `Connection.handshake`."""
     try:
         return await _start(nursery, endpoint, settings, dial, versions=None)
-    except _NoVersionsError:
-        if settings.sasl is not None:
-            raise
-        return await _start(nursery, endpoint, settings, dial, versions=ANCIENT_VERSIONS)
+    except _NoVersionsError as error:
+        if settings.sasl is not None or not await _is_ancient(endpoint, settings, dial):
+            raise ConnectionLostError(str(error)) from error
+    return await _start(nursery, endpoint, settings, dial, versions=ANCIENT_VERSIONS)
+
+
+async def _is_ancient(endpoint: Endpoint, settings: ClientSettings, dial: Dial) -> bool:
+    """Say whether the broker is alive and yet closes connections on ApiVersions, as those before 0.10 do.
+
+    A broker that restarts, or a proxy in front of one, closes connections too: taking it for an ancient one would
+    mean versions in which, for example, transactions are not told apart.
+    """
+    from barnabas.wire.generated.fetch import FetchRequest
+
+    async with trio.open_nursery() as nursery:
+        try:
+            probe = await _start(nursery, endpoint, settings, dial, versions=ANCIENT_VERSIONS)
+            await probe.ask(FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0), version=0)
+            probe.close()
+            again = await _start(nursery, endpoint, settings, dial, versions=None)
+            again.close()
+        except _NoVersionsError:
+            return True
+        except ClientError:
+            return False
+        finally:
+            nursery.cancel_scope.cancel()
+    return False
 
 
 async def _start(
@@ -280,29 +319,50 @@ async def _start(
     *,
     versions: dict[int, tuple[int, int]] | None,
 ) -> Connection:
-    try:
-        with trio.fail_after(settings.connect_timeout_ms / 1000 or math.inf):
-            stream = await dial(endpoint)
-            if settings.tls is not None:
-                tls = trio.SSLStream(stream, settings.tls, server_hostname=endpoint.host)
-                await tls.do_handshake()
-                stream = tls
-    except trio.TooSlowError:
-        raise ConnectionLostError(f"{endpoint}: no connection in {settings.connect_timeout_ms} ms") from None
-    except (OSError, trio.BrokenResourceError, ssl.SSLError) as error:
-        raise ConnectionLostError(f"{endpoint}: {_cause(error)}") from error
+    stream = await _dial(endpoint, settings, dial)
     connection = Connection(stream, endpoint, settings)
-    nursery.start_soon(connection.read_forever)
+    try:
+        nursery.start_soon(connection.read_forever)
+    except RuntimeError:  # the nursery has ended meanwhile
+        await trio.aclose_forcefully(stream)
+        raise
     try:
         if versions is None:
             await connection.handshake()
         else:
             connection.versions = dict(versions)
     except BaseException:
-        with trio.CancelScope(shield=True):
-            await connection.close()
+        connection.close()
         raise
     return connection
+
+
+async def _dial(endpoint: Endpoint, settings: ClientSettings, dial: Dial) -> trio.abc.Stream:
+    """Open a stream, with TLS where that is asked for. Raises ConnectionLostError."""
+    try:
+        with trio.fail_after(settings.connect_timeout_ms / 1000 or math.inf):
+            stream = await dial(endpoint)
+            if settings.tls is None:
+                return stream
+            tls = trio.SSLStream(stream, settings.tls, server_hostname=endpoint.host)
+            try:
+                await tls.do_handshake()
+            except BaseException:
+                await trio.aclose_forcefully(stream)
+                raise
+            return tls
+    except trio.TooSlowError:
+        raise ConnectionLostError(f"{endpoint}: no connection in {settings.connect_timeout_ms} ms") from None
+    except (OSError, trio.BrokenResourceError, ValueError, OverflowError) as error:
+        # The last two: a broker advertises what is no host name or no port.
+        raise ConnectionLostError(f"{endpoint}: {_cause(error)}") from error
+
+
+def _next_message(messages: Exchange, answer: bytes) -> bytes | None:
+    try:
+        return messages.send(answer)
+    except StopIteration:
+        return None
 
 
 def _as_bytes(chunk: object) -> bytes | bytearray | memoryview:

@@ -25,6 +25,10 @@ class ConnectionLostError(ClientError):
     is_retriable = True
 
 
+class ClosedError(ClientError):
+    """The client was closed, by its user or because its event loop has ended."""
+
+
 class AuthenticationError(ClientError):
     """The broker refuses the credentials, or could not prove its own."""
 

@@ -16,8 +16,8 @@ from barnabas.client.errors import AuthenticationError
 from barnabas.client.settings import SaslCredentials
 
 Exchange = Generator[bytes, bytes, None]
-ITERATIONS_MAX = 1_000_000
-"""A broker that asks for more would keep this client busy for seconds."""
+ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 1_000_000
+"""With fewer (Kafka's limit too) a password is easily guessed from the proof; more keep a client busy for seconds."""
 
 
 def exchange(credentials: SaslCredentials, nonce: bytes) -> Exchange:
@@ -35,7 +35,7 @@ def _scram(credentials: SaslCredentials, nonce: str) -> Exchange:
     algorithm = credentials.mechanism.removeprefix("SCRAM-").replace("-", "").lower()
     name = credentials.username.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}"
-    server_first = (yield f"n,,{first}".encode()).decode()
+    server_first = _text((yield f"n,,{first}".encode()))
     fields = _fields(server_first)
     try:
         server_nonce, salt, iterations = fields["r"], b64decode(fields["s"], validate=True), int(fields["i"])
@@ -43,7 +43,7 @@ def _scram(credentials: SaslCredentials, nonce: str) -> Exchange:
         raise AuthenticationError(f"the broker's challenge is malformed: {server_first!r}") from None
     if not server_nonce.startswith(nonce) or len(server_nonce) == len(nonce):
         raise AuthenticationError("the broker answered with another nonce")
-    if not 0 < iterations <= ITERATIONS_MAX:
+    if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
         raise AuthenticationError(f"the broker asks for {iterations} iterations")
     salted = hashlib.pbkdf2_hmac(algorithm, credentials.password.encode(), salt, iterations)
     without_proof = f"c=biws,r={server_nonce}"
@@ -51,12 +51,19 @@ def _scram(credentials: SaslCredentials, nonce: str) -> Exchange:
     client_key = hmac.digest(salted, b"Client Key", algorithm)
     signature = hmac.digest(hashlib.new(algorithm, client_key).digest(), message, algorithm)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-    final = _fields((yield f"{without_proof},p={b64encode(proof).decode()}".encode()).decode())
+    final = _fields(_text((yield f"{without_proof},p={b64encode(proof).decode()}".encode())))
     if "e" in final:
         raise AuthenticationError(f"the broker refuses the login: {final['e']}")
     expected = hmac.digest(hmac.digest(salted, b"Server Key", algorithm), message, algorithm)
     if not hmac.compare_digest(final.get("v", "").encode(), b64encode(expected)):
         raise AuthenticationError("the broker does not know the password that it checks")
+
+
+def _text(message: bytes) -> str:
+    try:
+        return message.decode()
+    except UnicodeDecodeError:
+        raise AuthenticationError(f"the broker's message is no text: {message[:100]!r}") from None
 
 
 def _fields(text: str) -> dict[str, str]:

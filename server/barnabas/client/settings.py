@@ -52,7 +52,10 @@ class ClientSettings:
 
     @classmethod
     def of(cls, settings: Mapping[str, str], *, client_id: str = "barnabas") -> ClientSettings:
-        """Read `security.protocol`, `ssl.*`, `sasl.*`, `client.id`, `request.timeout.ms`. Raises ValueError."""
+        """Read `security.protocol`, `ssl.*`, `sasl.*`, `client.id`, `request.timeout.ms`.
+
+        Raises ValueError, also for files that cannot be read.
+        """
         protocol = settings.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in PROTOCOLS:
             raise ValueError(f"security.protocol is one of {', '.join(PROTOCOLS)}, not {protocol!r}")
@@ -66,7 +69,7 @@ class ClientSettings:
             )
         return cls(
             client_id=settings.get("client.id", client_id),
-            request_timeout_ms=int(settings.get("request.timeout.ms", "30000")),
+            request_timeout_ms=_milliseconds(settings, "request.timeout.ms", 30_000),
             tls=_tls_context(settings) if protocol.endswith("SSL") else None,
             sasl=sasl,
         )
@@ -77,7 +80,7 @@ def parse_bootstrap(text: str) -> list[Endpoint]:
     endpoints = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = part.rpartition(":")
-        if not colon or not port.isdigit() or not 0 < int(port) < 65536:
+        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(f"bootstrap server {part!r} is not host:port")
         endpoints.append(Endpoint(host.removeprefix("[").removesuffix("]"), int(port)))
     if not endpoints:
@@ -85,13 +88,28 @@ def parse_bootstrap(text: str) -> list[Endpoint]:
     return endpoints
 
 
+def _milliseconds(settings: Mapping[str, str], name: str, default: int) -> int:
+    text = settings.get(name, str(default))
+    if not text.isdecimal() or not 0 < int(text) < 2**31:
+        raise ValueError(f"{name} is a number of milliseconds, not {text!r}")
+    return int(text)
+
+
 def _tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=settings.get("ssl.ca.location"))
+    authorities = settings.get("ssl.ca.location")
+    try:
+        context = ssl.create_default_context(cafile=authorities)
+    except OSError as error:
+        raise ValueError(f"ssl.ca.location {authorities!r}: {error}") from None
     if settings.get("ssl.endpoint.identification.algorithm", "https") in ("", "none"):
         context.check_hostname = False
-    certificate = settings.get("ssl.certificate.location")
+    certificate, key = settings.get("ssl.certificate.location"), settings.get("ssl.key.location")
     if certificate:
-        context.load_cert_chain(
-            certificate, settings.get("ssl.key.location"), settings.get("ssl.key.password")
-        )
+        try:
+            # Without a password OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(certificate, key, settings.get("ssl.key.password", ""))
+        except OSError as error:
+            raise ValueError(
+                f"ssl.certificate.location {certificate!r}, ssl.key.location {key!r}: {error}"
+            ) from None
     return context

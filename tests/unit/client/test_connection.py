@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,58 +16,22 @@ from barnabas.client.connection import Connection, open_connection
 from barnabas.client.errors import (
     AuthenticationError,
     ConnectionLostError,
+    ResponseError,
     UnsupportedVersionError,
 )
 from barnabas.client.settings import ClientSettings, Endpoint, SaslCredentials
+from barnabas.wire.errors import EncodeError
 from barnabas.wire.generated.api_versions import ApiVersionsResponse
-from barnabas.wire.generated.fetch import FetchRequest
+from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.generated.produce import ProduceRequest
 from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateResponse
 from barnabas.wire.generated.sasl_handshake import SaslHandshakeResponse
-from barnabas.wire.headers import encode_response, parse_request_header
-from barnabas.wire.registry import request_codec
+from tests.support.scripted_broker import Peer
 
 ENDPOINT = Endpoint("broker", 9092)
+TLS = Path(__file__).parent / "tls"
 SETTINGS = ClientSettings(request_timeout_ms=1_000)
-VERSIONS = {0: (0, 13), 1: (4, 17), 3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (0, 2)}
-
-
-class Peer:
-    """The broker's end: frames come in, responses go out."""
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self.stream = stream
-        self.data = b""
-
-    async def next(self) -> tuple[Any, Any]:
-        """Header and request of the next frame."""
-        while len(self.data) < 4 or len(self.data) < 4 + int.from_bytes(self.data[:4], "big"):
-            part = await self.stream.receive_some()
-            if not part:
-                raise EOFError
-            self.data += part
-        end = 4 + int.from_bytes(self.data[:4], "big")
-        frame, self.data = self.data[4:end], self.data[end:]
-        header = parse_request_header(frame)
-        request, _ = request_codec(header.api_key).decoders[header.api_version](
-            memoryview(frame), header.body_position
-        )
-        return header, request
-
-    async def answer(self, header: Any, response: Any, *, version: int | None = None) -> None:
-        chunks = encode_response(
-            header.api_key,
-            header.api_version if version is None else version,
-            header.correlation_id,
-            response,
-        )
-        await self.stream.send_all(b"".join(bytes(chunk) for chunk in chunks))  # type: ignore[arg-type]
-
-    async def greet(self) -> None:
-        header, _ = await self.next()
-        keys = [ApiVersionsResponse.ApiVersion(key, *span) for key, span in VERSIONS.items()]
-        await self.answer(header, ApiVersionsResponse(api_keys=keys))
 
 
 Script = Callable[[Peer], Awaitable[None]]
@@ -230,14 +196,128 @@ async def test_a_broker_before_0_10_closes_the_connection_and_is_asked_without_v
         assert isinstance(request, FetchRequest)
         await peer.stream.aclose()
 
-    async with connected(close, script, greets=False) as connection:
+    async def probed(peer: Peer) -> None:
+        header, _ = await peer.next()
+        assert (header.api_key, header.api_version) == (1, 0)
+        await peer.answer(header, FetchResponse())
+
+    async with connected(close, probed, close, script, greets=False) as connection:
         assert connection.version_of(1) == 0
         with pytest.raises(ConnectionLostError):
             await connection.ask(FetchRequest(replica_id=-1))
 
 
-def with_sasl(mechanism: str) -> ClientSettings:
-    return ClientSettings(sasl=SaslCredentials(mechanism, "user", "secret"))
+async def test_a_broker_that_restarts_is_not_taken_for_one_before_0_10() -> None:
+    async def close(peer: Peer) -> None:
+        await peer.next()
+        await peer.stream.aclose()
+
+    async def probed(peer: Peer) -> None:
+        header, _ = await peer.next()
+        await peer.answer(header, FetchResponse())
+
+    for scripts in ((close, close), (close, probed, Peer.greet)):
+        with pytest.RaisesGroup(
+            pytest.RaisesExc(ConnectionLostError, match="closed the connection"), flatten_subgroups=True
+        ):
+            async with connected(*scripts, greets=False):
+                pass
+
+
+async def test_an_error_for_apiversions_is_an_error() -> None:
+    async def refuse(peer: Peer) -> None:
+        header, _ = await peer.next()
+        await peer.answer(header, ApiVersionsResponse(error_code=42))
+
+    with pytest.RaisesGroup(pytest.RaisesExc(ResponseError, match="INVALID_REQUEST"), flatten_subgroups=True):
+        async with connected(refuse, greets=False):
+            pass
+
+
+async def test_a_request_that_cannot_be_encoded_leaves_the_connection_as_it_is() -> None:
+    async def script(peer: Peer) -> None:
+        header, _ = await peer.next()
+        await peer.answer(header, MetadataResponse(cluster_id="c"))
+
+    async with connected(script) as connection:
+        with pytest.raises(EncodeError):
+            await connection.ask(MetadataRequest(topics=3), version=9)  # type: ignore[arg-type]
+        assert (await connection.ask(MetadataRequest(), version=9)).cluster_id == "c"
+
+
+def with_sasl(mechanism: str, **settings: Any) -> ClientSettings:
+    return ClientSettings(sasl=SaslCredentials(mechanism, "user", "secret"), **settings)
+
+
+async def test_log_in_over_tls() -> None:
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(TLS / "certificate.pem", TLS / "key.pem")
+    asked: list[bytes] = []
+
+    async def script(stream: trio.abc.Stream) -> None:
+        peer = Peer(trio.SSLStream(stream, served, server_side=True))
+        await peer.greet()
+        header, _ = await peer.next()
+        await peer.answer(header, SaslHandshakeResponse(mechanisms=["PLAIN"]))
+        header, request = await peer.next()
+        asked.append(bytes(request.auth_bytes))
+        await peer.answer(header, SaslAuthenticateResponse())
+        header, _ = await peer.next()
+        await peer.answer(header, MetadataResponse(cluster_id="secret"))
+
+    async with trio.open_nursery() as nursery:
+
+        async def dial(endpoint: Endpoint) -> trio.abc.Stream:
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(script, theirs)
+            return ours
+
+        settings = ClientSettings.of(
+            {
+                "security.protocol": "SASL_SSL",
+                "ssl.ca.location": str(TLS / "certificate.pem"),
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "user",
+                "sasl.password": "secret",
+            }
+        )
+        async with open_connection(ENDPOINT, settings, dial=dial) as connection:
+            assert (await connection.ask(MetadataRequest(), version=9)).cluster_id == "secret"
+    assert asked == [b"\0user\0secret"]
+
+
+async def test_a_certificate_for_another_host_is_refused_and_the_stream_closed() -> None:
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(TLS / "certificate.pem", TLS / "key.pem")
+    settings = ClientSettings.of(
+        {"security.protocol": "SSL", "ssl.ca.location": str(TLS / "certificate.pem")}
+    )
+    async with trio.open_nursery() as nursery:
+
+        async def script(stream: trio.abc.Stream) -> None:
+            with pytest.raises(trio.BrokenResourceError):
+                await trio.SSLStream(stream, served, server_side=True).do_handshake()
+
+        async def dial(endpoint: Endpoint) -> trio.abc.Stream:
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(script, theirs)
+            return ours
+
+        with pytest.raises(ConnectionLostError, match="certificate verify failed"):
+            async with open_connection(Endpoint("other", 1), settings, dial=dial):
+                pass
+
+
+async def test_a_broker_without_a_login_in_requests_is_named() -> None:
+    async def old(peer: Peer) -> None:
+        header, _ = await peer.next()
+        await peer.answer(header, ApiVersionsResponse(api_keys=[ApiVersionsResponse.ApiVersion(17, 0, 0)]))
+
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(UnsupportedVersionError, match=r"Apache Kafka 1\.0"), flatten_subgroups=True
+    ):
+        async with connected(old, settings=with_sasl("PLAIN"), greets=False):
+            pass
 
 
 async def test_log_in_with_plain() -> None:

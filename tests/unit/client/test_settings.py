@@ -8,7 +8,7 @@ from barnabas.client.settings import ClientSettings, Endpoint, parse_bootstrap
 def test_bootstrap_servers() -> None:
     assert parse_bootstrap("a:1, [::1]:9092") == [Endpoint("a", 1), Endpoint("::1", 9092)]
     assert str(Endpoint("::1", 9092)) == "[::1]:9092"
-    for wrong in ("", "a", "a:b", "a:0", "a:70000"):
+    for wrong in ("", "a", ":1", "a:²", "a:b", "a:0", "a:70000"):
         with pytest.raises(ValueError, match="bootstrap"):
             parse_bootstrap(wrong)
 
@@ -25,3 +25,20 @@ def test_security() -> None:
         ClientSettings.of({"security.protocol": "TLS"})
     with pytest.raises(ValueError, match=r"sasl\.mechanism"):
         ClientSettings.of({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({"request.timeout.ms": "soon"}, r"request\.timeout\.ms"),
+        ({"request.timeout.ms": "0"}, r"request\.timeout\.ms"),
+        ({"security.protocol": "SSL", "ssl.ca.location": "/none"}, r"ssl\.ca\.location '/none'"),
+        (
+            {"security.protocol": "SSL", "ssl.certificate.location": "/none"},
+            r"ssl\.certificate\.location '/none'",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_named(settings: dict[str, str], names: str) -> None:
+    with pytest.raises(ValueError, match=names):
+        ClientSettings.of(settings)

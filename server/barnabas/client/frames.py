@@ -1,0 +1,67 @@
+"""Reading responses off a stream: many small ones with one read, a large one straight into its buffer.
+
+The rule: a response is one buffer of its own, so that what was decoded from it may stay a view of it.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from barnabas.wire.framing import SIZE_BYTES, check_frame_size
+
+RESPONSE_BYTES_MAX = 2**31 - 1
+READ_BYTES = 64 << 10
+SET_ASIDE_BYTES = 16 << 20
+"""The most that is set aside for a response before any of its bytes have come."""
+
+
+class FrameReader:
+    """The frames that come from a stream, one after the other; used by one task."""
+
+    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
+        self._stream = stream
+        self._ahead = b""
+        self._at = 0
+        # Trio's streams return new bytes for each read; below one of TCP is a socket that can fill a buffer.
+        self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
+
+    async def next(self) -> memoryview:
+        """Return the next frame without its size. Raises DecodeError, OSError, and what the stream raises."""
+        while len(self._ahead) - self._at < SIZE_BYTES:
+            self._ahead = self._ahead[self._at :] + await self._receive(READ_BYTES)
+            self._at = 0
+        size = check_frame_size(self._ahead, self._at, RESPONSE_BYTES_MAX)
+        start = self._at + SIZE_BYTES
+        part = self._ahead[start : start + size]
+        self._at = start + len(part)
+        return memoryview(part if len(part) == size else await self._rest(part, size))
+
+    async def _rest(self, part: bytes, size: int) -> bytearray:
+        """Receive what is missing of a frame that begins with `part`."""
+        frame = bytearray(min(size, SET_ASIDE_BYTES))
+        frame[: len(part)] = part
+        at = len(part)
+        while True:
+            with memoryview(frame) as view:
+                while at < len(view):
+                    at += await self._fill(view[at:])
+            if at == size:
+                return frame
+            frame += bytes(min(size - at, at))
+
+    async def _fill(self, view: memoryview) -> int:
+        """Receive into the start of `view`; return how many bytes came."""
+        if self._socket is not None:
+            count = await self._socket.recv_into(view)
+            if not count:
+                raise ConnectionResetError("the broker closed the connection")
+            return count
+        data = await self._receive(min(len(view), 1 << 20))
+        view[: len(data)] = data
+        return len(data)
+
+    async def _receive(self, bytes_max: int) -> bytes:
+        data = await self._stream.receive_some(bytes_max)
+        if not data:
+            raise ConnectionResetError("the broker closed the connection")
+        return bytes(data)

@@ -1,0 +1,224 @@
+"""Where a client sends its requests, and when it asks for metadata again: with a scripted cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas.client import Client, ClientSettings, ClosedError, ConnectionLostError, Endpoint, open_client
+from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
+from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
+from tests.support.scripted_broker import Peer
+
+BOOTSTRAP = Endpoint("bootstrap", 9092)
+NOT_LEADER, NOT_CONTROLLER = 6, 41
+TOPIC_ID = b"0123456789abcdef"
+
+
+class Cluster:
+    """Brokers that answer Metadata with `leader` and `epoch`, and everything else with `answer`."""
+
+    def __init__(self) -> None:
+        self.addresses = {1: Endpoint("one", 1), 2: Endpoint("two", 2)}
+        self.leader, self.epoch, self.controller = 1, 5, 1
+        self.asked: list[tuple[str, str]] = []
+        self.dialled: list[str] = []
+        self.answer: Callable[[str, Any], Any] = lambda host, request: FetchResponse()
+        self._nursery: trio.Nursery
+
+    async def dial(self, endpoint: Endpoint) -> trio.abc.Stream:
+        self.dialled.append(endpoint.host)
+        await trio.lowlevel.checkpoint()
+        if endpoint not in (BOOTSTRAP, *self.addresses.values()):
+            raise ConnectionRefusedError(f"nobody at {endpoint}")
+        ours, theirs = trio.testing.memory_stream_pair()
+        self._nursery.start_soon(self._serve, endpoint.host, theirs)
+        return ours
+
+    async def _serve(self, host: str, stream: trio.abc.Stream) -> None:
+        peer = Peer(stream)
+        try:
+            await peer.greet()
+            while True:
+                header, request = await peer.next()
+                self.asked.append((host, type(request).__name__.removesuffix("Request")))
+                if isinstance(request, MetadataRequest):
+                    await peer.answer(header, self.metadata(request))
+                elif (answer := self.answer(host, request)) is None:
+                    await stream.aclose()
+                else:
+                    await peer.answer(header, answer)
+        except (EOFError, trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+
+    def metadata(self, request: MetadataRequest) -> MetadataResponse:
+        partition = MetadataResponse.MetadataResponsePartition(
+            partition_index=0, leader_id=self.leader, leader_epoch=self.epoch
+        )
+        return MetadataResponse(
+            cluster_id="c",
+            controller_id=self.controller,
+            brokers=[MetadataResponse.MetadataResponseBroker(id_, *at) for id_, at in self.addresses.items()],
+            topics=[
+                MetadataResponse.MetadataResponseTopic(
+                    name=topic.name, topic_id=TOPIC_ID, partitions=[partition]
+                )
+                for topic in request.topics or []
+            ],
+        )
+
+    @asynccontextmanager
+    async def client(self, **settings: Any) -> AsyncIterator[Client]:
+        async with trio.open_nursery() as self._nursery:
+            async with open_client([BOOTSTRAP], ClientSettings(**settings), dial=self.dial) as client:
+                yield client
+            self._nursery.cancel_scope.cancel()
+
+
+async def fetch(client: Client) -> Any:
+    return await client.ask_leader("t", 0, FetchRequest(), error_of=lambda response: response.error_code)
+
+
+async def test_a_leader_that_has_changed_is_found(autojump_clock: trio.testing.MockClock) -> None:
+    cluster = Cluster()
+
+    def answer(host: str, request: Any) -> FetchResponse:
+        if host == "one":
+            cluster.leader, cluster.epoch = 2, 6
+            return FetchResponse(error_code=NOT_LEADER)
+        return FetchResponse(session_id=7)
+
+    cluster.answer = answer
+    async with cluster.client() as client:
+        assert (await fetch(client)).session_id == 7
+        assert [host for host, api in cluster.asked if api == "Fetch"] == ["one", "two"]
+
+
+async def test_metadata_of_an_older_leader_epoch_is_not_believed(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    cluster = Cluster()
+    async with cluster.client() as client:
+        assert await client.leader("t", 0) == 1
+        cluster.leader, cluster.epoch = 2, 4
+        client.forget("t")
+        assert await client.leader("t", 0) == 1
+        cluster.epoch = 6
+        client.forget()
+        assert await client.leader("t", 0) == 2
+
+
+async def test_metadata_is_asked_for_again_when_it_is_old(autojump_clock: trio.testing.MockClock) -> None:
+    cluster = Cluster()
+    async with cluster.client(metadata_max_age_ms=1_000) as client:
+        for _ in range(3):
+            await client.topic("t")
+        assert cluster.asked == [("bootstrap", "Metadata")]
+        await trio.sleep(1.5)
+        await client.topic("t")
+        assert cluster.asked == [("bootstrap", "Metadata")] * 2
+
+
+async def test_a_broker_that_came_back_at_another_address_is_found(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    cluster = Cluster()
+    async with cluster.client() as client:
+        await client.refresh()
+        assert client.brokers[2].host == "two"
+        cluster.addresses[2] = Endpoint("moved", 2)
+        await client.ask_broker(2, FetchRequest())
+        assert ("moved", "Fetch") in cluster.asked
+
+
+async def test_a_controller_that_has_changed_is_found(autojump_clock: trio.testing.MockClock) -> None:
+    cluster = Cluster()
+
+    def answer(host: str, request: Any) -> DescribeClusterResponse:
+        if host == "one":
+            cluster.controller = 2
+            return DescribeClusterResponse(error_code=NOT_CONTROLLER)
+        return DescribeClusterResponse(cluster_id="c")
+
+    cluster.answer = answer
+    async with cluster.client() as client:
+        assert (await client.ask_controller(DescribeClusterRequest())).cluster_id == "c"
+        assert ("two", "DescribeCluster") in cluster.asked
+
+
+async def test_those_who_ask_one_broker_wait_for_one_connection(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    cluster = Cluster()
+    failures = []
+    async with cluster.client(retries=0) as client:
+        await client.refresh()
+        del cluster.addresses[2]
+        cluster.dialled.clear()
+
+        async def ask(broker_id: int) -> None:
+            try:
+                await client.ask_broker(broker_id, FetchRequest())
+            except ConnectionLostError as error:
+                failures.append(str(error))
+
+        async with trio.open_nursery() as nursery:
+            for broker_id in (1, 2) * 5:
+                nursery.start_soon(ask, broker_id)
+    assert sorted(cluster.dialled) == ["one", "two"]
+    assert failures == ["two:2: nobody at two:2"] * 5
+
+
+async def test_one_who_gives_up_takes_the_connection_from_nobody() -> None:
+    cluster = Cluster()
+    async with cluster.client() as client, trio.open_nursery() as nursery:
+        impatient = trio.CancelScope()
+
+        async def give_up() -> None:
+            with impatient:
+                await client.broker(1)
+
+        nursery.start_soon(give_up)
+        nursery.start_soon(client.broker, 1)
+        await trio.lowlevel.checkpoint()
+        impatient.cancel()
+    assert cluster.dialled.count("one") == 1
+
+
+async def test_closing_while_somebody_asks(autojump_clock: trio.testing.MockClock) -> None:
+    cluster = Cluster()
+    silent = trio.Event()
+
+    def answer(host: str, request: Any) -> FetchResponse | None:
+        silent.set()
+        return FetchResponse()
+
+    cluster.answer = answer
+    async with trio.open_nursery() as nursery:
+        async with cluster.client() as client:
+            await client.refresh()
+
+            async def ask_forever() -> None:
+                while True:
+                    await client.ask_broker(1, FetchRequest())
+
+            async def ask() -> None:
+                with pytest.raises(ClosedError):
+                    await ask_forever()
+
+            nursery.start_soon(ask)
+            await silent.wait()
+        with pytest.raises(ClosedError):
+            await client.ask(FetchRequest())
+
+
+async def test_what_the_block_raises_comes_out_as_it_is() -> None:
+    with pytest.raises(KeyError, match="mine"):
+        async with open_client([BOOTSTRAP], dial=Cluster().dial):
+            raise KeyError("mine")
