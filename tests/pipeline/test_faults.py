@@ -21,8 +21,9 @@ from barnabas_pipeline.jobs.compact import vacuum
 from barnabas_pipeline.jobs.load import LoadOptions, load
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.columns import Columns
-from barnabas_pipeline.log.model import LogOptions, OffsetRange, open_log
+from barnabas_pipeline.log.model import LogOptions, OffsetRange
 from barnabas_pipeline.log.reader import RangeReader
+from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import BUILT_IN
 
 from .conftest import ROOT, SITE, Broker, Stream

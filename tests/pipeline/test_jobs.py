@@ -153,7 +153,8 @@ def test_a_mirror_goes_on_after_what_arrived(
     from dataclasses import replace
 
     from barnabas_pipeline.jobs import mirror as job
-    from barnabas_pipeline.log.model import OffsetRange, open_log
+    from barnabas_pipeline.log.model import OffsetRange
+    from barnabas_pipeline.log.transports import open_log
 
     log = open_log(source)
     identity, bounds = log.identity(), log.bounds()

@@ -22,7 +22,8 @@ from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.files import hour_name
 from barnabas_pipeline.lake.manifest import BrokenLakeError
 from barnabas_pipeline.lake.table import ConflictError, Table
-from barnabas_pipeline.log.model import LogOptions, open_log
+from barnabas_pipeline.log.model import LogOptions
+from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import EventSchema, Field
 from barnabas_pipeline.simulate.bad import choose
 

@@ -18,7 +18,7 @@ from barnabas.records import legacy
 from barnabas.records.batch import TimestampType, encode_batch, read_header
 from barnabas.records.record import Record
 from barnabas_pipeline.errors import DataLossError, UsageError
-from barnabas_pipeline.log import disk, model
+from barnabas_pipeline.log import disk, transports
 from barnabas_pipeline.log.columns import Body, Columns, decode_bodies, from_records
 from barnabas_pipeline.log.model import (
     READ_UNCOMMITTED,
@@ -177,7 +177,7 @@ def open_log() -> Iterator[OpenLog]:
     opened: list[Log] = []
 
     def opening(wanted: LogOptions) -> Log:
-        opened.append(model.open_log(wanted))
+        opened.append(transports.open_log(wanted))
         return opened[-1]
 
     yield opening

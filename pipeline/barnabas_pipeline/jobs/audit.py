@@ -25,7 +25,8 @@ from barnabas_pipeline.jobs.seal import sealable_hours
 from barnabas_pipeline.lake.coordinates import FileCheck
 from barnabas_pipeline.lake.manifest import TableState
 from barnabas_pipeline.lake.table import Table
-from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange, open_log
+from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange
+from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import EventSchema
 
 

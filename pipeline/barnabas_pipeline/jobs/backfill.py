@@ -23,8 +23,9 @@ from barnabas_pipeline.lake.manifest import DataFile, TableState
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.task import to_table
 from barnabas_pipeline.log.columns import Columns, select
-from barnabas_pipeline.log.model import Bounds, OffsetRange, open_log
+from barnabas_pipeline.log.model import Bounds, OffsetRange
 from barnabas_pipeline.log.reader import RangeReader
+from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import EventSchema
 
 

@@ -17,9 +17,10 @@ from barnabas_pipeline.lake.coordinates import FileCheck, check_file, dead_offse
 from barnabas_pipeline.lake.manifest import DataFile, Manifest, PartitionCommit, TableState
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log import digest
-from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange, open_log
+from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange
 from barnabas_pipeline.log.outline import outline
 from barnabas_pipeline.log.planning import split
+from barnabas_pipeline.log.transports import open_log
 
 RUN_OFFSETS = 500_000  # small commits are looked at together until they have so many
 FILE_GROUP_BYTES = 64 << 20

@@ -19,7 +19,7 @@ from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, load_round
 from barnabas_pipeline.lake.iceberg import publisher
 from barnabas_pipeline.lake.table import ConflictError, Table
-from barnabas_pipeline.log.model import open_log
+from barnabas_pipeline.log.transports import open_log
 
 AVAILABLE = "available"
 IDLE_SECONDS = 0.1  # between rounds that find nothing new

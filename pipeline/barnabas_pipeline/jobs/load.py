@@ -23,8 +23,9 @@ from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.lake.task import LoadTask, TaskResult
 from barnabas_pipeline.lake.task import run as run_task
 from barnabas_pipeline.log import digest
-from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicIdentity, open_log
+from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicIdentity
 from barnabas_pipeline.log.planning import Selection, resolve, shorten, split
+from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import EventSchema
 
 OFFSETS_PER_COMMIT_MAX = 2_000_000

@@ -14,8 +14,9 @@ from barnabas_pipeline import faults
 from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
 from barnabas_pipeline.jobs.load import unwrap
 from barnabas_pipeline.log.columns import Columns
-from barnabas_pipeline.log.model import Bounds, CorruptSpan, LogOptions, OffsetRange, TopicIdentity, open_log
+from barnabas_pipeline.log.model import Bounds, CorruptSpan, LogOptions, OffsetRange, TopicIdentity
 from barnabas_pipeline.log.reader import RangeReader
+from barnabas_pipeline.log.transports import open_log
 
 HEADER = "barnabas-mirror-source"
 TAIL_OFFSETS = 1000

@@ -19,9 +19,10 @@ from barnabas_pipeline.lake.manifest import Manifest, TableState
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.task import to_table
 from barnabas_pipeline.log.columns import Columns, select
-from barnabas_pipeline.log.model import Log, LogOptions, OffsetRange, open_log
+from barnabas_pipeline.log.model import Log, LogOptions, OffsetRange
 from barnabas_pipeline.log.planning import split
 from barnabas_pipeline.log.reader import RangeReader
+from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import EventSchema
 
 BAD_TYPE = pa.struct([("end_offset", pa.int64()), ("reason", pa.string()), ("value", pa.binary())])

@@ -17,8 +17,9 @@ from barnabas_pipeline.decode import DECODER_VERSION, BadRecord, Decoder
 from barnabas_pipeline.lake.files import DEAD_SCHEMA, HourWriter, lake_schema, write_dead
 from barnabas_pipeline.lake.manifest import DataFile
 from barnabas_pipeline.log.columns import TIMESTAMP_TYPE, Columns
-from barnabas_pipeline.log.model import CorruptSpan, LogOptions, OffsetRange, open_log
+from barnabas_pipeline.log.model import CorruptSpan, LogOptions, OffsetRange
 from barnabas_pipeline.log.reader import RangeReader
+from barnabas_pipeline.log.transports import open_log
 
 
 @dataclass(frozen=True, slots=True)

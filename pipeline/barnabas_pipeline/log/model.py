@@ -122,24 +122,3 @@ class Log(Protocol):
     def close(self) -> None:
         """Let go of files and connections."""
         ...
-
-
-def open_log(options: LogOptions) -> Log:
-    """Open a topic by its transport. Raises UsageError."""
-    from barnabas_pipeline.errors import UsageError
-
-    if options.isolation not in (READ_COMMITTED, READ_UNCOMMITTED):
-        raise UsageError(f"isolation is {READ_COMMITTED} or {READ_UNCOMMITTED}, not {options.isolation!r}")
-    if options.transport == "disk":
-        if not options.log_dirs:
-            raise UsageError("transport disk needs the log dirs")
-        from barnabas_pipeline.log.disk import DiskLog
-
-        return DiskLog(options)
-    if options.transport == "wire":
-        if not options.bootstrap:
-            raise UsageError("transport wire needs bootstrap servers")
-        from barnabas_pipeline.log.wire import WireLog
-
-        return WireLog(options)
-    raise UsageError(f"transport is wire or disk, not {options.transport!r}")

@@ -6,10 +6,14 @@ later) the broker itself watches over that.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from barnabas.client import AuthenticationError, Client, ClientError, ClientSettings, ResponseError
+from barnabas.client.blocking import BlockingClient
+from barnabas.client.errors import check
 from barnabas.log.format.properties import decode_uuid, encode_uuid
 from barnabas.records import control
 from barnabas.records.batch import iter_batches, read_records
@@ -17,18 +21,8 @@ from barnabas.records.errors import RecordsError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest
-from barnabas.wire.generated.metadata import MetadataRequest
+from barnabas.wire.generated.metadata import MetadataResponse
 from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
-from barnabas_pipeline.log.connection import (
-    FETCH,
-    LIST_OFFSETS,
-    METADATA,
-    Connection,
-    ConnectionLostError,
-    describe,
-    is_retriable,
-    parse_bootstrap,
-)
 from barnabas_pipeline.log.model import (
     READ_COMMITTED,
     Bounds,
@@ -39,11 +33,13 @@ from barnabas_pipeline.log.model import (
     TopicIdentity,
 )
 
+CLIENT_ID = "barnabas-pipeline"
+FETCH, LIST_OFFSETS = 1, 2
 LATEST, EARLIEST = -1, -2
-ATTEMPTS = 8
-BACKOFF_SECONDS = 0.1
+BACKOFF_MAX_MS = 6_400  # with seven retries, a broker may be away for 12 s
 MAX_WAIT_MS = 500
 FETCH_VERSION_MAX, FETCH_VERSION_BY_NAME_MAX = 17, 12
+LIST_OFFSETS_VERSION_MAX = 7
 FETCH_BYTES_LIMIT = 256 << 20
 FETCH_BYTES_MIN = 64 << 10
 RECORD_BYTES_GUESS = 1 << 10  # generous: what lies behind a short range is not fetched only to be thrown away
@@ -52,42 +48,52 @@ T = TypeVar("T")
 
 
 class WireLog:
-    """A topic of a cluster; see `model.Log` for the methods."""
+    """A topic of a cluster; see `model.Log` for the methods. Raises UsageError for client settings that are wrong."""
 
     def __init__(self, options: LogOptions) -> None:
         self.options = options
-        self._bootstrap = parse_bootstrap(options.bootstrap)
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._leaders: dict[int, tuple[str, int]] = {}
-        self._epochs: dict[int, int] = {}
+        try:
+            settings = ClientSettings.of(options.client_settings, client_id=CLIENT_ID)
+            client = BlockingClient(options.bootstrap, replace(settings, retry_backoff_max_ms=BACKOFF_MAX_MS))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        self._client = client
+        self._close = weakref.finalize(self, client.close)
         self._identity: TopicIdentity | None = None
 
     # --- what there is --------------------------------------------------------------------------------------
 
     def identity(self) -> TopicIdentity:
         """By Metadata; brokers before 2.8 have no topic ids, those before 0.10.1 no cluster id."""
-        self._learn()
+        self._run(self._newest_topic)
         assert self._identity is not None
         return self._identity
 
     def bounds(self) -> dict[int, Bounds]:
         """By ListOffsets at the leaders: start, high watermark and, for read_committed, last stable offset."""
-        self._learn()
-        partitions = sorted(self._leaders)
-        starts = self._list_offsets(partitions, EARLIEST, isolation=0)
-        high_watermarks = self._list_offsets(partitions, LATEST, isolation=0)
-        ends = self._list_offsets(partitions, LATEST, isolation=1) if self._isolation else high_watermarks
+        return self._run(self._bounds)
+
+    async def _bounds(self, client: Client) -> dict[int, Bounds]:
+        epochs = {
+            info.partition_index: info.leader_epoch for info in (await self._newest_topic(client)).partitions
+        }
+        partitions = sorted(epochs)
+        starts = await self._list_offsets(client, partitions, EARLIEST, isolation=0)
+        high_watermarks = await self._list_offsets(client, partitions, LATEST, isolation=0)
+        ends = high_watermarks
+        if self._isolation:
+            ends = await self._list_offsets(client, partitions, LATEST, isolation=1)
         return {
-            one: Bounds(starts[one], max(starts[one], ends[one]), high_watermarks[one], self._epochs[one])
+            one: Bounds(starts[one], max(starts[one], ends[one]), high_watermarks[one], epochs[one])
             for one in partitions
         }
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
         """By ListOffsets."""
-        if partition not in self._leaders:
-            self._learn()
-        offset = self._list_offsets([partition], timestamp_ms, isolation=self._isolation)[partition]
-        return None if offset < 0 else offset
+        found = self._run(
+            lambda client: self._list_offsets(client, [partition], timestamp_ms, isolation=self._isolation)
+        )
+        return None if found[partition] < 0 else found[partition]
 
     def cut_points(self, wanted: OffsetRange, bytes_max: int) -> list[int]:
         """The wire says nothing of batches: cut into equal parts, guessing 100 bytes a record."""
@@ -98,15 +104,13 @@ class WireLog:
 
     def read(self, wanted: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
         """Fetch until the end of the range has been passed, with a larger limit if a batch does not fit."""
-        if wanted.partition not in self._leaders:
-            self._learn()
         next_offset = wanted.start
         bytes_max = self.options.fetch_bytes_max
         stalled = 0
         while next_offset < wanted.end:
             guess = max(FETCH_BYTES_MIN, (wanted.end - next_offset) * RECORD_BYTES_GUESS)
             size = bytes_max if stalled else min(bytes_max, guess)
-            part = self._retry(lambda at=next_offset, size=size: self._fetch(wanted, at, size))  # type: ignore[misc]
+            part = self._fetch(wanted, next_offset, size)
             data = part.records if part.records is not None else b""
             hidden = _AbortedInFetch(part.aborted_transactions or [])
             before = next_offset
@@ -140,16 +144,17 @@ class WireLog:
             bytes_max = min(bytes_max * 4, FETCH_BYTES_LIMIT)
 
     def _fetch(self, wanted: OffsetRange, offset: int, bytes_max: int) -> Any:
-        connection = self._connect(self._leader(wanted.partition))
+        return self._run(lambda client: self._fetch_once(client, wanted, offset, bytes_max))
+
+    async def _fetch_once(self, client: Client, wanted: OffsetRange, offset: int, bytes_max: int) -> Any:
+        connection = await client.broker(await self._leader(client, wanted.partition))
         assert self._identity is not None
-        by_id = (
-            bool(self._identity.topic_id)
-            and connection.versions.get(FETCH, (0, 0))[1] > FETCH_VERSION_BY_NAME_MAX
-        )
-        version = connection.best(FETCH, FETCH_VERSION_MAX if by_id else FETCH_VERSION_BY_NAME_MAX)
+        topic_id = self._identity.topic_id
+        by_id = bool(topic_id) and connection.versions.get(FETCH, (0, 0))[1] > FETCH_VERSION_BY_NAME_MAX
+        version = connection.version_of(FETCH, FETCH_VERSION_MAX if by_id else FETCH_VERSION_BY_NAME_MAX)
         topic = FetchRequest.FetchTopic()
         if by_id:
-            topic.topic_id = decode_uuid(self._identity.topic_id)
+            topic.topic_id = decode_uuid(topic_id)
         else:
             topic.topic = self.options.topic
         partition = FetchRequest.FetchPartition(wanted.partition)
@@ -160,23 +165,21 @@ class WireLog:
         request.topics = [topic]
         if version >= 4:
             request.isolation_level = self._isolation
-        elif self._isolation:
-            request.isolation_level = 0
-        response = connection.call(FETCH, request, version=version)
+        response = await connection.ask(request, version=version)
         parts = [part for answer in response.responses for part in answer.partitions]
         error_code = response.error_code or (parts[0].error_code if parts else ErrorCode.UNKNOWN_TOPIC_ID)
         if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(wanted, offset)
+            await self._raise_out_of_range(client, wanted, offset)
         if error_code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID):
             raise DataLossError(
-                f"topic {self.options.topic} {self._identity.topic_id} is not there any more",
+                f"topic {self.options.topic} {topic_id} is not there any more",
                 [MissingOffsets(wanted.partition, offset, wanted.end)],
             )
-        _check(error_code, f"fetching {self.options.topic}-{wanted.partition} at {offset}")
+        check(error_code, f"fetching {self.options.topic}-{wanted.partition} at {offset}")
         return parts[0]
 
-    def _out_of_range(self, wanted: OffsetRange, offset: int) -> None:
-        bounds = self.bounds()[wanted.partition]
+    async def _raise_out_of_range(self, client: Client, wanted: OffsetRange, offset: int) -> None:
+        bounds = (await self._bounds(client))[wanted.partition]
         if offset < bounds.start:
             raise DataLossError(
                 f"retention has overtaken {self.options.topic}-{wanted.partition}",
@@ -193,41 +196,49 @@ class WireLog:
     def _isolation(self) -> int:
         return 1 if self.options.isolation == READ_COMMITTED else 0
 
-    def _learn(self) -> None:
-        self._retry(self._learn_once)
+    def _run(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """Do something with the client, again while that may help. Raises UsageError, IncompleteError, DataLossError."""
+        try:
+            return self._client.run(lambda client: client.retrying(lambda: work(client)))
+        except AuthenticationError as error:
+            raise UsageError(str(error)) from None
+        except ClientError as error:
+            raise IncompleteError(str(error)) from None
 
-    def _learn_once(self) -> None:
-        connection = self._any_connection()
-        version = connection.best(METADATA, 12)
-        request = MetadataRequest()
-        request.topics = [MetadataRequest.MetadataRequestTopic(name=self.options.topic)]
-        request.allow_auto_topic_creation = version < 4
-        response = connection.call(METADATA, request, version=version)
-        (topic,) = response.topics
-        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise UsageError(f"there is no topic {self.options.topic!r} at {self.options.bootstrap}")
-        _check(topic.error_code, f"asking for {self.options.topic}")
-        nodes = {node.node_id: (node.host, node.port) for node in response.brokers}
-        for partition in topic.partitions:
-            if partition.leader_id not in nodes:
-                raise ConnectionLostError(f"{self.options.topic}-{partition.partition_index} has no leader")
-        self._leaders = {part.partition_index: nodes[part.leader_id] for part in topic.partitions}
-        self._epochs = {part.partition_index: part.leader_epoch for part in topic.partitions}
-        topic_id = encode_uuid(topic.topic_id) if any(topic.topic_id) else ""
+    async def _topic(self, client: Client) -> MetadataResponse.MetadataResponseTopic:
+        try:
+            topic = await client.topic(self.options.topic)
+        except ResponseError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            raise UsageError(
+                f"there is no topic {self.options.topic!r} at {self.options.bootstrap}"
+            ) from None
         if self._identity is None:
-            self._identity = TopicIdentity(response.cluster_id or "", self.options.topic, topic_id)
+            topic_id = encode_uuid(topic.topic_id) if any(topic.topic_id) else ""
+            self._identity = TopicIdentity(client.cluster_id, self.options.topic, topic_id)
+        return topic
 
-    def _list_offsets(self, partitions: list[int], timestamp: int, *, isolation: int) -> dict[int, int]:
-        return self._retry(lambda: self._list_offsets_once(partitions, timestamp, isolation))
+    async def _newest_topic(self, client: Client) -> MetadataResponse.MetadataResponseTopic:
+        client.forget(self.options.topic)
+        return await self._topic(client)
 
-    def _list_offsets_once(self, partitions: list[int], timestamp: int, isolation: int) -> dict[int, int]:
-        by_leader: dict[tuple[str, int], list[int]] = {}
+    async def _leader(self, client: Client, partition: int) -> int:
+        topic = await self._topic(client)
+        if all(info.partition_index != partition for info in topic.partitions):
+            raise UsageError(f"topic {self.options.topic} has no partition {partition}")
+        return await client.leader(self.options.topic, partition)
+
+    async def _list_offsets(
+        self, client: Client, partitions: list[int], timestamp: int, *, isolation: int
+    ) -> dict[int, int]:
+        by_leader: dict[int, list[int]] = {}
         for partition in partitions:
-            by_leader.setdefault(self._leader(partition), []).append(partition)
+            by_leader.setdefault(await self._leader(client, partition), []).append(partition)
         found = {}
         for leader, mine in by_leader.items():
-            connection = self._connect(leader)
-            version = connection.best(LIST_OFFSETS, 7)
+            connection = await client.broker(leader)
+            version = connection.version_of(LIST_OFFSETS, LIST_OFFSETS_VERSION_MAX)
             items = [ListOffsetsRequest.ListOffsetsPartition(partition) for partition in mine]
             for item in items:
                 item.timestamp = timestamp
@@ -235,58 +246,19 @@ class WireLog:
             if version >= 2:
                 request.isolation_level = isolation
             request.topics = [ListOffsetsRequest.ListOffsetsTopic(self.options.topic, items)]
-            for answer in connection.call(LIST_OFFSETS, request, version=version).topics[0].partitions:
+            response = await connection.ask(request, version=version)
+            for answer in response.topics[0].partitions:
                 partition = answer.partition_index
-                _check(answer.error_code, f"asking for an offset of {self.options.topic}-{partition}")
+                check(answer.error_code, f"asking for an offset of {self.options.topic}-{partition}")
                 if version == 0:
                     found[partition] = int(answer.old_style_offsets[0]) if answer.old_style_offsets else -1
                 else:
                     found[partition] = int(answer.offset)
         return found
 
-    def _leader(self, partition: int) -> tuple[str, int]:
-        if partition not in self._leaders:
-            raise UsageError(f"topic {self.options.topic} has no partition {partition}")
-        return self._leaders[partition]
-
-    def _any_connection(self) -> Connection:
-        last: Exception = ConnectionLostError("no bootstrap servers")
-        for address in self._bootstrap:
-            try:
-                return self._connect(address)
-            except ConnectionLostError as error:
-                last = error
-        raise last
-
-    def _connect(self, address: tuple[str, int]) -> Connection:
-        connection = self._connections.get(address)
-        if connection is None:
-            connection = Connection(*address, self.options.client_settings)
-            self._connections[address] = connection
-        return connection
-
-    def _retry(self, work: Callable[[], T]) -> T:
-        """Do it again after a lost connection or a retriable error, with new connections and leaders."""
-        for attempt in range(ATTEMPTS):
-            try:
-                return work()
-            except ConnectionLostError:
-                if attempt == ATTEMPTS - 1:
-                    raise
-                self.close()
-                time.sleep(BACKOFF_SECONDS * 2**attempt)
-                if work != self._learn_once and self._identity is not None:
-                    try:
-                        self._learn_once()
-                    except ConnectionLostError:
-                        continue
-        raise AssertionError("not reached")
-
     def close(self) -> None:
         """Close all connections."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        self._close()
 
 
 class _AbortedInFetch:
@@ -309,11 +281,3 @@ class _AbortedInFetch:
                 self._aborting.discard(header.producer_id)
             return False
         return True
-
-
-def _check(error_code: int, doing: str) -> None:
-    if not error_code:
-        return
-    if is_retriable(error_code):
-        raise ConnectionLostError(f"{doing}: {describe(error_code)}")
-    raise IncompleteError(f"{doing}: {describe(error_code)}")

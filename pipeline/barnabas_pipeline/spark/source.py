@@ -34,17 +34,10 @@ from pyspark.sql.streaming.datasource import (
 
 from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
 from barnabas_pipeline.log.columns import ALL_FIELDS, HEADERS_TYPE, TIMESTAMP_TYPE, Columns
-from barnabas_pipeline.log.model import (
-    READ_COMMITTED,
-    Bounds,
-    CorruptSpan,
-    Log,
-    LogOptions,
-    OffsetRange,
-    open_log,
-)
+from barnabas_pipeline.log.model import READ_COMMITTED, Bounds, CorruptSpan, Log, LogOptions, OffsetRange
 from barnabas_pipeline.log.planning import Selection, resolve, shorten, split
 from barnabas_pipeline.log.reader import RangeReader
+from barnabas_pipeline.log.transports import open_log
 
 NAME = "barnabas"
 RECORDS, RANGES = "records", "ranges"
