@@ -169,7 +169,7 @@ def _assemble(
     def make_telemetry() -> Telemetry:
         from barnabas.metrics.client_telemetry import Telemetry
 
-        made = Telemetry(config, metadata.image.configs, threads, now_ms)
+        made = Telemetry(config, metadata.image.configs, threads, budget, now_ms)
         background.start_soon(made.run)
         return made
 

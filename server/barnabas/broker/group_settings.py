@@ -24,6 +24,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         offsets_commit_timeout_ms=get(settings.OFFSETS_COMMIT_TIMEOUT_MS),
         consumer_session_timeout_ms=get(settings.GROUP_CONSUMER_SESSION_TIMEOUT_MS),
         consumer_heartbeat_interval_ms=get(settings.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),
+        consumer_assignment_interval_ms=get(settings.GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS),
         consumer_size_max=get(settings.GROUP_CONSUMER_MAX_SIZE),
         consumer_assignors=get(settings.GROUP_CONSUMER_ASSIGNORS),
         streams_session_timeout_ms=get(settings.GROUP_STREAMS_SESSION_TIMEOUT_MS),

@@ -17,7 +17,7 @@ from barnabas.config import broker as settings
 from barnabas.errors import RequestError
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.telemetry.instances import ClientInstances
-from barnabas.telemetry.pushed import PushedMetrics
+from barnabas.telemetry.pushed import Bounds, PushedMetrics
 from barnabas.telemetry.subscriptions import Subscriptions
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.image import ResourceKey, Settings
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Threads
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
     from barnabas.telemetry.instances import ClientInstance
     from barnabas.telemetry.payload import Pushed
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXPIRE_INTERVAL_SECONDS = 10.0
+POINTS_AT_ONCE = 200
+"""How many points of a push are added between two looks at the loop's budget."""
+
 UNKNOWN_SOFTWARE = "unknown"
 """What Kafka calls the software, and its version, of a client that has not said it (KIP-511)."""
 
@@ -45,14 +49,23 @@ class Telemetry:
         config: BrokerConfig,
         configs: Mapping[ResourceKey, Settings],
         threads: Threads,
+        budget: LoopBudget,
         now_ms: Callable[[], int],
     ) -> None:
         """`configs` are all resources' settings as of now; `take_subscriptions` is told when they change."""
         self._threads = threads
+        self._budget = budget
         self._now_ms = now_ms
         self.bytes_max = config.get(settings.TELEMETRY_MAX_BYTES)
         self.instances = ClientInstances(Subscriptions(), bytes_max=self.bytes_max, new_id=new_uuid)
-        self.pushed = PushedMetrics()
+        self.pushed = PushedMetrics(
+            Bounds(
+                series=config.get(settings.TELEMETRY_RETAINED_SERIES),
+                size_bytes=config.get(settings.TELEMETRY_RETAINED_BYTES),
+                client_series=config.get(settings.TELEMETRY_CLIENT_RETAINED_SERIES),
+                client_size_bytes=config.get(settings.TELEMETRY_CLIENT_RETAINED_BYTES),
+            )
+        )
         self._one_at_a_time = trio.CapacityLimiter(1)  # a push takes many times its size while it is read
         self.taken = 0
         self.unreadable = 0
@@ -93,15 +106,18 @@ class Telemetry:
             raise refusal from None
         self.instances.settled(instance, ErrorCode.NONE)
         self.taken += 1
-        client = self.pushed.take(
+        client = self.pushed.begin(
             instance.id,
             instance.attributes,
             pushed.resource,
-            pushed.points,
             now_ms=context.now_ms,
             lifetime_ms=instance.lifetime_ms,
         )
-        if client.pushes == 1:
+        is_first = client.pushes == 1
+        for start in range(0, len(pushed.points), POINTS_AT_ONCE):
+            self.pushed.add(client, pushed.points[start : start + POINTS_AT_ONCE])
+            await self._budget.checkpoint()
+        if is_first:
             log.info(
                 "client metrics: client %r (%s %s) on %s, instance %s, pushes %d values every %d ms",
                 context.client_id,

@@ -293,3 +293,8 @@ def _telemetry(families: Families, sources: Sources) -> None:
         ("evicted", "Client instances that made room for others", counts.evicted + telemetry.pushed.evicted),
     ):
         families.counter(f"{prefix}{name}", text, value)
+    pushed = telemetry.pushed
+    prefix = "barnabas_client_metrics_"
+    families.gauge(f"{prefix}series", "Series of pushed telemetry that are kept", pushed.series_count)
+    families.gauge(f"{prefix}bytes", "About how many bytes of memory they take", pushed.size_bytes)
+    families.counter(f"{prefix}evicted_series", "Series that made room for others", pushed.evicted_series)

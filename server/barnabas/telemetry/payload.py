@@ -1,18 +1,20 @@
 """What clients push: metrics of OpenTelemetry (OTLP) as protobuf, maybe compressed, read into points. Pure.
 
 The rule: whatever is in the bytes, reading them takes no more memory than the broker allows for a push, and ends with
-points or with an error that tells the client what to do. The protobuf library is loaded by the first push.
+points or with an error that tells the client what to do. The protobuf library is loaded by the first push; since it
+keeps the interpreter while it parses, a large message is counted before it is parsed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from barnabas.errors import RequestError
 from barnabas.records import compression
 from barnabas.records.errors import DecompressedTooLargeError, RecordsError
+from barnabas.telemetry.elements import has_more_elements
 from barnabas.wire.generated.errors import ErrorCode
 
 GAUGE, COUNTER, HISTOGRAM, SUMMARY = "gauge", "counter", "histogram", "summary"
@@ -20,6 +22,18 @@ GAUGE, COUNTER, HISTOGRAM, SUMMARY = "gauge", "counter", "histogram", "summary"
 Labels = tuple[tuple[str, str], ...]
 _MAGIC = 2  # metrics are compressed as records of this format are
 _DELTA = 1  # AggregationTemporality of OTLP
+
+ELEMENTS_MAX = 250_000
+"""Fields of a push, nested ones included: parsing so many takes about 15 ms, whatever they are."""
+POINTS_MAX = 50_000
+LABELS_MAX = 128
+"""Of one point, and of the resource."""
+NAME_CHARS_MAX = 1_000
+"""Of the name of a metric or label."""
+STEPS_MAX = 1_000
+"""Buckets or quantiles; of a distribution that has more, only the count and the sum are kept."""
+_COUNTED_FROM_BYTES = 2 * ELEMENTS_MAX  # an element takes two bytes at least
+_VALUE_BYTES_MAX = 4_096  # of a label that is no plain value
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +55,10 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of one metric; `delta` is what came since the last push, to be added to what is known."""
+    """One value of one metric; `delta` is what came since the last push, to be added to what is known.
+
+    `labels` are sorted by `read`.
+    """
 
     name: str
     kind: str
@@ -61,7 +78,8 @@ class Pushed:
 def read(codec: int, data: bytes, bytes_max: int) -> Pushed:
     """Read a push, up to `bytes_max` bytes of it uncompressed.
 
-    Raises RequestError: TELEMETRY_TOO_LARGE if it is larger, INVALID_RECORD if it cannot be read.
+    Raises RequestError: TELEMETRY_TOO_LARGE if it is larger or exceeds one of this module's bounds, INVALID_RECORD if
+    it cannot be read.
     """
     try:
         plain = compression.decompress(codec, data, magic=_MAGIC, bytes_max=bytes_max)
@@ -73,20 +91,34 @@ def read(codec: int, data: bytes, bytes_max: int) -> Pushed:
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
+    if len(plain) > _COUNTED_FROM_BYTES and has_more_elements(plain, MetricsData.DESCRIPTOR, ELEMENTS_MAX):
+        raise RequestError(ErrorCode.TELEMETRY_TOO_LARGE, f"more than {ELEMENTS_MAX} elements in one push")
     try:
         message = MetricsData.FromString(plain)
     except DecodeError as error:
         raise RequestError(ErrorCode.INVALID_RECORD, f"no metrics of OpenTelemetry: {error}") from None
-    return Pushed(
-        tuple(dict(label for one in message.resource_metrics for label in _labels(one.resource.attributes)).items()),
-        tuple(
-            point
-            for resource in message.resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            for point in _points(metric)
-        ),
-    )  # fmt: skip
+    labels: dict[str, str] = {}
+    for one in message.resource_metrics:
+        labels.update(_labels(one.resource.attributes))
+        _check("labels of a resource", len(labels), LABELS_MAX)
+    points: list[Point] = []
+    for metric in _metrics(message):
+        _check("characters in the name of a metric", len(metric.name), NAME_CHARS_MAX)
+        for point in _points(metric):
+            points.append(point)
+            _check("data points", len(points), POINTS_MAX)
+    return Pushed(tuple(labels.items()), tuple(points))
+
+
+def _check(what: str, count: int, count_max: int) -> None:
+    if count > count_max:
+        raise RequestError(ErrorCode.TELEMETRY_TOO_LARGE, f"more than {count_max} {what}")
+
+
+def _metrics(message: Any) -> Iterator[Any]:
+    for resource in message.resource_metrics:
+        for scope in resource.scope_metrics:
+            yield from scope.metrics
 
 
 def _points(metric: Any) -> Iterator[Point]:
@@ -96,7 +128,7 @@ def _points(metric: Any) -> Iterator[Point]:
     data = getattr(metric, shape)
     delta = getattr(data, "aggregation_temporality", 0) == _DELTA
     for point in data.data_points:
-        labels = _labels(point.attributes)
+        labels = tuple(sorted(_labels(point.attributes)))
         if shape == "gauge":
             yield Point(name, GAUGE, labels, _number(point))
         elif shape == "sum":
@@ -106,7 +138,9 @@ def _points(metric: Any) -> Iterator[Point]:
         elif shape == "exponential_histogram":
             yield Point(name, HISTOGRAM, labels, Distribution(point.count, point.sum), delta)
         else:
-            steps = tuple(sorted((one.quantile, one.value) for one in point.quantile_values))
+            steps: tuple[tuple[float, float], ...] = ()
+            if len(point.quantile_values) <= STEPS_MAX:
+                steps = tuple(sorted((one.quantile, one.value) for one in point.quantile_values))
             yield Point(name, SUMMARY, labels, Distribution(point.count, point.sum, steps))
 
 
@@ -117,7 +151,7 @@ def _number(point: Any) -> float:
 
 
 def _histogram(point: Any) -> Distribution:
-    if len(point.bucket_counts) != len(point.explicit_bounds) + 1:
+    if len(point.bucket_counts) != len(point.explicit_bounds) + 1 or len(point.bucket_counts) > STEPS_MAX:
         return Distribution(point.count, point.sum)
     steps, so_far = [], 0
     for bound, count in zip(point.explicit_bounds, point.bucket_counts, strict=False):
@@ -126,12 +160,17 @@ def _histogram(point: Any) -> Distribution:
     return Distribution(point.count, point.sum, tuple(steps))
 
 
-def _labels(attributes: Iterable[Any]) -> Labels:
-    return tuple((one.key, _text(one.value)) for one in attributes)
+def _labels(attributes: Any) -> Labels:
+    _check("labels of a data point", len(attributes), LABELS_MAX)
+    labels = []
+    for one in attributes:
+        _check("characters in the name of a label", len(one.key), NAME_CHARS_MAX)
+        labels.append((one.key, _text(one.value)))
+    return tuple(labels)
 
 
 def _text(value: Any) -> str:
-    """A value of an attribute in words; what is no plain value is shown as it is written down."""
+    """The text of an attribute's value; one that is no plain value is shown in protobuf's notation if it is small."""
     shape = value.WhichOneof("value")
     if shape is None:
         return ""
@@ -139,4 +178,6 @@ def _text(value: Any) -> str:
         return "true" if value.bool_value else "false"
     if shape in ("string_value", "int_value", "double_value"):
         return str(getattr(value, shape))
+    if value.ByteSize() > _VALUE_BYTES_MAX:
+        return f"{shape} of {value.ByteSize()} bytes"
     return str(getattr(value, shape)).strip()

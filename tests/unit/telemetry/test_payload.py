@@ -1,12 +1,27 @@
 """Reading what clients push: every kind of metric, every compression, and whatever else may come."""
 
 import contextlib
+from random import Random
 
 import pytest
 
 from barnabas.errors import RequestError
 from barnabas.records import compression
-from barnabas.telemetry.payload import COUNTER, GAUGE, HISTOGRAM, SUMMARY, Distribution, Point, read
+from barnabas.telemetry.elements import has_more_elements
+from barnabas.telemetry.payload import (
+    COUNTER,
+    ELEMENTS_MAX,
+    GAUGE,
+    HISTOGRAM,
+    LABELS_MAX,
+    NAME_CHARS_MAX,
+    POINTS_MAX,
+    STEPS_MAX,
+    SUMMARY,
+    Distribution,
+    Point,
+    read,
+)
 from barnabas.wire.generated.errors import ErrorCode
 
 pytest.importorskip(
@@ -57,7 +72,7 @@ def test_numbers():
         BYTES_MAX,
     )
     assert pushed.points == (
-        Point("g", GAUGE, (("b", "2"), ("a", "1")), 1.5),
+        Point("g", GAUGE, (("a", "1"), ("b", "2")), 1.5),
         Point("g", GAUGE, (), 3.0),
         Point("delta", COUNTER, (), 7.0, True),
         Point("total", COUNTER, (), 7.0),
@@ -159,3 +174,72 @@ def recorded(codes):
     except RequestError as error:
         codes.add(error.code)
         raise
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        data(otlp.Metric(name="m", gauge=otlp.Gauge(data_points=[number(1)] * (POINTS_MAX + 1)))),
+        data(otlp.Metric(name="m" * (NAME_CHARS_MAX + 1), gauge=otlp.Gauge(data_points=[number(1)]))),
+        data(
+            otlp.Metric(
+                name="m", gauge=otlp.Gauge(data_points=[number(1, **{"k" * (NAME_CHARS_MAX + 1): "v"})])
+            )
+        ),
+        data(
+            otlp.Metric(
+                name="m",
+                gauge=otlp.Gauge(data_points=[number(1, **{f"k{n}": "v" for n in range(LABELS_MAX + 1)})]),
+            )
+        ),
+        data(resource=attributes(**{f"k{n}": {"string_value": "v"} for n in range(LABELS_MAX + 1)})),
+        b"\n\0" * (ELEMENTS_MAX + 1),
+    ],
+    ids=["points", "name", "label's name", "labels", "labels of the resource", "elements"],
+)
+def test_a_push_that_would_take_too_long_to_look_at_is_too_large(message):
+    with pytest.raises(RequestError) as refused:
+        read(0, message, BYTES_MAX)
+    assert refused.value.code == ErrorCode.TELEMETRY_TOO_LARGE
+
+
+def test_elements_are_counted_at_every_depth():
+    message = data(
+        otlp.Metric(name="g", gauge=otlp.Gauge(data_points=[number(1, a="1", b="2")] * 10)),
+        otlp.Metric(name="h", histogram=otlp.Histogram(data_points=[otlp.HistogramDataPoint(count=3)] * 10)),
+        resource=attributes(group_id={"string_value": "g"}),
+    )
+    descriptor = otlp.MetricsData.DESCRIPTOR
+    # One of each: resource metrics, resource, its attribute (3), scope; two metrics with name and data; ten points of
+    # a value and two attributes (3 each), ten points of a count.
+    count = 1 + 1 + 1 + 3 + 1 + 2 * 3 + 10 * (1 + 1 + 2 * 4) + 10 * 2
+    assert has_more_elements(message, descriptor, count - 1)
+    assert not has_more_elements(message, descriptor, count)
+
+
+def test_counting_elements_ends_for_any_bytes():
+    seed = Random().randrange(1 << 32)
+    print(f"{seed = }")
+    random = Random(seed)
+    message = bytearray(SAMPLE * 20)
+    for _ in range(2000):
+        message[random.randrange(len(message))] = random.randrange(256)
+        has_more_elements(bytes(message), otlp.MetricsData.DESCRIPTOR, 10_000)
+
+
+def test_a_distribution_with_very_many_buckets_is_kept_without_them():
+    count = STEPS_MAX + 1
+    point = otlp.HistogramDataPoint(
+        count=count, sum=2.0, bucket_counts=[1] * count, explicit_bounds=range(count - 1)
+    )
+    message = data(otlp.Metric(name="h", histogram=otlp.Histogram(data_points=[point])))
+    assert read(0, message, BYTES_MAX).points[0].value == Distribution(count, 2.0)
+
+
+def test_a_large_label_that_is_no_plain_value_is_only_described():
+    value = AnyValue(array_value=ArrayValue(values=[AnyValue(int_value=n) for n in range(5000)]))
+    point = otlp.NumberDataPoint(as_int=1, attributes=[KeyValue(key="list", value=value)])
+    message = data(otlp.Metric(name="m", gauge=otlp.Gauge(data_points=[point])))
+    assert read(0, message, BYTES_MAX).points[0].labels == (
+        ("list", f"array_value of {value.ByteSize()} bytes"),
+    )
