@@ -50,7 +50,7 @@ class Asked:
         header = parse_request_header(frame)
         received, _ = api.decoders[version](memoryview(frame), header.body_position)
         shared = Shared(self.broker.memory, LogLimit(), AllowEverything())
-        context = RequestContext(self.services, shared, CONNECTION, api.key, version, 1, "test", NOW_MS)
+        context = RequestContext(shared, CONNECTION, api.key, version, 1, "test", NOW_MS)
         try:
             response = await bound(api.handle, self.services)(context, received)
         except RequestError as error:

@@ -55,7 +55,7 @@ class Pipeline:
         self._shared = shared
         self._codecs = codecs
         self._served = services.served
-        self._now_ms = services.now_ms
+        self._now_ms = services.clock_ms
         self._meter = meter
         self._interceptor = interceptor
         self._asks_authorizer = not isinstance(shared.authorizer, AllowEverything)
@@ -72,7 +72,6 @@ class Pipeline:
             await self._answer_unserved(header, transport)
             return True
         context = RequestContext(
-            self._services,
             self._shared,
             connection,
             header.api_key,

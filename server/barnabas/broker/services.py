@@ -38,22 +38,22 @@ class Services:
 
     config: BrokerConfig
     broker_id: int
-    now_ms: Callable[[], int]
+    clock_ms: Callable[[], int]
     served: Mapping[int, Api]
     budget: LoopBudget
     piecework: Piecework
     metadata: MetadataStore
     topic_creation: TopicCreation
     logs: LogManager
-    partitions: Partitions
+    replicas: Partitions
     failures: LogDirFailures
     lost_dirs: LostDirs
-    mover: LogMover
+    log_mover: LogMover
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
-    groups: GroupCoordinator
+    group_coordinator: GroupCoordinator
     markers: LocalMarkers
-    transactions: TransactionCoordinator
+    transaction_coordinator: TransactionCoordinator
     lazy_shares: Lazy[Shares]
     lazy_telemetry: Lazy[Telemetry]
 

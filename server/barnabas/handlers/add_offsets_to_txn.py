@@ -14,18 +14,26 @@ from barnabas.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest, A
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordination.transactions import TransactionCoordinator
     from barnabas.requests.context import RequestContext
 
 FENCED_KNOWN_SINCE = 2
 
 
-async def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+async def handle(
+    context: RequestContext,
+    request: AddOffsetsToTxnRequest,
+    *,
+    group_coordinator: GroupCoordinator,
+    transaction_coordinator: TransactionCoordinator,
+) -> AddOffsetsToTxnResponse:
     """Add it."""
     if not request.transactional_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    partition = await context.broker.groups.partition_of(request.group_id)
+    partition = await group_coordinator.partition_of(request.group_id)
     try:
-        await context.broker.transactions.add_partitions(
+        await transaction_coordinator.add_partitions(
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),
             frozenset({(OFFSETS_TOPIC, partition)}),

@@ -19,6 +19,9 @@ from barnabas.wire.generated.add_partitions_to_txn import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 FENCED_KNOWN_SINCE = 2
@@ -29,18 +32,27 @@ TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 
 
-async def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+async def handle(
+    context: RequestContext,
+    request: AddPartitionsToTxnRequest,
+    *,
+    metadata: MetadataStore,
+    transaction_coordinator: TransactionCoordinator,
+    budget: LoopBudget,
+) -> AddPartitionsToTxnResponse:
     """Answer each transaction on its own."""
     if context.api_version >= MANY_TRANSACTIONS_SINCE:
         response = AddPartitionsToTxnResponse()
         for asked in request.transactions:
-            results = await _answer(context, asked)
+            results = await _answer(
+                context, asked, metadata=metadata, transaction_coordinator=transaction_coordinator
+            )
             response.results_by_transaction.append(
                 AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
                     transactional_id=asked.transactional_id, topic_results=results
                 )
             )
-            await context.broker.budget.checkpoint()
+            await budget.checkpoint()
         return response
     asked = Asked(
         transactional_id=request.v3_and_below_transactional_id,
@@ -48,14 +60,30 @@ async def handle(context: RequestContext, request: AddPartitionsToTxnRequest) ->
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _answer(context, asked))
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=await _answer(
+            context, asked, metadata=metadata, transaction_coordinator=transaction_coordinator
+        )
+    )
 
 
-async def _answer(context: RequestContext, asked: Asked) -> list[TopicResult]:
+async def _answer(
+    context: RequestContext,
+    asked: Asked,
+    *,
+    metadata: MetadataStore,
+    transaction_coordinator: TransactionCoordinator,
+) -> list[TopicResult]:
     codes: dict[TopicPartition, int]
     topic_partitions = [(topic.name, partition) for topic in asked.topics for partition in topic.partitions]
     try:
-        codes = await _join(context, asked, topic_partitions)
+        codes = await _join(
+            context,
+            asked,
+            topic_partitions,
+            metadata=metadata,
+            transaction_coordinator=transaction_coordinator,
+        )
     except RequestError as error:
         code = error.code
         if code == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
@@ -76,14 +104,19 @@ async def _answer(context: RequestContext, asked: Asked) -> list[TopicResult]:
 
 
 async def _join(
-    context: RequestContext, asked: Asked, topic_partitions: list[TopicPartition]
+    context: RequestContext,
+    asked: Asked,
+    topic_partitions: list[TopicPartition],
+    *,
+    metadata: MetadataStore,
+    transaction_coordinator: TransactionCoordinator,
 ) -> dict[TopicPartition, int]:
     """Add or verify; returns the partitions' error codes. Raises RequestError for all of them."""
     if not asked.transactional_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    transactions = context.broker.transactions
+    transactions = transaction_coordinator
     producer = Producer(asked.producer_id, asked.producer_epoch)
-    impossible = _impossible(context, topic_partitions)
+    impossible = _impossible(context, topic_partitions, metadata=metadata)
     if impossible:
         return {
             topic_partition: impossible.get(topic_partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -103,9 +136,11 @@ async def _join(
     return {}
 
 
-def _impossible(context: RequestContext, topic_partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+def _impossible(
+    context: RequestContext, topic_partitions: list[TopicPartition], *, metadata: MetadataStore
+) -> dict[TopicPartition, int]:
     """The partitions that are not there, or that are the broker's own, which producers do not write to."""
-    topics = context.broker.metadata.image.topics
+    topics = metadata.image.topics
     from_producer = context.api_version < MANY_TRANSACTIONS_SINCE
     codes: dict[TopicPartition, int] = {}
     for name, partition in topic_partitions:

@@ -8,20 +8,39 @@ from barnabas.handlers.config_resources import alter, wanted_changes
 from barnabas.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
-async def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+async def handle(
+    _context: RequestContext,
+    request: AlterConfigsRequest,
+    *,
+    metadata: MetadataStore,
+    config: BrokerConfig,
+    budget: LoopBudget,
+    broker_id: int,
+) -> AlterConfigsResponse:
     """Alter all resources in one change; one that is refused does not keep the others back."""
-    changes = await wanted_changes(context, request.resources, replace_all=True)
-    await alter(context, changes, replace_all=True, validate_only=request.validate_only)
+    changes = await wanted_changes(request.resources, replace_all=True, budget=budget)
+    await alter(
+        changes,
+        replace_all=True,
+        validate_only=request.validate_only,
+        metadata=metadata,
+        config=config,
+        budget=budget,
+        broker_id=broker_id,
+    )
     response = AlterConfigsResponse()
     for change in changes:
         answer = Answer(resource_type=change.resource_type, resource_name=change.name, error_message=None)
         if change.refused is not None:
             answer.error_code, answer.error_message = change.refused.code, change.refused.message
         response.responses.append(answer)
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     return response

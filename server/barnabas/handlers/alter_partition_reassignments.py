@@ -18,6 +18,8 @@ from barnabas.wire.generated.alter_partition_reassignments import (
 
 if TYPE_CHECKING:
     from barnabas.cluster.image import ClusterImage
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
@@ -25,10 +27,14 @@ Partition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 
 
 async def handle(
-    context: RequestContext, request: AlterPartitionReassignmentsRequest
+    _context: RequestContext,
+    request: AlterPartitionReassignmentsRequest,
+    *,
+    metadata: MetadataStore,
+    budget: LoopBudget,
 ) -> AlterPartitionReassignmentsResponse:
     """Answer each partition on its own."""
-    image, keeps_factor = context.broker.metadata.image, not request.allow_replication_factor_change
+    image, keeps_factor = metadata.image, not request.allow_replication_factor_change
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change
     )
@@ -37,7 +43,7 @@ async def handle(
         response.responses.append(told)
         for wanted in topic.partitions:
             told.partitions.append(_reassign(image, topic.name, wanted, keeps_factor))
-            await context.broker.budget.checkpoint()
+            await budget.checkpoint()
     return response
 
 

@@ -16,6 +16,8 @@ from barnabas.wire.generated.alter_replica_log_dirs import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.moving import LogMover
     from barnabas.requests.context import RequestContext
 
 Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
@@ -24,24 +26,26 @@ Partition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 MARK_LENGTH = len(".-future") + 32  # what the name of a directory under way has more than the partition's
 
 
-async def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+async def handle(
+    _context: RequestContext, request: AlterReplicaLogDirsRequest, *, budget: LoopBudget, log_mover: LogMover
+) -> AlterReplicaLogDirsResponse:
     """Answer every partition on its own."""
     topics: dict[str, Topic] = {}
     for log_dir in request.dirs:
         for asked in log_dir.topics:
             topic = topics.setdefault(asked.name, Topic(topic_name=asked.name))
             for index in asked.partitions:
-                code = _start(context, asked.name, index, log_dir.path)
+                code = _start(asked.name, index, log_dir.path, log_mover=log_mover)
                 topic.partitions.append(Partition(partition_index=index, error_code=code))
-                await context.broker.budget.checkpoint()
+                await budget.checkpoint()
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
-def _start(context: RequestContext, topic: str, index: int, path: str) -> int:
+def _start(topic: str, index: int, path: str, *, log_mover: LogMover) -> int:
     if len(f"{topic}-{index}") + MARK_LENGTH > DIR_NAME_LENGTH_MAX:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     try:
-        context.broker.mover.start(topic, index, path)
+        log_mover.start(topic, index, path)
     except RequestError as error:
         return error.code
     return 0

@@ -13,6 +13,8 @@ from barnabas.wire.generated.alter_share_group_offsets import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.shares import Shares
     from barnabas.requests.context import RequestContext
 
 Topic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
@@ -20,14 +22,18 @@ Partition = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartiti
 
 
 async def handle(
-    context: RequestContext, request: AlterShareGroupOffsetsRequest
+    _context: RequestContext,
+    request: AlterShareGroupOffsetsRequest,
+    *,
+    metadata: MetadataStore,
+    shares: Shares,
 ) -> AlterShareGroupOffsetsResponse:
     """Move each partition on its own; a group that is not there is made."""
     response = AlterShareGroupOffsetsResponse()
     offsets: dict[TopicIdPartition, int] = {}
     answers: dict[TopicIdPartition, Partition] = {}
     for asked in request.topics:
-        info = context.broker.metadata.image.topics.get(asked.topic_name)
+        info = metadata.image.topics.get(asked.topic_name)
         topic = Topic(topic_name=asked.topic_name, topic_id=info.id if info else bytes(16))
         response.responses.append(topic)
         for wanted in asked.partitions:
@@ -42,9 +48,7 @@ async def handle(
     try:
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        for topic_partition, error in (
-            await context.broker.shares.groups.alter_offsets(request.group_id, offsets)
-        ).items():
+        for topic_partition, error in (await shares.groups.alter_offsets(request.group_id, offsets)).items():
             if error is not None:
                 answers[topic_partition].error_code, answers[topic_partition].error_message = (
                     error.code,

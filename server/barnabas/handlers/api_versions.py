@@ -25,7 +25,9 @@ MINIMUM_ZERO_SINCE = 4
 _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+async def handle(
+    context: RequestContext, request: ApiVersionsRequest, *, served: Mapping[int, Api]
+) -> ApiVersionsResponse:
     """The whole table; remembers which software the client says it is."""
     if context.api_version >= CLIENT_SOFTWARE_SINCE:
         for value in (request.client_software_name, request.client_software_version):
@@ -35,7 +37,7 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
                 )
         context.connection.client_software_name = request.client_software_name
         context.connection.client_software_version = request.client_software_version
-    return _everything(context.broker.served, context.api_version)
+    return _everything(served, context.api_version)
 
 
 def unsupported_version(served: Mapping[int, Api]) -> ApiVersionsResponse:

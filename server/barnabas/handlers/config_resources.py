@@ -33,7 +33,8 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.primitives import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
-    from barnabas.requests.context import RequestContext
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ def synonyms_of_broker_setting(config: BrokerConfig, name: str) -> list[tuple[st
     return found[first:]
 
 
-def check_broker_name(context: RequestContext, name: str) -> None:
+def check_broker_name(name: str, *, broker_id: int) -> None:
     """Raise INVALID_REQUEST unless `name` is this broker's id, or empty for all brokers."""
     if not name:
         return
@@ -106,10 +107,10 @@ def check_broker_name(context: RequestContext, name: str) -> None:
         raise RequestError(
             ErrorCode.INVALID_REQUEST, f"the number of a broker is needed, not {name!r}"
         ) from None
-    if asked != context.broker.broker_id:
+    if asked != broker_id:
         raise RequestError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {asked} was asked for; this is broker {context.broker.broker_id}",
+            f"broker {asked} was asked for; this is broker {broker_id}",
         )
 
 
@@ -129,13 +130,13 @@ class ResourceChange:
 
 
 async def wanted_changes(
-    context: RequestContext, resources: Sequence[Any], *, replace_all: bool
+    resources: Sequence[Any], *, replace_all: bool, budget: LoopBudget
 ) -> list[ResourceChange]:
     """What a request asks for; all of it is refused where it is more than Apache Kafka takes in one request."""
     count = 0
     for resource in resources:
         count += len(resource.configs)
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     too_many = None
     if count > ALTERATIONS_PER_REQUEST_MAX:
         too_many = RequestError(
@@ -151,23 +152,29 @@ async def wanted_changes(
                 for entry in resource.configs
             ]
         changes.append(change)
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     return changes
 
 
 async def alter(
-    context: RequestContext, wanted: Sequence[ResourceChange], *, replace_all: bool, validate_only: bool
+    wanted: Sequence[ResourceChange],
+    *,
+    replace_all: bool,
+    validate_only: bool,
+    metadata: MetadataStore,
+    config: BrokerConfig,
+    budget: LoopBudget,
+    broker_id: int,
 ) -> None:
     """Change the own settings of resources, all in one change; `replace_all` begins with none of them.
 
     Each that cannot be changed as a whole is `refused`: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION,
     INVALID_TOPIC_EXCEPTION, INVALID_CONFIG. Raises StorageError.
     """
-    broker = context.broker
     counts: Counter[tuple[int, str]] = Counter()
     for one in wanted:
         counts[one.key] += 1
-        await broker.budget.checkpoint()
+        await budget.checkpoint()
     for one in wanted:
         if one.refused is not None:
             continue
@@ -176,39 +183,39 @@ async def alter(
                 raise RequestError(ErrorCode.INVALID_REQUEST, "the resource is named twice")
             _check_alterations(one.alterations)
             if one.resource_type != BROKER_LOGGER:
-                _check_resource(context, one.resource_type, one.name)
+                _check_resource(one.resource_type, one.name, broker_id=broker_id)
             elif replace_all:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "loggers can only be altered one by one")
             else:
-                _alter_loggers(context, one.name, one.alterations, validate_only=validate_only)
+                _alter_loggers(one.name, one.alterations, validate_only=validate_only, broker_id=broker_id)
         except RequestError as error:
             one.refused = error
-        await broker.budget.checkpoint()
+        await budget.checkpoint()
 
     def decide(image: ClusterImage) -> Iterator[Change]:
         for one in wanted:
             if one.refused is None and one.resource_type != BROKER_LOGGER:
                 try:
-                    change = _changed(context, image, one, replace_all=replace_all)
+                    change = _changed(image, one, replace_all=replace_all, config=config)
                 except RequestError as error:
                     one.refused = error
                 else:
                     yield change
 
     if validate_only:
-        for _ in decide(broker.metadata.image):
-            await broker.budget.checkpoint()
+        for _ in decide(metadata.image):
+            await budget.checkpoint()
     else:
-        await broker.metadata.change(decide)
+        await metadata.change(decide)
 
 
 def _changed(
-    context: RequestContext, image: ClusterImage, wanted: ResourceChange, *, replace_all: bool
+    image: ClusterImage, wanted: ResourceChange, *, replace_all: bool, config: BrokerConfig
 ) -> ConfigChanged:
     resource_type, name = wanted.key
     current = {} if replace_all else image.settings_of(resource_type, name)
-    settings = _altered(resource_type, current, wanted.alterations, context.broker.config)
-    _check_settings(context, resource_type, name, settings)
+    settings = _altered(resource_type, current, wanted.alterations, config)
+    _check_settings(resource_type, name, settings, config=config)
     if resource_type == TOPIC and name not in image.topics:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return ConfigChanged(resource_type, name, tuple(sorted(settings.items())))
@@ -226,10 +233,10 @@ def _check_alterations(alterations: Sequence[Alteration]) -> None:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"setting {alteration.name!r} has no value")
 
 
-def _check_resource(context: RequestContext, resource_type: int, name: str) -> None:
+def _check_resource(resource_type: int, name: str, *, broker_id: int) -> None:
     """Whether there can be such a resource; whether a topic is there is asked later."""
     if resource_type == BROKER:
-        check_broker_name(context, name)
+        check_broker_name(name, broker_id=broker_id)
     elif resource_type not in (TOPIC, GROUP, CLIENT_METRICS):
         raise RequestError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {resource_type}")
     elif not name:
@@ -239,9 +246,8 @@ def _check_resource(context: RequestContext, resource_type: int, name: str) -> N
 
 
 def _check_settings(
-    context: RequestContext, resource_type: int, name: str, settings: Mapping[str, str]
+    resource_type: int, name: str, settings: Mapping[str, str], *, config: BrokerConfig
 ) -> None:
-    config = context.broker.config
     for setting, text in settings.items():
         if len(text) > STRING_BYTES_MAX:
             raise RequestError(
@@ -289,11 +295,11 @@ def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[
 
 
 def _alter_loggers(
-    context: RequestContext, name: str, alterations: Sequence[Alteration], *, validate_only: bool
+    name: str, alterations: Sequence[Alteration], *, validate_only: bool, broker_id: int
 ) -> None:
     if not name:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the number of a broker is needed")
-    check_broker_name(context, name)
+    check_broker_name(name, broker_id=broker_id)
     known = broker_loggers.levels()
     wanted: dict[str, str | None] = {}
     for alteration in alterations:

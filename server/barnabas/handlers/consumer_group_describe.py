@@ -18,6 +18,8 @@ from barnabas.wire.generated.consumer_group_describe import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.groups import GroupCoordinator
     from barnabas.requests.context import RequestContext
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
@@ -27,13 +29,21 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 async def handle(
-    context: RequestContext, request: ConsumerGroupDescribeRequest
+    _context: RequestContext,
+    request: ConsumerGroupDescribeRequest,
+    *,
+    metadata: MetadataStore,
+    group_coordinator: GroupCoordinator,
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group on its own."""
-    describe = partial(_describe, context.broker.metadata.image)
+    describe = partial(_describe, metadata.image)
     with_operations = request.include_authorized_operations
     groups = await describe_each(
-        context, request.group_ids, describe, Described, with_operations=with_operations
+        request.group_ids,
+        describe,
+        Described,
+        with_operations=with_operations,
+        group_coordinator=group_coordinator,
     )
     return ConsumerGroupDescribeResponse(groups=groups)
 

@@ -18,21 +18,29 @@ from barnabas.wire.generated.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
 
 
 async def handle(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+    context: RequestContext,
+    request: ConsumerGroupHeartbeatRequest,
+    *,
+    metadata: MetadataStore,
+    group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
 ) -> ConsumerGroupHeartbeatResponse:
     """Let the group take note, and tell the member where it stands."""
-    groups = context.broker.groups
+    groups = group_coordinator
     beat = Heartbeat(request, context.client_id or "", context.connection.client_host, uuid_text(new_uuid()))
     try:
         check_heartbeat(request, context.api_version, groups.settings)
         if request.subscribed_topic_regex:
-            await _match(context, request.subscribed_topic_regex)
+            await _match(request.subscribed_topic_regex, metadata=metadata, budget=budget)
         return await groups.perform(
             request.group_id, lambda shard, out: shard.consumer_heartbeat(beat, context.now_ms, out)
         )
@@ -40,10 +48,10 @@ async def handle(
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
 
 
-async def _match(context: RequestContext, regex: str) -> None:
+async def _match(regex: str, *, metadata: MetadataStore, budget: LoopBudget) -> None:
     """Match an expression with all topics before the group asks for it; one that is wrong is the group's to refuse."""
     try:
-        for _ in match_in_steps(regex, context.broker.metadata.image.topics):
-            await context.broker.budget.checkpoint()
+        for _ in match_in_steps(regex, metadata.image.topics):
+            await budget.checkpoint()
     except RequestError as error:
         log.debug("%r: %s", regex, error)

@@ -12,21 +12,24 @@ from barnabas.wire.generated.create_partitions import CreatePartitionsRequest, C
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
-async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+async def handle(
+    _context: RequestContext, request: CreatePartitionsRequest, *, metadata: MetadataStore, budget: LoopBudget
+) -> CreatePartitionsResponse:
     """Grow all topics in one change; one that is refused does not keep the others back."""
-    broker = context.broker
     topics: dict[str, CreatePartitionsRequest.CreatePartitionsTopic] = {}
     twice: set[str] = set()
     for topic in request.topics:
         if topic.name in topics:
             twice.add(topic.name)
         topics[topic.name] = topic
-        await broker.budget.checkpoint()
+        await budget.checkpoint()
     refused: dict[str, RequestError] = {}
 
     def decide(image: ClusterImage) -> Iterator[Change]:
@@ -43,17 +46,17 @@ async def handle(context: RequestContext, request: CreatePartitionsRequest) -> C
             yield from changes
 
     if request.validate_only:
-        for _ in decide(broker.metadata.image):
-            await broker.budget.checkpoint()
+        for _ in decide(metadata.image):
+            await budget.checkpoint()
     else:
-        await broker.metadata.change(decide)
+        await metadata.change(decide)
     response = CreatePartitionsResponse()
     for name in topics:
         result = Result(name=name)
         if name in refused:
             result.error_code, result.error_message = refused[name].code, refused[name].message or None
         response.results.append(result)
-        await broker.budget.checkpoint()
+        await budget.checkpoint()
     return response
 
 

@@ -22,6 +22,8 @@ from barnabas.wire.generated.create_topics import CreateTopicsRequest, CreateTop
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 BROKER_DEFAULT = -1
@@ -32,57 +34,64 @@ Result = CreateTopicsResponse.CreatableTopicResult
 TopicConfig = CreateTopicsResponse.CreatableTopicConfigs
 
 
-async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def handle(
+    context: RequestContext,
+    request: CreateTopicsRequest,
+    *,
+    metadata: MetadataStore,
+    config: BrokerConfig,
+    budget: LoopBudget,
+) -> CreateTopicsResponse:
     """Make all topics in one change; one that is refused does not keep the others back."""
-    names = await _counted(context, request)
+    names = await _counted(request, budget=budget)
     try:
-        controller.check_partition_count(await _partition_count(context, request))
+        controller.check_partition_count(await _partition_count(request, config=config, budget=budget))
     except RequestError as error:
         refused = dict.fromkeys(names, error)
         return CreateTopicsResponse(topics=[_refused(name, error) for name in refused])
-    wishes, refused = await _wishes(context, request, names)
+    wishes, refused = await _wishes(request, names, config=config, budget=budget)
 
     def decide(image: ClusterImage) -> Iterator[Change]:
-        return create_topics(image, context.broker.config, list(wishes.values()), refused)
+        return create_topics(image, config, list(wishes.values()), refused)
 
     if request.validate_only:
-        for _ in decide(context.broker.metadata.image):
-            await context.broker.budget.checkpoint()
+        for _ in decide(metadata.image):
+            await budget.checkpoint()
     else:
-        await context.broker.metadata.change(decide)
-    defaults = _configs(context.broker.config, {}) if wishes else []
+        await metadata.change(decide)
+    defaults = _configs(config, {}) if wishes else []
     response = CreateTopicsResponse()
     for name in names:
         if name in refused:
             response.topics.append(_refused(name, refused[name]))
         else:
-            response.topics.append(_made(context, wishes[name], defaults))
-        await context.broker.budget.checkpoint()
+            response.topics.append(_made(context, wishes[name], defaults, config=config))
+        await budget.checkpoint()
     return response
 
 
-async def _counted(context: RequestContext, request: CreateTopicsRequest) -> Counter[str]:
+async def _counted(request: CreateTopicsRequest, *, budget: LoopBudget) -> Counter[str]:
     """How often each topic is named, in the order of their first places."""
     names: Counter[str] = Counter()
     for topic in request.topics:
         names[topic.name] += 1
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     return names
 
 
-async def _partition_count(context: RequestContext, request: CreateTopicsRequest) -> int:
+async def _partition_count(request: CreateTopicsRequest, *, config: BrokerConfig, budget: LoopBudget) -> int:
     """How many partitions are asked for at most; fewer are made where topics are refused."""
-    default = context.broker.config.get(settings.NUM_PARTITIONS)
+    default = config.get(settings.NUM_PARTITIONS)
     count = 0
     for topic in request.topics:
         wanted = default if topic.num_partitions == BROKER_DEFAULT else max(topic.num_partitions, 0)
         count += len(topic.assignments) or wanted
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     return count
 
 
 async def _wishes(
-    context: RequestContext, request: CreateTopicsRequest, names: Counter[str]
+    request: CreateTopicsRequest, names: Counter[str], *, config: BrokerConfig, budget: LoopBudget
 ) -> tuple[dict[str, TopicWish], dict[str, RequestError]]:
     """What is asked for, by name, and the errors for what cannot be asked for in this way."""
     wishes: dict[str, TopicWish] = {}
@@ -92,10 +101,10 @@ async def _wishes(
         try:
             if names[name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
-            wishes[name] = _wish(context.broker.config, topic)
+            wishes[name] = _wish(config, topic)
         except RequestError as error:
             refused[name] = error
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     return wishes, refused
 
 
@@ -120,7 +129,9 @@ def _refused(name: str, error: RequestError) -> Result:
     return Result(name=name, error_code=error.code, error_message=error.message or None)
 
 
-def _made(context: RequestContext, wish: TopicWish, defaults: list[TopicConfig]) -> Result:
+def _made(
+    context: RequestContext, wish: TopicWish, defaults: list[TopicConfig], *, config: BrokerConfig
+) -> Result:
     """A topic that was made, or could be; `defaults` are the settings of one that has none of its own."""
     assigned = wish.assignments
     result = Result(
@@ -131,7 +142,7 @@ def _made(context: RequestContext, wish: TopicWish, defaults: list[TopicConfig])
         topic_id=wish.topic_id,
     )
     if context.api_version >= CONFIGS_SINCE:
-        result.configs = _configs(context.broker.config, wish.settings) if wish.settings else defaults
+        result.configs = _configs(config, wish.settings) if wish.settings else defaults
     return result
 
 

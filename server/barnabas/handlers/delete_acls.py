@@ -12,6 +12,6 @@ if TYPE_CHECKING:
     from barnabas.requests.context import RequestContext
 
 
-async def handle(context: RequestContext, request: DeleteAclsRequest) -> NoReturn:  # noqa: ARG001
+async def handle(_context: RequestContext, request: DeleteAclsRequest) -> NoReturn:  # noqa: ARG001
     """Always SECURITY_DISABLED, as Kafka answers."""
     raise RequestError(ErrorCode.SECURITY_DISABLED, "no authorizer is configured on this broker")

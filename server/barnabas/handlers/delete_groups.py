@@ -8,20 +8,24 @@ from barnabas.errors import RequestError
 from barnabas.wire.generated.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
+    from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 Result = DeleteGroupsResponse.DeletableGroupResult
 
 
-async def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+async def handle(
+    _context: RequestContext, request: DeleteGroupsRequest, *, shares: Shares, budget: LoopBudget
+) -> DeleteGroupsResponse:
     """Delete each group on its own."""
     response = DeleteGroupsResponse()
     for group_id in dict.fromkeys(request.groups_names):
         result = Result(group_id=group_id)
         response.results.append(result)
         try:
-            await context.broker.shares.groups.delete_group(group_id)
+            await shares.groups.delete_group(group_id)
         except RequestError as error:
             result.error_code = error.code
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     return response

@@ -9,6 +9,8 @@ from barnabas.wire.generated.delete_records import DeleteRecordsRequest, DeleteR
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.partitions import Partitions
     from barnabas.requests.context import RequestContext
 
 UP_TO_HIGH_WATERMARK = -1
@@ -16,22 +18,26 @@ UP_TO_HIGH_WATERMARK = -1
 Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
-async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+async def handle(
+    _context: RequestContext, request: DeleteRecordsRequest, *, replicas: Partitions, budget: LoopBudget
+) -> DeleteRecordsResponse:
     """Answer every partition on its own."""
     response = DeleteRecordsResponse()
     for topic in request.topics:
         result = DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name)
         response.topics.append(result)
         for entry in topic.partitions:
-            result.partitions.append(_delete(context, topic.name, entry.partition_index, entry.offset))
-            await context.broker.budget.checkpoint()
+            result.partitions.append(
+                _delete(topic.name, entry.partition_index, entry.offset, replicas=replicas)
+            )
+            await budget.checkpoint()
     return response
 
 
-def _delete(context: RequestContext, topic: str, index: int, offset: int) -> Result:
+def _delete(topic: str, index: int, offset: int, *, replicas: Partitions) -> Result:
     result = Result(partition_index=index, low_watermark=-1)
     try:
-        partition_log = context.broker.partitions.leader(topic, index).log
+        partition_log = replicas.leader(topic, index).log
         if not partition_log.config.is_deleted:
             raise RequestError(
                 ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not include delete"

@@ -12,22 +12,28 @@ from barnabas.wire.generated.delete_share_group_offsets import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.shares import Shares
     from barnabas.requests.context import RequestContext
 
 Topic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
 
 
 async def handle(
-    context: RequestContext, request: DeleteShareGroupOffsetsRequest
+    _context: RequestContext,
+    request: DeleteShareGroupOffsetsRequest,
+    *,
+    metadata: MetadataStore,
+    shares: Shares,
 ) -> DeleteShareGroupOffsetsResponse:
     """Forget each topic on its own."""
-    image = context.broker.metadata.image
+    image = metadata.image
     ids = {topic.topic_name: image.topics[topic.topic_name].id for topic in request.topics
            if topic.topic_name in image.topics}  # fmt: skip
     try:
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        results = await context.broker.shares.groups.delete_offsets(request.group_id, ids.values())
+        results = await shares.groups.delete_offsets(request.group_id, ids.values())
     except RequestError as error:
         return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or None)
     response = DeleteShareGroupOffsetsResponse()

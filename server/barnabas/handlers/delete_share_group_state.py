@@ -11,6 +11,7 @@ from barnabas.wire.generated.delete_share_group_state import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.coordination.shares import Shares
     from barnabas.requests.context import RequestContext
     from barnabas.share.records import StateKey
 
@@ -19,11 +20,11 @@ Result = DeleteShareGroupStateResponse.PartitionResult
 
 
 async def handle(
-    context: RequestContext, request: DeleteShareGroupStateRequest
+    _context: RequestContext, request: DeleteShareGroupStateRequest, *, shares: Shares
 ) -> DeleteShareGroupStateResponse:
     """End each on its own; one that is not there is ended."""
 
     async def delete(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
-        await context.broker.shares.state.delete(key)
+        await shares.state.delete(key)
 
     return await answer_each(request, DeleteShareGroupStateResponse(), "DeleteStateResult", delete)

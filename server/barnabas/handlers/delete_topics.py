@@ -15,6 +15,11 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 NAMED_TWICE = "the topic is named twice"
@@ -22,13 +27,21 @@ NAMED_TWICE = "the topic is named twice"
 Result = DeleteTopicsResponse.DeletableTopicResult
 
 
-async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def handle(
+    _context: RequestContext,
+    request: DeleteTopicsRequest,
+    *,
+    metadata: MetadataStore,
+    group_coordinator: GroupCoordinator,
+    config: BrokerConfig,
+    shares: Shares,
+    budget: LoopBudget,
+) -> DeleteTopicsResponse:
     """Delete all topics in one change; one that is named twice, by whatever, stays."""
-    broker = context.broker
-    image = broker.metadata.image
+    image = metadata.image
     results: list[Result] = []
     wanted: Counter[tuple[str, bytes]] = Counter()
-    for (name, topic_id), count in (await _asked(context, request)).items():
+    for (name, topic_id), count in (await _asked(request, budget=budget)).items():
         if name is not None and topic_id != ZERO_UUID:
             results.append(_refused(name, topic_id, "both a name and an id are given"))
         elif count > 1:
@@ -43,9 +56,11 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
             )
         else:
             wanted[found, topic_id] += 1
-        await broker.budget.checkpoint()
+        await budget.checkpoint()
     once = [key for key, count in wanted.items() if count == 1]
-    refused = await _delete(context, once)
+    refused = await _delete(
+        once, metadata=metadata, group_coordinator=group_coordinator, config=config, shares=shares
+    )
     for (name, topic_id), count in wanted.items():
         error = refused.get(name)
         if count > 1:
@@ -54,26 +69,32 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
             results.append(_refused(name, topic_id, error.message or None, error.code))
         else:
             results.append(Result(name=name, topic_id=topic_id))
-        await broker.budget.checkpoint()
+        await budget.checkpoint()
     return DeleteTopicsResponse(responses=results)
 
 
-async def _asked(context: RequestContext, request: DeleteTopicsRequest) -> Counter[tuple[str | None, bytes]]:
+async def _asked(request: DeleteTopicsRequest, *, budget: LoopBudget) -> Counter[tuple[str | None, bytes]]:
     """How often each (name, id) is asked for."""
     asked: Counter[tuple[str | None, bytes]] = Counter()
     for topic in request.topics:
         asked[topic.name, topic.topic_id] += 1
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     for name in request.topic_names:
         asked[name, ZERO_UUID] += 1
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     return asked
 
 
-async def _delete(context: RequestContext, wanted: Sequence[tuple[str, bytes]]) -> dict[str, RequestError]:
+async def _delete(
+    wanted: Sequence[tuple[str, bytes]],
+    *,
+    metadata: MetadataStore,
+    group_coordinator: GroupCoordinator,
+    config: BrokerConfig,
+    shares: Shares,
+) -> dict[str, RequestError]:
     """Delete topics by name and id, and what coordinators know of them; returns why not, by name."""
-    broker = context.broker
-    if not broker.config.get(settings.DELETE_TOPIC_ENABLE):
+    if not config.get(settings.DELETE_TOPIC_ENABLE):
         disabled = RequestError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         return {name: disabled for name, _ in wanted}
     refused: dict[str, RequestError] = {}
@@ -89,10 +110,10 @@ async def _delete(context: RequestContext, wanted: Sequence[tuple[str, bytes]]) 
             deleted[name] = topic_id
             yield from changes
 
-    await broker.metadata.change(decide)
+    await metadata.change(decide)
     if deleted:
-        await broker.groups.forget_topics(set(deleted))
-        await broker.shares.groups.forget_topics(set(deleted.values()))
+        await group_coordinator.forget_topics(set(deleted))
+        await shares.groups.forget_topics(set(deleted.values()))
     return refused
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.errors import RequestError
 from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
     from barnabas.requests.context import RequestContext
 
 BROKERS = 1
@@ -21,7 +23,9 @@ CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 idempotent write."""
 
 
-async def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+async def handle(
+    context: RequestContext, request: DescribeClusterRequest, *, metadata: MetadataStore
+) -> DescribeClusterResponse:
     """Describe the cluster as this client can reach it."""
     if request.endpoint_type == CONTROLLERS:
         raise RequestError(
@@ -29,12 +33,12 @@ async def handle(context: RequestContext, request: DescribeClusterRequest) -> De
         )
     if request.endpoint_type != BROKERS:
         raise RequestError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {request.endpoint_type}")
-    image = context.broker.metadata.image
+    image = metadata.image
     response = DescribeClusterResponse(cluster_id=image.cluster_id, controller_id=image.controller_id)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     for broker_id in image.brokers:
-        host, port, rack = context.endpoint_of(broker_id)
+        host, port, rack = advertised_endpoint(metadata.image, broker_id, context.connection)
         response.brokers.append(
             DescribeClusterResponse.DescribeClusterBroker(
                 broker_id=broker_id, host=host, port=port, rack=rack

@@ -35,6 +35,9 @@ from barnabas.wire.generated.describe_configs import DescribeConfigsRequest, Des
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 Described = DescribeConfigsResponse.DescribeConfigsResourceResult
@@ -47,7 +50,15 @@ ENTRIES = {TOPIC: 35, BROKER: 350, BROKER_LOGGER: 100, GROUP: 20, CLIENT_METRICS
 """About so many settings does a resource of each type have."""
 
 
-async def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+async def handle(
+    context: RequestContext,
+    request: DescribeConfigsRequest,
+    *,
+    metadata: MetadataStore,
+    config: BrokerConfig,
+    budget: LoopBudget,
+    broker_id: int,
+) -> DescribeConfigsResponse:
     """Describe each resource on its own; one that is named often is looked up once."""
     entry_bytes = ENTRY_BYTES * (4 if request.include_documentation else 1)
     await context.reserve(sum(ENTRIES.get(one.resource_type, 0) for one in request.resources) * entry_bytes)
@@ -56,18 +67,27 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> De
     for resource in request.resources:
         key = resource.resource_type, resource.resource_name
         if key not in known:
-            known[key] = _entries(context, request, *key)
-        response.results.append(await _result(context, resource, known[key]))
-        await context.broker.budget.checkpoint()
+            known[key] = _entries(
+                context, request, *key, metadata=metadata, config=config, broker_id=broker_id
+            )
+        response.results.append(await _result(resource, known[key], budget=budget))
+        await budget.checkpoint()
     return response
 
 
 def _entries(
-    context: RequestContext, request: DescribeConfigsRequest, kind: int, name: str
+    context: RequestContext,
+    request: DescribeConfigsRequest,
+    kind: int,
+    name: str,
+    *,
+    metadata: MetadataStore,
+    config: BrokerConfig,
+    broker_id: int,
 ) -> list[Described] | RequestError:
     """A resource's settings as this request wants them, or why they cannot be described."""
     try:
-        described = _describe(context, kind, name)
+        described = _describe(kind, name, metadata=metadata, config=config, broker_id=broker_id)
     except RequestError as error:
         return error
     for entry in described:
@@ -80,9 +100,10 @@ def _entries(
 
 
 async def _result(
-    context: RequestContext,
     resource: DescribeConfigsRequest.DescribeConfigsResource,
     found: list[Described] | RequestError,
+    *,
+    budget: LoopBudget,
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
     result = DescribeConfigsResponse.DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name
@@ -93,35 +114,37 @@ async def _result(
     wanted: set[str] = set()
     for name in resource.configuration_keys or ():
         wanted.add(name)
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     result.configs = [entry for entry in found if entry.name in wanted] if wanted else found
     return result
 
 
-def _describe(context: RequestContext, kind: int, name: str) -> list[Described]:
+def _describe(
+    kind: int, name: str, *, metadata: MetadataStore, config: BrokerConfig, broker_id: int
+) -> list[Described]:
     if kind == TOPIC:
-        return _topic(context, name)
+        return _topic(name, metadata=metadata, config=config)
     if kind == BROKER:
-        check_broker_name(context, name)
-        return _broker(context) if name else _all_brokers(context)
+        check_broker_name(name, broker_id=broker_id)
+        return _broker(config=config) if name else _all_brokers(metadata=metadata)
     if kind == BROKER_LOGGER:
         if not name:
             raise RequestError(ErrorCode.INVALID_REQUEST, "the number of a broker is needed")
-        check_broker_name(context, name)
+        check_broker_name(name, broker_id=broker_id)
         return [_logger(logger, level) for logger, level in broker_loggers.levels().items()]
     if kind == GROUP:
-        return _group(context, name)
+        return _group(name, metadata=metadata, config=config)
     if kind == CLIENT_METRICS:
-        return _client_metrics(context, name)
+        return _client_metrics(name, metadata=metadata)
     raise RequestError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {kind}")
 
 
-def _topic(context: RequestContext, name: str) -> list[Described]:
+def _topic(name: str, *, metadata: MetadataStore, config: BrokerConfig) -> list[Described]:
     controller.check_topic_name(name)
-    image = context.broker.metadata.image
+    image = metadata.image
     if name not in image.topics:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    config, overrides = context.broker.config, image.settings_of(TOPIC, name)
+    config, overrides = config, image.settings_of(TOPIC, name)
     entries = []
     for row in topic_settings.SETTINGS.values():
         if row.changes == "internal" and row.name not in overrides:
@@ -139,8 +162,7 @@ def _topic(context: RequestContext, name: str) -> list[Described]:
     return entries
 
 
-def _broker(context: RequestContext) -> list[Described]:
-    config = context.broker.config
+def _broker(*, config: BrokerConfig) -> list[Described]:
     return [_of_broker(config, name) for name in dict.fromkeys([*tables.listed(), *config.names_set()])]
 
 
@@ -172,10 +194,10 @@ def _unknown(name: str, sources: list[int]) -> Described:
     )
 
 
-def _all_brokers(context: RequestContext) -> list[Described]:
+def _all_brokers(*, metadata: MetadataStore) -> list[Described]:
     """What is set for all brokers, and nothing else."""
     entries = []
-    for name, text in context.broker.metadata.image.settings_of(BROKER, "").items():
+    for name, text in metadata.image.settings_of(BROKER, "").items():
         row = tables.find(name)
         if row is None or row.is_removed:
             entries.append(_unknown(name, [DYNAMIC_DEFAULT_BROKER_CONFIG]))
@@ -194,12 +216,11 @@ def _logger(name: str, level: str) -> Described:
     )  # fmt: skip
 
 
-def _group(context: RequestContext, group_id: str) -> list[Described]:
+def _group(group_id: str, *, metadata: MetadataStore, config: BrokerConfig) -> list[Described]:
     """A group's settings, whether there is such a group or not (KIP-1043)."""
     if not group_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the group id is empty")
-    config = context.broker.config
-    own = context.broker.metadata.image.settings_of(GROUP, group_id)
+    own = metadata.image.settings_of(GROUP, group_id)
     values = group_settings.values(own, config)
     entries = []
     for name, bounded in group_settings.rows().items():
@@ -218,10 +239,10 @@ def _group(context: RequestContext, group_id: str) -> list[Described]:
     return entries
 
 
-def _client_metrics(context: RequestContext, name: str) -> list[Described]:
+def _client_metrics(name: str, *, metadata: MetadataStore) -> list[Described]:
     if not name:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the name of the subscription is empty")
-    own = context.broker.metadata.image.settings_of(CLIENT_METRICS, name)
+    own = metadata.image.settings_of(CLIENT_METRICS, name)
     entries = []
     for row in client_metrics.ROWS:
         synonyms = []

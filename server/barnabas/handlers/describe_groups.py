@@ -13,6 +13,7 @@ from barnabas.wire.generated.describe_groups import DescribeGroupsRequest, Descr
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.coordination.groups import GroupCoordinator
     from barnabas.requests.context import RequestContext
 
 NOT_FOUND_SINCE = 6
@@ -22,12 +23,14 @@ GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
 Described = DescribeGroupsResponse.DescribedGroup
 
 
-async def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+async def handle(
+    context: RequestContext, request: DescribeGroupsRequest, *, group_coordinator: GroupCoordinator
+) -> DescribeGroupsResponse:
     """Describe each group on its own."""
     response = DescribeGroupsResponse()
     for group_id in request.groups:
         try:
-            described = await context.broker.groups.perform(group_id, partial(_describe, context, group_id))
+            described = await group_coordinator.perform(group_id, partial(_describe, context, group_id))
         except RequestError as error:
             described = Described(group_id=group_id, error_code=error.code)
         if request.include_authorized_operations and not described.error_code:

@@ -12,7 +12,9 @@ from barnabas.wire.generated.describe_log_dirs import DescribeLogDirsRequest, De
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
@@ -20,16 +22,17 @@ Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
 Partition = DescribeLogDirsResponse.DescribeLogDirsPartition
 
 
-async def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+async def handle(
+    _context: RequestContext, request: DescribeLogDirsRequest, *, budget: LoopBudget, logs: LogManager
+) -> DescribeLogDirsResponse:
     """Describe all log dirs, with all partitions or the ones asked for."""
-    logs = context.broker.logs
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = set()
         for topic in request.topics:
             for index in topic.partitions:
                 wanted.add((topic.topic, index))
-                await context.broker.budget.checkpoint()
+                await budget.checkpoint()
     topics: dict[str, dict[str, Topic]] = {path: {} for path in logs.dirs}
 
     def add(path: str, partition_log: PartitionLog, partition: Partition) -> None:
@@ -39,7 +42,7 @@ async def handle(context: RequestContext, request: DescribeLogDirsRequest) -> De
             topics[path].setdefault(name, Topic(name=name)).partitions.append(partition)
 
     for one in logs:
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
         lag = max(one.high_watermark - one.log_end_offset, 0)
         add(one.log_dir, one, Partition(partition_size=one.size_bytes, offset_lag=lag))
     for move in logs.moves:

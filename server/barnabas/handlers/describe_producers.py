@@ -9,6 +9,8 @@ from barnabas.errors import RequestError
 from barnabas.wire.generated.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
 if TYPE_CHECKING:
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.partitions import Partitions
     from barnabas.requests.context import RequestContext
 
 PRODUCERS_PER_STEP = 100
@@ -16,23 +18,25 @@ PRODUCERS_PER_STEP = 100
 PartitionResponse = DescribeProducersResponse.PartitionResponse
 
 
-async def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+async def handle(
+    _context: RequestContext, request: DescribeProducersRequest, *, replicas: Partitions, budget: LoopBudget
+) -> DescribeProducersResponse:
     """Answer every partition on its own."""
     response = DescribeProducersResponse()
     for topic in request.topics:
         result = DescribeProducersResponse.TopicResponse(name=topic.name)
         response.topics.append(result)
         for index in topic.partition_indexes:
-            result.partitions.append(await _describe(context, topic.name, index))
-            await context.broker.budget.checkpoint()
+            result.partitions.append(await _describe(topic.name, index, replicas=replicas, budget=budget))
+            await budget.checkpoint()
     return response
 
 
-async def _describe(context: RequestContext, topic: str, index: int) -> PartitionResponse:
+async def _describe(topic: str, index: int, *, replicas: Partitions, budget: LoopBudget) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     try:
         controller.check_topic_name(topic)
-        partition = context.broker.partitions.leader(topic, index)
+        partition = replicas.leader(topic, index)
     except RequestError as error:
         answer.error_code = error.code
         answer.error_message = error.message or None
@@ -49,5 +53,5 @@ async def _describe(context: RequestContext, topic: str, index: int) -> Partitio
             )
         )
         if not count % PRODUCERS_PER_STEP:
-            await context.broker.budget.checkpoint()
+            await budget.checkpoint()
     return answer

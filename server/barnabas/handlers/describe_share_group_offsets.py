@@ -17,6 +17,10 @@ from barnabas.wire.generated.describe_share_group_offsets import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordination.shares import Shares
+    from barnabas.replicas.partitions import Partitions
     from barnabas.requests.context import RequestContext
 
 Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
@@ -25,7 +29,13 @@ Partition = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseP
 
 
 async def handle(
-    context: RequestContext, request: DescribeShareGroupOffsetsRequest
+    _context: RequestContext,
+    request: DescribeShareGroupOffsetsRequest,
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
+    group_coordinator: GroupCoordinator,
+    shares: Shares,
 ) -> DescribeShareGroupOffsetsResponse:
     """Describe each group on its own; without topics, all that it has a state of."""
     response = DescribeShareGroupOffsetsResponse()
@@ -34,32 +44,46 @@ async def handle(
         response.groups.append(answer)
         try:
             if asked.topics is None:
-                topics = await _known(context, asked.group_id)
+                topics = await _known(asked.group_id, metadata=metadata, group_coordinator=group_coordinator)
             else:
                 topics = [(topic.topic_name, topic.partitions) for topic in asked.topics]
             for name, partitions in topics:
-                answer.topics.append(await _topic(context, asked.group_id, name, partitions))
+                answer.topics.append(
+                    await _topic(
+                        asked.group_id, name, partitions, metadata=metadata, replicas=replicas, shares=shares
+                    )
+                )
         except RequestError as error:
             answer.topics = []
             answer.error_code, answer.error_message = error.code, error.message or None
     return response
 
 
-async def _known(context: RequestContext, group_id: str) -> list[tuple[str, list[int]]]:
+async def _known(
+    group_id: str, *, metadata: MetadataStore, group_coordinator: GroupCoordinator
+) -> list[tuple[str, list[int]]]:
     def find(shard: GroupShard, _: Decision) -> list[tuple[bytes, list[int]]]:
         group = shard.groups.get(group_id)
         return by_topic(group.known.topic_partitions) if isinstance(group, ShareGroup) else []
 
-    image = context.broker.metadata.image
+    image = metadata.image
     return [
         (name, partitions)
-        for topic_id, partitions in await context.broker.groups.perform(group_id, find)
+        for topic_id, partitions in await group_coordinator.perform(group_id, find)
         if (name := image.topic_name(topic_id)) is not None
     ]
 
 
-async def _topic(context: RequestContext, group_id: str, name: str, partitions: list[int]) -> Topic:
-    info = context.broker.metadata.image.topics.get(name)
+async def _topic(
+    group_id: str,
+    name: str,
+    partitions: list[int],
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
+    shares: Shares,
+) -> Topic:
+    info = metadata.image.topics.get(name)
     topic = Topic(topic_name=name, topic_id=info.id if info else bytes(16))
     for index in partitions:
         partition = Partition(partition_index=index, start_offset=UNKNOWN_OFFSET)
@@ -67,12 +91,12 @@ async def _topic(context: RequestContext, group_id: str, name: str, partitions: 
         try:
             if info is None:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-            state = await context.broker.shares.state.summary((group_id, info.id, index))
+            state = await shares.state.summary((group_id, info.id, index))
             if state is None:
                 continue
             partition.start_offset, partition.leader_epoch = state.start_offset, state.leader_epoch
             if UNKNOWN_OFFSET not in (state.start_offset, state.complete_count):
-                end = context.broker.partitions.leader(name, index).log.high_watermark
+                end = replicas.leader(name, index).log.high_watermark
                 partition.lag = end - state.start_offset - state.complete_count
         except RequestError as error:
             partition.error_code, partition.error_message = error.code, error.message or None

@@ -24,7 +24,10 @@ from barnabas.wire.generated.describe_topic_partitions import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.services import Services
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.partitions import Partitions
     from barnabas.requests.context import RequestContext
 
 SORTED_INLINE_MAX = 10_000
@@ -34,16 +37,23 @@ Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseParti
 
 
 async def handle(
-    context: RequestContext, request: DescribeTopicPartitionsRequest
+    _context: RequestContext,
+    request: DescribeTopicPartitionsRequest,
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
+    config: BrokerConfig,
+    budget: LoopBudget,
+    broker_id: int,
 ) -> DescribeTopicPartitionsResponse:
     """One page, from the cursor on."""
-    topics = context.broker.metadata.image.topics
+    topics = metadata.image.topics
     asked: set[str] = set()
     for topic in request.topics:
         asked.add(topic.name)
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     first_name = request.cursor.topic_name if request.cursor is not None else ""
-    names = await _sorted_from(context, asked or topics, first_name)
+    names = await _sorted_from(asked or topics, first_name, budget=budget)
     first_partition = 0
     if request.cursor is not None:
         if request.cursor.partition_index < 0:
@@ -54,7 +64,7 @@ async def handle(
             )
         if names and names[0] == first_name:
             first_partition = request.cursor.partition_index
-    most = context.broker.config.get(settings.MAX_REQUEST_PARTITION_SIZE_LIMIT)
+    most = config.get(settings.MAX_REQUEST_PARTITION_SIZE_LIMIT)
     room = max(min(request.response_partition_limit, most), 1)
     response = DescribeTopicPartitionsResponse()
     for name in names:
@@ -62,13 +72,13 @@ async def handle(
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
             break
         info = topics.get(name)
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
         if info is None:
             response.topics.append(_unknown(name))
             first_partition = 0
             continue
         last = first_partition + room
-        response.topics.append(_page(context.broker, info, first_partition, last))
+        response.topics.append(_page(info, first_partition, last, replicas=replicas, broker_id=broker_id))
         if last < len(info.partitions):
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
                 topic_name=name, partition_index=last
@@ -79,13 +89,13 @@ async def handle(
     return response
 
 
-async def _sorted_from(context: RequestContext, names: Collection[str], first: str) -> list[str]:
+async def _sorted_from(names: Collection[str], first: str, *, budget: LoopBudget) -> list[str]:
     """The names from `first` on, in order; sorted in a thread where there are many, which takes longer than a hop."""
     rest = []
     for name in tuple(names):
         if name >= first:
             rest.append(name)
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     if len(rest) > SORTED_INLINE_MAX:
         return await trio.to_thread.run_sync(sorted, rest)
     return sorted(rest)
@@ -103,7 +113,7 @@ def _unknown(name: str) -> Topic:
     )
 
 
-def _page(broker: Services, info: TopicInfo, first: int, last: int) -> Topic:
+def _page(info: TopicInfo, first: int, last: int, *, replicas: Partitions, broker_id: int) -> Topic:
     make = partial(Partition, eligible_leader_replicas=[], last_known_elr=[])
     return Topic(
         name=info.name,
@@ -111,7 +121,7 @@ def _page(broker: Services, info: TopicInfo, first: int, last: int) -> Topic:
         is_internal=info.internal,
         topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
-            describe_partition(broker, info.name, index, partition, make)
+            describe_partition(info.name, index, partition, make, replicas=replicas, broker_id=broker_id)
             for index, partition in enumerate(info.partitions[first:last], first)
         ],
     )

@@ -13,30 +13,36 @@ from barnabas.wire.generated.describe_transactions import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 Described = DescribeTransactionsResponse.TransactionState
 
 
 async def handle(
-    context: RequestContext, request: DescribeTransactionsRequest
+    _context: RequestContext,
+    request: DescribeTransactionsRequest,
+    *,
+    transaction_coordinator: TransactionCoordinator,
+    budget: LoopBudget,
 ) -> DescribeTransactionsResponse:
     """Answer each id on its own."""
     response = DescribeTransactionsResponse()
     for transactional_id in request.transactional_ids:
         try:
-            described = await _describe(context, transactional_id)
+            described = await _describe(transactional_id, transaction_coordinator=transaction_coordinator)
         except RequestError as error:
             described = Described(transactional_id=transactional_id, error_code=error.code)
         response.transaction_states.append(described)
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     return response
 
 
-async def _describe(context: RequestContext, transactional_id: str) -> Described:
+async def _describe(transactional_id: str, *, transaction_coordinator: TransactionCoordinator) -> Described:
     if not transactional_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    machine = await context.broker.transactions.machine(transactional_id)
+    machine = await transaction_coordinator.machine(transactional_id)
     transaction = machine.transactions.get(transactional_id)
     if transaction is None or transaction.state is State.DEAD:
         raise RequestError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)

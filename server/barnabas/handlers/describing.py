@@ -19,7 +19,7 @@ from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.requests.context import RequestContext
+    from barnabas.coordination.groups import GroupCoordinator
 
 
 class Described(Protocol):
@@ -35,12 +35,12 @@ D = TypeVar("D", bound=Described)
 
 
 async def describe_each(
-    context: RequestContext,
     group_ids: Iterable[str],
     describe: Callable[[str, GroupShard], D],
     empty: Callable[[], D],
     *,
     with_operations: bool,
+    group_coordinator: GroupCoordinator,
 ) -> list[D]:
     """Describe each group on its own; where `describe` raises a RequestError, `empty` is filled with that."""
 
@@ -52,7 +52,7 @@ async def describe_each(
         try:
             if not group_id:
                 raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-            described = await context.broker.groups.perform(group_id, partial(perform, group_id))
+            described = await group_coordinator.perform(group_id, partial(perform, group_id))
         except RequestError as error:
             described = empty()
             described.group_id = group_id

@@ -15,6 +15,10 @@ from barnabas.wire.generated.elect_leaders import ElectLeadersRequest, ElectLead
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.lost_dirs import LostDirs
+    from barnabas.replicas.partitions import Partitions
     from barnabas.requests.context import RequestContext
 
 PREFERRED, UNCLEAN = 0, 1
@@ -22,7 +26,15 @@ PREFERRED, UNCLEAN = 0, 1
 Result = ElectLeadersResponse.PartitionResult
 
 
-async def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+async def handle(
+    _context: RequestContext,
+    request: ElectLeadersRequest,
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
+    budget: LoopBudget,
+    lost_dirs: LostDirs,
+) -> ElectLeadersResponse:
     """Answer each partition on its own; asked for all (null), only those that an election could be held for are told."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise RequestError(ErrorCode.INVALID_REQUEST, f"election type {request.election_type} is not known")
@@ -30,16 +42,18 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
     if request.topic_partitions is not None:
         asked = ((one.topic, one.partitions) for one in request.topic_partitions)
     else:
-        topics = context.broker.metadata.image.topics
+        topics = metadata.image.topics
         asked = ((name, range(len(info.partitions))) for name, info in topics.items())
     response = ElectLeadersResponse()
     for topic, partitions in asked:
         results = []
         for partition in partitions:
-            result = await _elect(context, request.election_type, topic, partition)
+            result = await _elect(
+                request.election_type, topic, partition, replicas=replicas, lost_dirs=lost_dirs
+            )
             if request.topic_partitions is not None or result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
                 results.append(result)
-            await context.broker.budget.checkpoint()
+            await budget.checkpoint()
         if results:
             response.replica_election_results.append(
                 ElectLeadersResponse.ReplicaElectionResult(topic=topic, partition_result=results)
@@ -47,14 +61,15 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
     return response
 
 
-async def _elect(context: RequestContext, election_type: int, topic: str, partition: int) -> Result:
-    broker = context.broker
+async def _elect(
+    election_type: int, topic: str, partition: int, *, replicas: Partitions, lost_dirs: LostDirs
+) -> Result:
     try:
-        broker.partitions.leader(topic, partition)
+        replicas.leader(topic, partition)
     except RequestError as error:
         code = error.code
         if code == ErrorCode.KAFKA_STORAGE_ERROR:
-            if election_type == UNCLEAN and await broker.lost_dirs.begin_again(topic, partition):
+            if election_type == UNCLEAN and await lost_dirs.begin_again(topic, partition):
                 return Result(partition_id=partition)
             code = (
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE

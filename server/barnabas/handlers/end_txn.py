@@ -14,19 +14,22 @@ from barnabas.wire.generated.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.coordination.transactions import TransactionCoordinator
     from barnabas.requests.context import RequestContext
 
 FENCED_KNOWN_SINCE = 2
 EPOCH_BUMPED_SINCE = 5
 
 
-async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
+async def handle(
+    context: RequestContext, request: EndTxnRequest, *, transaction_coordinator: TransactionCoordinator
+) -> EndTxnResponse:
     """End it."""
     if not request.transactional_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     bumps = context.api_version >= EPOCH_BUMPED_SINCE
     try:
-        producer = await context.broker.transactions.end(
+        producer = await transaction_coordinator.end(
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),
             commit=request.committed,

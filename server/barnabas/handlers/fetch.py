@@ -20,8 +20,15 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
     from barnabas.log.results import ReadResult
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.failures import LogDirFailures
+    from barnabas.replicas.partitions import Partitions
     from barnabas.requests.context import RequestContext
+    from barnabas.requests.fetch_sessions import FetchSessions
+    from barnabas.requests.piecework import Piecework
 
 TOPIC_IDS_SINCE = 13
 WHOLE_FIRST_BATCH_SINCE = 3
@@ -39,28 +46,60 @@ Served = tuple[SessionPartition, PartitionData]
 Unconverted = tuple[SessionPartition, PartitionData, "ReadResult"]
 
 
-async def handle(context: RequestContext, request: FetchRequest) -> FetchResponse:
+async def handle(
+    context: RequestContext,
+    request: FetchRequest,
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
+    config: BrokerConfig,
+    budget: LoopBudget,
+    piecework: Piecework,
+    fetch_sessions: FetchSessions,
+    failures: LogDirFailures,
+) -> FetchResponse:
     """Read what is there; when it is too little, wait once for more."""
-    wanted, session, incremental = await _resolve_session(context, request)
-    done = await _read(context, request, wanted)
+    wanted, session, incremental = await _resolve_session(
+        context, request, budget=budget, fetch_sessions=fetch_sessions
+    )
+    done = await _read(
+        context,
+        request,
+        wanted,
+        metadata=metadata,
+        replicas=replicas,
+        config=config,
+        budget=budget,
+        failures=failures,
+    )
     if done.size < request.min_bytes and not done.must_answer and wanted and request.max_wait_ms > 0:
-        done = await _wait_and_read(context, request, wanted, done)
+        done = await _wait_and_read(
+            context,
+            request,
+            wanted,
+            done,
+            metadata=metadata,
+            replicas=replicas,
+            config=config,
+            budget=budget,
+            failures=failures,
+        )
     if done.unconverted:
         from barnabas.handlers.fetch_conversion import convert
 
-        await convert(context, done.unconverted)
-    return await _respond(context, session, incremental, done.served)
+        await convert(context, done.unconverted, piecework=piecework)
+    return await _respond(context, session, incremental, done.served, budget=budget)
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------
 
 
 async def _resolve_session(
-    context: RequestContext, request: FetchRequest
+    context: RequestContext, request: FetchRequest, *, budget: LoopBudget, fetch_sessions: FetchSessions
 ) -> tuple[list[SessionPartition], Session | None, bool]:
     """What to serve: the partitions, the session if there is one, and whether the answer is incremental."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
-    checkpoint = context.broker.budget.checkpoint
+    checkpoint = budget.checkpoint
     named: list[SessionPartition] = []
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic
@@ -80,7 +119,7 @@ async def _resolve_session(
                 await checkpoint()
     if context.api_version < SESSIONS_SINCE:
         return named, None, False
-    sessions = context.broker.fetch_sessions
+    sessions = fetch_sessions
     if request.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL):
         if request.session_id != NO_SESSION:
             sessions.close(request.session_id)
@@ -119,11 +158,20 @@ class _Pass:
         self.unconverted: list[Unconverted] = []
 
 
-async def _read(context: RequestContext, request: FetchRequest, wanted: list[SessionPartition]) -> _Pass:
+async def _read(
+    context: RequestContext,
+    request: FetchRequest,
+    wanted: list[SessionPartition],
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
+    config: BrokerConfig,
+    budget: LoopBudget,
+    failures: LogDirFailures,
+) -> _Pass:
     """One pass over the partitions."""
-    broker = context.broker
-    checkpoint = broker.budget.checkpoint
-    remaining = broker.config.get(settings.FETCH_MAX_BYTES)
+    checkpoint = budget.checkpoint
+    remaining = config.get(settings.FETCH_MAX_BYTES)
     if context.api_version >= WHOLE_FIRST_BATCH_SINCE:
         remaining = min(remaining, request.max_bytes)
     first = 0
@@ -137,9 +185,11 @@ async def _read(context: RequestContext, request: FetchRequest, wanted: list[Ses
         data = PartitionData(partition_index=want.index)
         done.served.append((want, data))
         try:
-            count = _read_partition(context, request, want, data, max(remaining, 0), done)
+            count = _read_partition(
+                context, request, want, data, max(remaining, 0), done, metadata=metadata, replicas=replicas
+            )
         except (RequestError, StorageError) as failure:
-            error = broker.failures.failed(failure) if isinstance(failure, StorageError) else failure
+            error = failures.failed(failure) if isinstance(failure, StorageError) else failure
             if done.size and isinstance(failure, StorageError) and lacks_files(failure.cause):
                 # What was read keeps its files open until it is sent: enough for one answer.
                 remaining = 0
@@ -164,13 +214,13 @@ def fail(data: PartitionData, error: RequestError) -> None:
     data.records = b""
 
 
-def _partition_of(context: RequestContext, want: SessionPartition) -> Partition:
+def _partition_of(want: SessionPartition, *, metadata: MetadataStore, replicas: Partitions) -> Partition:
     name = want.topic
     if isinstance(name, bytes):
-        name = context.broker.metadata.image.topic_name(name) or ""
+        name = metadata.image.topic_name(name) or ""
         if not name:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
-    return context.broker.partitions.leader(name, want.index, want.current_leader_epoch)
+    return replicas.leader(name, want.index, want.current_leader_epoch)
 
 
 def _read_partition(
@@ -180,9 +230,12 @@ def _read_partition(
     data: PartitionData,
     remaining: int,
     done: _Pass,
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
 ) -> int:
     """Fill in one partition's answer; returns its size in bytes."""
-    partition = _partition_of(context, want)
+    partition = _partition_of(want, metadata=metadata, replicas=replicas)
     done.seen[partition] = partition.appended_bytes
     replica_id = max(request.replica_id, request.replica_state.replica_id)
     if replica_id >= 0:
@@ -260,7 +313,16 @@ class _MoreBytes:
 
 
 async def _wait_and_read(
-    context: RequestContext, request: FetchRequest, wanted: list[SessionPartition], done: _Pass
+    context: RequestContext,
+    request: FetchRequest,
+    wanted: list[SessionPartition],
+    done: _Pass,
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
+    config: BrokerConfig,
+    budget: LoopBudget,
+    failures: LogDirFailures,
 ) -> _Pass:
     """Wait until there may be min_bytes, or max_wait_ms is over, and read again."""
     deadline = trio.current_time() + request.max_wait_ms / 1000
@@ -276,7 +338,16 @@ async def _wait_and_read(
         finally:
             for partition in watched:
                 partition.unsubscribe(watcher)
-        done = await _read(context, request, wanted)
+        done = await _read(
+            context,
+            request,
+            wanted,
+            metadata=metadata,
+            replicas=replicas,
+            config=config,
+            budget=budget,
+            failures=failures,
+        )
         if scope.cancelled_caught:
             break
     return done
@@ -290,13 +361,15 @@ async def _respond(
     session: Session | None,
     incremental: bool,
     served: list[Served],
+    *,
+    budget: LoopBudget,
 ) -> FetchResponse:
     by_id = context.api_version >= TOPIC_IDS_SINCE
     response = FetchResponse(session_id=session.id if session else NO_SESSION)
     topic: FetchResponse.FetchableTopicResponse | None = None
     last_key: str | bytes | None = None
     with_records = []
-    checkpoint = context.broker.budget.checkpoint
+    checkpoint = budget.checkpoint
     for count, (want, data) in enumerate(served, start=1):
         if not count % PARTITIONS_PER_STEP:
             await checkpoint()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.log.results import ReadResult
     from barnabas.records.steps import Steps
     from barnabas.requests.context import RequestContext
+    from barnabas.requests.piecework import Piecework
 
 FORMAT_V1_SINCE = 2
 PARTIAL_FIRST_UNTIL = 2
@@ -23,7 +24,7 @@ GROWTH_MAX = 4
 """How many times larger the smallest records are as messages (7 bytes as a record, 26 as a message of v0)."""
 
 
-async def convert(context: RequestContext, unconverted: list[Unconverted]) -> None:
+async def convert(context: RequestContext, unconverted: list[Unconverted], *, piecework: Piecework) -> None:
     """Put the records of what was read into the answers, in the format that the fetch version knows.
 
     Up to v2 no more than the partition's max bytes are sent, even if that cuts off the first message: a client of that
@@ -36,7 +37,7 @@ async def convert(context: RequestContext, unconverted: list[Unconverted]) -> No
     kept = 0
     for want, data, result in unconverted:
         try:
-            converted = await context.broker.piecework.do(_steps(result, magic, want.fetch_offset))
+            converted = await piecework.do(_steps(result, magic, want.fetch_offset))
         except RequestError as error:
             fail(data, error)
             continue

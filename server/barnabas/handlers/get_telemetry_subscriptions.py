@@ -15,14 +15,14 @@ from barnabas.wire.generated.get_telemetry_subscriptions import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.requests.context import RequestContext
 
 
 async def handle(
-    context: RequestContext, request: GetTelemetrySubscriptionsRequest
+    context: RequestContext, request: GetTelemetrySubscriptionsRequest, *, telemetry: Telemetry
 ) -> GetTelemetrySubscriptionsResponse:
     """The subscription of the client as it is now."""
-    telemetry = context.broker.telemetry
     instances = telemetry.instances
     instance_id = instances.id_for(request.client_instance_id)
     instance = instances.get(

@@ -9,15 +9,18 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
+    from barnabas.coordination.groups import GroupCoordinator
     from barnabas.requests.context import RequestContext
 
 
-async def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+async def handle(
+    context: RequestContext, request: HeartbeatRequest, *, group_coordinator: GroupCoordinator
+) -> HeartbeatResponse:
     """Note that the member is alive."""
     if not request.group_id:
         raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
 
-    must_join = await context.broker.groups.perform(
+    must_join = await group_coordinator.perform(
         request.group_id, lambda shard, out: shard.heartbeat(request, context.now_ms, out)
     )
     return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if must_join else ErrorCode.NONE)

@@ -15,32 +15,48 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
+    from barnabas.coordination.producer_ids import ProducerIds
+    from barnabas.coordination.transactions import TransactionCoordinator
     from barnabas.requests.context import RequestContext
 
 FENCED_KNOWN_SINCE = 4
 
 
-async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+async def handle(
+    context: RequestContext,
+    request: InitProducerIdRequest,
+    *,
+    transaction_coordinator: TransactionCoordinator,
+    producer_ids: ProducerIds,
+) -> InitProducerIdResponse:
     """The producer's id and epoch; none with an error."""
     try:
-        return await _handle(context, request)
+        return await _handle(
+            context, request, transaction_coordinator=transaction_coordinator, producer_ids=producer_ids
+        )
     except RequestError as error:
         return InitProducerIdResponse(
             error_code=error.code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH
         )
 
 
-async def _handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+async def _handle(
+    context: RequestContext,
+    request: InitProducerIdRequest,
+    *,
+    transaction_coordinator: TransactionCoordinator,
+    producer_ids: ProducerIds,
+) -> InitProducerIdResponse:
     expected = Producer(request.producer_id, request.producer_epoch)
     if (expected.id == NO_PRODUCER_ID) is not (expected.epoch == NO_EPOCH):
         raise RequestError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch go together")
     if request.transactional_id is None:
-        producer_id = await context.broker.producer_ids.next()
+        producer_id = await producer_ids.next()
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
     if not request.transactional_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     try:
-        producer = await context.broker.transactions.init_producer(
+        producer = await transaction_coordinator.init_producer(
             request.transactional_id,
             request.transaction_timeout_ms,
             expected if expected.id != NO_PRODUCER_ID else None,

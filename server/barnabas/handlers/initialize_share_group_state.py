@@ -11,6 +11,7 @@ from barnabas.wire.generated.initialize_share_group_state import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.coordination.shares import Shares
     from barnabas.requests.context import RequestContext
     from barnabas.share.records import StateKey
 
@@ -19,12 +20,12 @@ Result = InitializeShareGroupStateResponse.PartitionResult
 
 
 async def handle(
-    context: RequestContext, request: InitializeShareGroupStateRequest
+    _context: RequestContext, request: InitializeShareGroupStateRequest, *, shares: Shares
 ) -> InitializeShareGroupStateResponse:
     """Begin each on its own."""
 
     async def initialize(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
-        await context.broker.shares.state.initialize(key, asked.state_epoch, asked.start_offset)
+        await shares.state.initialize(key, asked.state_epoch, asked.start_offset)
 
     return await answer_each(
         request, InitializeShareGroupStateResponse(), "InitializeStateResult", initialize

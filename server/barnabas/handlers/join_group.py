@@ -15,6 +15,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
+    from barnabas.coordination.groups import GroupCoordinator
     from barnabas.requests.context import RequestContext
 
 REBALANCE_TIMEOUT_SINCE = 1
@@ -23,7 +24,9 @@ SKIP_ASSIGNMENT_SINCE = 9
 NULL_PROTOCOL_SINCE = 7
 
 
-async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+async def handle(
+    context: RequestContext, request: JoinGroupRequest, *, group_coordinator: GroupCoordinator
+) -> JoinGroupResponse:
     """Join; errors answer with the member id that was sent."""
     now_ms = context.now_ms
     instance_id, client_id = request.group_instance_id, context.client_id or ""
@@ -33,7 +36,7 @@ async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGrou
     try:
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        response: JoinGroupResponse = await context.broker.groups.perform_and_wait(
+        response: JoinGroupResponse = await group_coordinator.perform_and_wait(
             request.group_id,
             lambda shard, out, waiter: shard.join(
                 Joining(

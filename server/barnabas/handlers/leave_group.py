@@ -9,12 +9,15 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
+    from barnabas.coordination.groups import GroupCoordinator
     from barnabas.requests.context import RequestContext
 
 MANY_SINCE = 3
 
 
-async def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+async def handle(
+    context: RequestContext, request: LeaveGroupRequest, *, group_coordinator: GroupCoordinator
+) -> LeaveGroupResponse:
     """Let each member leave on its own."""
     if not request.group_id:
         raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -22,7 +25,7 @@ async def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGr
     if context.api_version < MANY_SINCE:
         members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
 
-    codes = await context.broker.groups.perform(
+    codes = await group_coordinator.perform(
         request.group_id, lambda shard, out: shard.leave(request.group_id, members, context.now_ms, out)
     )
     if context.api_version < MANY_SINCE:

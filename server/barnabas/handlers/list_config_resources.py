@@ -13,14 +13,17 @@ from barnabas.wire.generated.list_config_resources import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
     from barnabas.requests.context import RequestContext
 
 KINDS = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
-async def handle(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+async def handle(
+    context: RequestContext, request: ListConfigResourcesRequest, *, metadata: MetadataStore
+) -> ListConfigResourcesResponse:
     """List the resources of the kinds asked for; of all kinds when none is named."""
-    image = context.broker.metadata.image
+    image = metadata.image
     wanted = list(dict.fromkeys(request.resource_types)) or list(KINDS)
     if context.api_version == 0:
         wanted = [CLIENT_METRICS]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from barnabas.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 CLASSIC = "classic"
@@ -14,14 +16,20 @@ STATE_SINCE = 4
 TYPE_SINCE = 5
 
 
-async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+async def handle(
+    context: RequestContext,
+    request: ListGroupsRequest,
+    *,
+    group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
+) -> ListGroupsResponse:
     """List the groups that pass the filters, which do not look at upper and lower case."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     response = ListGroupsResponse()
-    for shard in await context.broker.groups.machines():
+    for shard in await group_coordinator.machines():
         for group_id in shard.groups.keys() | shard.offsets.keys() | shard.pending.groups():
-            await context.broker.budget.checkpoint()
+            await budget.checkpoint()
             group = shard.groups.get(group_id)
             if group is None and not shard.exists(group_id):
                 continue  # it has gone meanwhile

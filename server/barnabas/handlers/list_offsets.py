@@ -15,8 +15,10 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
 if TYPE_CHECKING:
-    from barnabas.replicas.partitions import Partition
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.partitions import Partition, Partitions
     from barnabas.requests.context import RequestContext
+    from barnabas.requests.piecework import Piecework
 
 LATEST = -1
 EARLIEST = -2
@@ -33,9 +35,16 @@ PartitionAnswer = ListOffsetsResponse.ListOffsetsPartitionResponse
 PartitionQuery = ListOffsetsRequest.ListOffsetsPartition
 
 
-async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+async def handle(
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    *,
+    replicas: Partitions,
+    budget: LoopBudget,
+    piecework: Piecework,
+) -> ListOffsetsResponse:
     """Answer every partition on its own."""
-    checkpoint = context.broker.budget.checkpoint
+    checkpoint = budget.checkpoint
     asked: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
     for topic in request.topics:
@@ -49,13 +58,30 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
         response.topics.append(answered)
         for query in topic.partitions:
             is_repeated = (topic.name, query.partition_index) in repeated
-            answered.partitions.append(await _answer(context, request, topic.name, query, twice=is_repeated))
+            answered.partitions.append(
+                await _answer(
+                    context,
+                    request,
+                    topic.name,
+                    query,
+                    twice=is_repeated,
+                    replicas=replicas,
+                    piecework=piecework,
+                )
+            )
             await checkpoint()
     return response
 
 
 async def _answer(
-    context: RequestContext, request: ListOffsetsRequest, topic: str, query: PartitionQuery, *, twice: bool
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    topic: str,
+    query: PartitionQuery,
+    *,
+    twice: bool,
+    replicas: Partitions,
+    piecework: Piecework,
 ) -> PartitionAnswer:
     answer = PartitionAnswer(partition_index=query.partition_index)
     try:
@@ -66,12 +92,12 @@ async def _answer(
                 ErrorCode.UNSUPPORTED_VERSION, f"timestamp {query.timestamp} has no meaning here"
             )
         epoch = query.current_leader_epoch
-        partition = context.broker.partitions.leader(topic, query.partition_index, epoch)
+        partition = replicas.leader(topic, query.partition_index, epoch)
         if context.api_version == 0:
-            answer.old_style_offsets = await _segment_offsets(context, partition, query)
+            answer.old_style_offsets = await _segment_offsets(context, partition, query, piecework=piecework)
         else:
             upper = _upper(partition, request)
-            found = await _find(context, partition, query.timestamp, upper)
+            found = await _find(partition, query.timestamp, upper, piecework=piecework)
             answer.timestamp, answer.offset, leader_epoch = found
             if context.api_version >= LEADER_EPOCH_SINCE:
                 answer.leader_epoch = leader_epoch
@@ -86,7 +112,7 @@ def _upper(partition: Partition, request: ListOffsetsRequest) -> int:
 
 
 async def _find(
-    context: RequestContext, partition: Partition, timestamp: int, upper: int
+    partition: Partition, timestamp: int, upper: int, *, piecework: Piecework
 ) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch), each -1 where there is none."""
     log = partition.log
@@ -98,16 +124,18 @@ async def _find(
         # There is no tiered storage, so nothing is in it and nothing is waiting to be.
         return -1, -1, -1
     steps = log.max_timestamp_steps() if timestamp == MAX_TIMESTAMP else log.timestamp_steps(timestamp)
-    found = await context.broker.piecework.do(steps)
+    found = await piecework.do(steps)
     if found is None or found.offset >= upper:
         return -1, -1, -1
     return found.timestamp, found.offset, found.leader_epoch
 
 
-async def _segment_offsets(context: RequestContext, partition: Partition, query: PartitionQuery) -> list[int]:
+async def _segment_offsets(
+    context: RequestContext, partition: Partition, query: PartitionQuery, *, piecework: Piecework
+) -> list[int]:
     """v0: base offsets of segments last written to before the timestamp, newest first."""
     log = partition.log
-    known = await context.broker.piecework.do(log.segment_times_steps())
+    known = await piecework.do(log.segment_times_steps())
     known.append((log.high_watermark, context.now_ms))
     if query.timestamp == LATEST:
         start = len(known) - 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    _: RequestContext, __: ListPartitionReassignmentsRequest
+    _context: RequestContext, __: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """None."""
     return ListPartitionReassignmentsResponse(error_message=None)

@@ -14,12 +14,20 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
+    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 _STATES = {state.title for state in State}
 
 
-async def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+async def handle(
+    context: RequestContext,
+    request: ListTransactionsRequest,
+    *,
+    transaction_coordinator: TransactionCoordinator,
+    budget: LoopBudget,
+) -> ListTransactionsResponse:
     """Those that pass every filter."""
     asked = set(request.state_filters)
     states = asked & _STATES
@@ -28,9 +36,9 @@ async def handle(context: RequestContext, request: ListTransactionsRequest) -> L
         return response
     pattern = _compiled(request.transactional_id_pattern)
     producer_ids = set(request.producer_id_filters)
-    for machine in await context.broker.transactions.machines():
+    for machine in await transaction_coordinator.machines():
         for transaction in tuple(machine.transactions.values()):
-            await context.broker.budget.checkpoint()
+            await budget.checkpoint()
             if not transaction.matches(states, producer_ids, request.duration_filter, context.now_ms):
                 continue
             if pattern is None or pattern.fullmatch(transaction.id):

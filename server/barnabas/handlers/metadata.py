@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.cluster import controller
+from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
@@ -21,7 +22,11 @@ from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from barnabas.broker.services import Services
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.topic_creation import TopicCreation
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.partitions import Partitions
     from barnabas.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
@@ -41,28 +46,53 @@ Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition
 
 
-async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+async def handle(
+    context: RequestContext,
+    request: MetadataRequest,
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
+    config: BrokerConfig,
+    budget: LoopBudget,
+    broker_id: int,
+    topic_creation: TopicCreation,
+) -> MetadataResponse:
     """Describe what was asked for, and make what may be made; with many topics others are served in between."""
-    broker = context.broker
-    if not await _is_sound(context, request):
-        return await _refused(context, request)
+    if not await _is_sound(context, request, budget=budget):
+        return await _refused(request, budget=budget)
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        image = broker.metadata.image
+        image = metadata.image
         await _reserve(context, len(image.topics))
-        topics = [await _describe(broker, info, request) for info in image.topics.values()]
+        topics = [
+            await _describe(info, request, replicas=replicas, budget=budget, broker_id=broker_id)
+            for info in image.topics.values()
+        ]
     else:
-        asked = await _asked(context, request.topics)
+        asked = await _asked(request.topics, budget=budget)
         await _reserve(context, len(asked))
-        refused = await _create_missing(context, request, asked)
-        image = broker.metadata.image
-        topics = [await _one(broker, image, request, name, topic_id, refused) for name, topic_id in asked]
+        refused = await _create_missing(
+            context,
+            request,
+            asked,
+            metadata=metadata,
+            config=config,
+            budget=budget,
+            topic_creation=topic_creation,
+        )
+        image = metadata.image
+        topics = [
+            await _one(
+                image, request, name, topic_id, refused, replicas=replicas, budget=budget, broker_id=broker_id
+            )
+            for name, topic_id in asked
+        ]
     response = MetadataResponse(cluster_id=image.cluster_id, controller_id=image.controller_id, topics=topics)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
-    for broker_id in image.brokers:
-        host, port, rack = context.endpoint_of(broker_id)
+    for node_id in image.brokers:
+        host, port, rack = advertised_endpoint(metadata.image, node_id, context.connection)
         response.brokers.append(
-            MetadataResponse.MetadataResponseBroker(node_id=broker_id, host=host, port=port, rack=rack)
+            MetadataResponse.MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
         )
     return response
 
@@ -73,18 +103,18 @@ async def _reserve(context: RequestContext, topics: int) -> None:
         await context.reserve(topics * TOPIC_BYTES)
 
 
-async def _is_sound(context: RequestContext, request: MetadataRequest) -> bool:
+async def _is_sound(context: RequestContext, request: MetadataRequest, *, budget: LoopBudget) -> bool:
     """Whether each topic is asked for by its name, or since v12 by its id."""
     by_id = context.api_version >= ASKING_BY_ID_SINCE
     for entry in request.topics or ():
         is_id = entry.topic_id != ZERO_UUID
         if (entry.name is None and not is_id) or (is_id and not by_id):
             return False
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     return True
 
 
-async def _refused(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+async def _refused(request: MetadataRequest, *, budget: LoopBudget) -> MetadataResponse:
     """INVALID_REQUEST for every topic, and nothing else: what is asked for cannot be known."""
     response = MetadataResponse(cluster_id=None, error_code=ErrorCode.INVALID_REQUEST)
     for entry in request.topics or ():
@@ -96,32 +126,38 @@ async def _refused(context: RequestContext, request: MetadataRequest) -> Metadat
                 topic_authorized_operations=NOT_ASKED,
             )
         )
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     return response
 
 
 async def _asked(
-    context: RequestContext, topics: Sequence[MetadataRequest.MetadataRequestTopic]
+    topics: Sequence[MetadataRequest.MetadataRequestTopic], *, budget: LoopBudget
 ) -> dict[tuple[str | None, bytes], None]:
     """The (name, id) that are asked for, each once."""
     asked: dict[tuple[str | None, bytes], None] = {}
     for entry in topics:
         asked[entry.name, entry.topic_id] = None
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     return asked
 
 
 async def _create_missing(
-    context: RequestContext, request: MetadataRequest, asked: Iterable[tuple[str | None, bytes]]
+    context: RequestContext,
+    request: MetadataRequest,
+    asked: Iterable[tuple[str | None, bytes]],
+    *,
+    metadata: MetadataStore,
+    config: BrokerConfig,
+    budget: LoopBudget,
+    topic_creation: TopicCreation,
 ) -> dict[str, RequestError]:
     """Make the topics that are asked for by a name that nothing has; returns the error for those that are not made."""
-    broker = context.broker
     allowed = context.api_version < AUTO_CREATION_FLAG_SINCE or request.allow_auto_topic_creation
-    allowed = allowed and broker.config.get(settings.AUTO_CREATE_TOPICS_ENABLE)
+    allowed = allowed and config.get(settings.AUTO_CREATE_TOPICS_ENABLE)
     refused: dict[str, RequestError] = {}
     missing: list[str] = []
     for name, topic_id in asked:
-        if topic_id == ZERO_UUID and name is not None and name not in broker.metadata.image.topics:
+        if topic_id == ZERO_UUID and name is not None and name not in metadata.image.topics:
             try:
                 controller.check_topic_name(name)
                 if not allowed:
@@ -129,9 +165,9 @@ async def _create_missing(
                 missing.append(name)
             except RequestError as error:
                 refused[name] = error
-        await broker.budget.checkpoint()
+        await budget.checkpoint()
     if missing:
-        not_made = await broker.topic_creation.ensure_all(missing)
+        not_made = await topic_creation.ensure_all(missing)
         if not_made:
             name, why = next(iter(not_made.items()))
             log.warning(
@@ -143,12 +179,15 @@ async def _create_missing(
 
 
 async def _one(
-    broker: Services,
     image: ClusterImage,
     request: MetadataRequest,
     name: str | None,
     topic_id: bytes,
     refused: Mapping[str, RequestError],
+    *,
+    replicas: Partitions,
+    budget: LoopBudget,
+    broker_id: int,
 ) -> Topic:
     if topic_id != ZERO_UUID:
         name = image.topic_name(topic_id)
@@ -156,7 +195,7 @@ async def _one(
             return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
     info = image.topics.get(name or "")
     if info is not None:
-        return await _describe(broker, info, request)
+        return await _describe(info, request, replicas=replicas, budget=budget, broker_id=broker_id)
     error = refused.get(name or "")  # none where somebody else has deleted it meanwhile
     return Topic(
         error_code=error.code if error else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -169,7 +208,9 @@ def _operations(request: MetadataRequest) -> int:
     return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
 
 
-async def _describe(broker: Services, info: TopicInfo, request: MetadataRequest) -> Topic:
+async def _describe(
+    info: TopicInfo, request: MetadataRequest, *, replicas: Partitions, budget: LoopBudget, broker_id: int
+) -> Topic:
     topic = Topic(
         name=info.name,
         topic_id=info.id,
@@ -177,8 +218,10 @@ async def _describe(broker: Services, info: TopicInfo, request: MetadataRequest)
         topic_authorized_operations=_operations(request),
     )
     for index, partition in enumerate(info.partitions):
-        topic.partitions.append(describe_partition(broker, info.name, index, partition, Partition))
-        await broker.budget.checkpoint()
+        topic.partitions.append(
+            describe_partition(info.name, index, partition, Partition, replicas=replicas, broker_id=broker_id)
+        )
+        await budget.checkpoint()
     return topic
 
 
@@ -194,7 +237,13 @@ T = TypeVar("T", bound=_Told)
 
 
 def describe_partition(
-    broker: Services, topic: str, index: int, info: PartitionInfo, make: Callable[..., T]
+    topic: str,
+    index: int,
+    info: PartitionInfo,
+    make: Callable[..., T],
+    *,
+    replicas: Partitions,
+    broker_id: int,
 ) -> T:
     """What is told of a partition, which has no leader while its log is not there."""
     told = make(
@@ -204,8 +253,8 @@ def describe_partition(
         replica_nodes=list(info.replicas),
         isr_nodes=list(info.isr),
     )
-    if broker.partitions.is_offline(topic, index, info):
+    if replicas.is_offline(topic, index, info):
         told.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         told.leader_id = NO_LEADER
-        told.offline_replicas = [broker.broker_id]
+        told.offline_replicas = [broker_id]
     return told

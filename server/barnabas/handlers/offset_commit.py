@@ -20,6 +20,10 @@ from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCom
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.partitions import Partitions
     from barnabas.requests.context import RequestContext
 
 TOPIC_IDS_SINCE = 10
@@ -58,9 +62,17 @@ class Answer(Protocol):
     error_code: int
 
 
-async def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+async def handle(
+    context: RequestContext,
+    request: OffsetCommitRequest,
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
+    group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
+) -> OffsetCommitResponse:
     """Commit what can be committed; each partition has its own answer."""
-    await check_size(context, request.group_id, request.topics)
+    await check_size(request.group_id, request.topics, replicas=replicas, group_coordinator=group_coordinator)
     response = OffsetCommitResponse()
     requested: list[RequestedCommit] = []
     accepted: list[PartitionAnswer] = []
@@ -69,9 +81,9 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
         answers = OffsetCommitResponse.OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id)
         response.topics.append(answers)
         if context.api_version >= TOPIC_IDS_SINCE:
-            name = context.broker.metadata.image.topic_name(topic.topic_id) or ""
+            name = metadata.image.topic_name(topic.topic_id) or ""
         for partition in topic.partitions:
-            await context.broker.budget.checkpoint()
+            await budget.checkpoint()
             answer = PartitionAnswer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
             try:
@@ -85,16 +97,22 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
                         partition.committed_metadata,
                         commit_timestamp_ms=partition.commit_timestamp,
                         retention_ms=request.retention_time_ms,
+                        metadata=metadata,
+                        group_coordinator=group_coordinator,
                     )
                 )
                 accepted.append(answer)
             except RequestError as error:
                 answer.error_code = error.code
-    await commit_in_slices(requested, accepted, partial(_commit, context, request))
+    await commit_in_slices(
+        requested, accepted, partial(_commit, context, request, group_coordinator=group_coordinator)
+    )
     return response
 
 
-async def check_size(context: RequestContext, group_id: str, topics: Sequence[Topic]) -> None:
+async def check_size(
+    group_id: str, topics: Sequence[Topic], *, replicas: Partitions, group_coordinator: GroupCoordinator
+) -> None:
     """See that the offsets fit into a batch of their topic, before anything is done with them.
 
     Raises INVALID_COMMIT_OFFSET_SIZE, as Kafka does for such a batch, and COORDINATOR_NOT_AVAILABLE.
@@ -102,9 +120,8 @@ async def check_size(context: RequestContext, group_id: str, topics: Sequence[To
     count = sum(len(topic.partitions) for topic in topics)
     if count <= COMMITS_AT_ONCE:
         return
-    broker = context.broker
-    topic_partition = (OFFSETS_TOPIC, await broker.groups.partition_of(group_id))
-    bytes_max = broker.partitions.leader(*topic_partition).log.config.max_message_bytes
+    topic_partition = (OFFSETS_TOPIC, await group_coordinator.partition_of(group_id))
+    bytes_max = replicas.leader(*topic_partition).log.config.max_message_bytes
     size = count * (RECORD_BYTES_MIN + len(group_id)) + sum(
         len(topic.partitions) * len(topic.name) for topic in topics
     )
@@ -138,28 +155,31 @@ def checked_commit(
     partition: int,
     offset: int,
     leader_epoch: int,
-    metadata: str | None,
+    offset_metadata: str | None,
     *,
     commit_timestamp_ms: int = -1,
     retention_ms: int = -1,
+    metadata: MetadataStore,
+    group_coordinator: GroupCoordinator,
 ) -> RequestedCommit:
     """An offset as it is kept, and whether its metadata is too long; that is the last thing that is wrong with a commit.
 
     Raises UNKNOWN_TOPIC_ID without a name, UNKNOWN_TOPIC_OR_PARTITION.
     """
-    broker = context.broker
     if not topic:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
-    info = broker.metadata.image.topics.get(topic)
+    info = metadata.image.topics.get(topic)
     if info is None or not 0 <= partition < len(info.partitions):
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    metadata = metadata or ""
+    offset_metadata = offset_metadata or ""
     # Kafka calls them bytes, but counts UTF-16 code units.
-    is_too_long = len(metadata.encode("utf-16-le")) // 2 > broker.groups.settings.offset_metadata_bytes_max
+    is_too_long = (
+        len(offset_metadata.encode("utf-16-le")) // 2 > group_coordinator.settings.offset_metadata_bytes_max
+    )
     value = OffsetCommitValue(
         offset=offset,
         leader_epoch=leader_epoch,
-        metadata=metadata,
+        metadata=offset_metadata,
         commit_timestamp=commit_timestamp_ms if commit_timestamp_ms >= 0 else context.now_ms,
         expire_timestamp=_expiry_ms(context.now_ms, retention_ms),
     )
@@ -185,7 +205,11 @@ def refuse_long(requested: Sequence[RequestedCommit], answers: Sequence[Answer])
 
 
 async def _commit(
-    context: RequestContext, request: OffsetCommitRequest, requested: Sequence[RequestedCommit]
+    context: RequestContext,
+    request: OffsetCommitRequest,
+    requested: Sequence[RequestedCommit],
+    *,
+    group_coordinator: GroupCoordinator,
 ) -> None:
     def decide(shard: GroupShard, out: Decision) -> None:
         shard.check_commit(
@@ -201,7 +225,7 @@ async def _commit(
         shard.commit(request.group_id, [one.commit for one in requested if not one.is_too_long], out)
 
     try:
-        await context.broker.groups.perform(request.group_id, decide)
+        await group_coordinator.perform(request.group_id, decide)
     except RequestError as error:
         if error.code == ErrorCode.UNKNOWN_SERVER_ERROR:  # more than a batch can hold
             raise RequestError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE) from error

@@ -19,12 +19,22 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 Answer = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
-async def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+async def handle(
+    _context: RequestContext,
+    request: OffsetDeleteRequest,
+    *,
+    metadata: MetadataStore,
+    group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
+) -> OffsetDeleteResponse:
     """Answer every partition on its own."""
     if not request.group_id:
         raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -34,14 +44,14 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
         answers = OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name)
         response.topics.append(answers)
         for partition in topic.partitions:
-            await context.broker.budget.checkpoint()
+            await budget.checkpoint()
             answer = Answer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
             asked.append(((topic.name, partition.partition_index), answer))
-    known_topics = context.broker.metadata.image.topics
+    known_topics = metadata.image.topics
     for some in slices(asked, OFFSETS_AT_ONCE) if asked else [[]]:
         event = partial(_delete, request.group_id, known_topics, some)
-        await context.broker.groups.perform(request.group_id, event)
+        await group_coordinator.perform(request.group_id, event)
     return response
 
 

@@ -17,6 +17,9 @@ from barnabas.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetch
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 TOP_LEVEL_ERROR_SINCE = 2
@@ -30,17 +33,35 @@ GroupPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
 P = TypeVar("P", Partition, GroupPartition)
 
 
-async def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+async def handle(
+    context: RequestContext,
+    request: OffsetFetchRequest,
+    *,
+    metadata: MetadataStore,
+    group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
+) -> OffsetFetchResponse:
     """One group, or many."""
-    give_way = context.broker.budget.checkpoint
+    give_way = budget.checkpoint
     if context.api_version >= MANY_GROUPS_SINCE:
         response = OffsetFetchResponse()
         for group in request.groups:
-            response.groups.append(await _group(context, group, request.require_stable))
+            response.groups.append(
+                await _group(
+                    context,
+                    group,
+                    request.require_stable,
+                    metadata=metadata,
+                    group_coordinator=group_coordinator,
+                    budget=budget,
+                )
+            )
         return response
     failure = 0
     try:
-        known, unstable = await _offsets(context, request.group_id, request.require_stable)
+        known, unstable = await _offsets(
+            request.group_id, request.require_stable, group_coordinator=group_coordinator
+        )
     except RequestError as error:
         if context.api_version >= TOP_LEVEL_ERROR_SINCE:
             return OffsetFetchResponse(error_code=error.code)
@@ -61,13 +82,23 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
 
 
 async def _group(
-    context: RequestContext, group: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
+    context: RequestContext,
+    group: OffsetFetchRequest.OffsetFetchRequestGroup,
+    require_stable: bool,
+    *,
+    metadata: MetadataStore,
+    group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
     answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
-    image = context.broker.metadata.image
+    image = metadata.image
     try:
         known, unstable = await _offsets(
-            context, group.group_id, require_stable, group.member_id, group.member_epoch
+            group.group_id,
+            require_stable,
+            group.member_id,
+            group.member_epoch,
+            group_coordinator=group_coordinator,
         )
     except RequestError as error:
         answer.error_code = error.code
@@ -92,17 +123,18 @@ async def _group(
             if not name:
                 partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
             partitions.append(partition)
-            await context.broker.budget.checkpoint()
+            await budget.checkpoint()
         answer.topics.append(GroupTopic(name=name, topic_id=topic_id, partitions=partitions))
     return answer
 
 
 async def _offsets(
-    context: RequestContext,
     group_id: str,
     require_stable: bool,
     member_id: str | None = None,
     member_epoch: int = -1,
+    *,
+    group_coordinator: GroupCoordinator,
 ) -> tuple[dict[TopicPartition, OffsetCommitValue], set[TopicPartition]]:
     """A group's offsets, and the places where an open transaction may change them, if that matters (KIP-447)."""
 
@@ -113,7 +145,7 @@ async def _offsets(
         unstable = shard.pending.topic_partitions(group_id) if require_stable else set()
         return dict(shard.offsets.get(group_id, {})), unstable
 
-    return await context.broker.groups.perform(group_id, find)
+    return await group_coordinator.perform(group_id, find)
 
 
 def _everything(known: dict[TopicPartition, OffsetCommitValue]) -> list[tuple[str, list[int]]]:

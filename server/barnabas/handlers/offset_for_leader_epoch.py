@@ -14,13 +14,19 @@ from barnabas.wire.generated.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.partitions import Partitions
     from barnabas.requests.context import RequestContext
 
 EpochEndOffset = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
 async def handle(
-    context: RequestContext, request: OffsetForLeaderEpochRequest
+    _context: RequestContext,
+    request: OffsetForLeaderEpochRequest,
+    *,
+    replicas: Partitions,
+    budget: LoopBudget,
 ) -> OffsetForLeaderEpochResponse:
     """Answer every partition on its own."""
     response = OffsetForLeaderEpochResponse()
@@ -28,17 +34,17 @@ async def handle(
         result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic)
         response.topics.append(result)
         for asked in topic.partitions:
-            result.partitions.append(_answer(context, topic.topic, asked))
-            await context.broker.budget.checkpoint()
+            result.partitions.append(_answer(topic.topic, asked, replicas=replicas))
+            await budget.checkpoint()
     return response
 
 
 def _answer(
-    context: RequestContext, topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+    topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition, *, replicas: Partitions
 ) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
     try:
-        partition = context.broker.partitions.leader(topic, asked.partition, asked.current_leader_epoch)
+        partition = replicas.leader(topic, asked.partition, asked.current_leader_epoch)
         if asked.leader_epoch == partition.leader_epoch:
             # The log has no entry for an epoch in which nothing has been written yet; it ends where the log ends.
             answer.leader_epoch, answer.end_offset = partition.leader_epoch, partition.log.log_end_offset

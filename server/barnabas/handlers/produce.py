@@ -25,7 +25,13 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.partitions import Partitions
     from barnabas.requests.context import RequestContext
+    from barnabas.requests.piecework import Piecework
 
 log = logging.getLogger(__name__)
 
@@ -37,17 +43,50 @@ PartitionResponse = ProduceResponse.PartitionProduceResponse
 Pending = list[tuple[Partition, int, PartitionResponse]]  # with the offset after the records
 
 
-async def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+async def handle(
+    context: RequestContext,
+    request: ProduceRequest,
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
+    transaction_coordinator: TransactionCoordinator,
+    config: BrokerConfig,
+    budget: LoopBudget,
+    piecework: Piecework,
+) -> ProduceResponse | None:
     """Append and answer; None for acks=0."""
     pending: Pending = []
     try:
-        refused = await _admit(context, request)
+        refused = await _admit(
+            context,
+            request,
+            metadata=metadata,
+            replicas=replicas,
+            transaction_coordinator=transaction_coordinator,
+            config=config,
+            budget=budget,
+        )
     except RequestError:
         if request.acks == 0:
             context.close_after_response = True
             return None
         raise
-    topics = [await _append_topic(context, request, topic, refused, pending) for topic in request.topic_data]
+    topics = [
+        await _append_topic(
+            context,
+            request,
+            topic,
+            refused,
+            pending,
+            metadata=metadata,
+            replicas=replicas,
+            transaction_coordinator=transaction_coordinator,
+            config=config,
+            budget=budget,
+            piecework=piecework,
+        )
+        for topic in request.topic_data
+    ]
     if request.acks == 0:
         _end_without_response(context, topics)
         return None
@@ -56,7 +95,16 @@ async def handle(context: RequestContext, request: ProduceRequest) -> ProduceRes
     return ProduceResponse(responses=topics)
 
 
-async def _admit(context: RequestContext, request: ProduceRequest) -> dict[TopicPartition, RequestError]:
+async def _admit(
+    context: RequestContext,
+    request: ProduceRequest,
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
+    transaction_coordinator: TransactionCoordinator,
+    config: BrokerConfig,
+    budget: LoopBudget,
+) -> dict[TopicPartition, RequestError]:
     """See that transactional records are in a transaction; returns the partitions where they are not.
 
     Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED when they come without a transactional id, and
@@ -69,8 +117,10 @@ async def _admit(context: RequestContext, request: ProduceRequest) -> dict[Topic
                 isinstance(data.records, memoryview)
                 and (producer := transactional_producer(data.records)) is not None
             ):
-                parts.append(Part((_name(context, topic), data.index), Producer(*producer)))
-            await context.broker.budget.checkpoint()
+                parts.append(
+                    Part((_name(context, topic, metadata=metadata), data.index), Producer(*producer))
+                )
+            await budget.checkpoint()
     if not parts:
         return {}
     if request.transactional_id is None:
@@ -83,17 +133,19 @@ async def _admit(context: RequestContext, request: ProduceRequest) -> dict[Topic
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer"
         )
     return await admit(
-        context,
         request.transactional_id,
         parts,
         implicit=context.api_version >= IMPLICIT_SINCE,
         abortable_known=context.api_version >= ABORTABLE_KNOWN_SINCE,
+        replicas=replicas,
+        transaction_coordinator=transaction_coordinator,
+        config=config,
     )
 
 
-def _name(context: RequestContext, topic: ProduceRequest.TopicProduceData) -> str:
+def _name(context: RequestContext, topic: ProduceRequest.TopicProduceData, *, metadata: MetadataStore) -> str:
     if context.api_version >= TOPIC_IDS_SINCE:
-        return context.broker.metadata.image.topic_name(topic.topic_id) or ""
+        return metadata.image.topic_name(topic.topic_id) or ""
     return topic.name
 
 
@@ -103,11 +155,18 @@ async def _append_topic(
     topic: ProduceRequest.TopicProduceData,
     refused: dict[TopicPartition, RequestError],
     pending: Pending,
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
+    transaction_coordinator: TransactionCoordinator,
+    config: BrokerConfig,
+    budget: LoopBudget,
+    piecework: Piecework,
 ) -> ProduceResponse.TopicProduceResponse:
-    name = _name(context, topic)
+    name = _name(context, topic, metadata=metadata)
     responses = []
     for data in topic.partition_data:
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
         response = PartitionResponse(index=data.index)
         responses.append(response)
         try:
@@ -115,7 +174,17 @@ async def _append_topic(
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
             if refused and (name, data.index) in refused:
                 raise refused[name, data.index]
-            partition, end_offset = await _append(context, request, name, data, response)
+            partition, end_offset = await _append(
+                context,
+                request,
+                name,
+                data,
+                response,
+                replicas=replicas,
+                transaction_coordinator=transaction_coordinator,
+                config=config,
+                piecework=piecework,
+            )
         except RequestError as error:
             _fail(context, name, response, error)
         else:
@@ -132,20 +201,34 @@ async def _append(
     topic: str,
     data: ProduceRequest.PartitionProduceData,
     response: PartitionResponse,
+    *,
+    replicas: Partitions,
+    transaction_coordinator: TransactionCoordinator,
+    config: BrokerConfig,
+    piecework: Piecework,
 ) -> tuple[Partition, int]:
     """Append, and return where to and up to which offset."""
     if request.acks not in (ACKS_ALL, 0, 1):
         raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; -1, 0 and 1 are known")
-    partition = context.broker.partitions.leader(topic, data.index)
+    partition = replicas.leader(topic, data.index)
     records = data.records
     if not isinstance(records, memoryview):
         raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
     version, now_ms = context.api_version, context.now_ms
-    valid = await context.broker.piecework.do(
+    valid = await piecework.do(
         partition.validation(records, acks=request.acks, api_version=version, now_ms=now_ms)
     )
     if valid.batches and valid.batches[0].is_transactional:
-        _check_still_open(context, request, topic, data.index, valid.batches[0])
+        _check_still_open(
+            context,
+            request,
+            topic,
+            data.index,
+            valid.batches[0],
+            replicas=replicas,
+            transaction_coordinator=transaction_coordinator,
+            config=config,
+        )
     try:
         result = partition.append(valid, acks=request.acks, api_version=version, now_ms=now_ms)
     except RequestError as error:
@@ -159,15 +242,25 @@ async def _append(
 
 
 def _check_still_open(
-    context: RequestContext, request: ProduceRequest, topic: str, index: int, header: BatchHeader
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: str,
+    index: int,
+    header: BatchHeader,
+    *,
+    replicas: Partitions,
+    transaction_coordinator: TransactionCoordinator,
+    config: BrokerConfig,
 ) -> None:
     """Raise if the transaction that the records were admitted to has ended while they were validated."""
     why_not = refusal(
-        context,
         request.transactional_id or "",
         Part((topic, index), Producer(header.producer_id, header.producer_epoch)),
         implicit=context.api_version >= IMPLICIT_SINCE,
         abortable_known=context.api_version >= ABORTABLE_KNOWN_SINCE,
+        replicas=replicas,
+        transaction_coordinator=transaction_coordinator,
+        config=config,
     )
     if why_not is not None:
         raise why_not

@@ -14,12 +14,14 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 if TYPE_CHECKING:
+    from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.requests.context import RequestContext
 
 
-async def handle(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+async def handle(
+    context: RequestContext, request: PushTelemetryRequest, *, telemetry: Telemetry
+) -> PushTelemetryResponse:
     """Take the metrics up, if the client may push them now."""
-    telemetry = context.broker.telemetry
     instance = telemetry.instances.push(
         request.client_instance_id,
         attributes_of(context, request.client_instance_id),

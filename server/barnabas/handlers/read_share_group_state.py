@@ -11,6 +11,7 @@ from barnabas.wire.generated.read_share_group_state import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.coordination.shares import Shares
     from barnabas.requests.context import RequestContext
     from barnabas.share.records import StateKey
 
@@ -18,11 +19,13 @@ Asked = ReadShareGroupStateRequest.PartitionData
 Result = ReadShareGroupStateResponse.PartitionResult
 
 
-async def handle(context: RequestContext, request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse:
+async def handle(
+    _context: RequestContext, request: ReadShareGroupStateRequest, *, shares: Shares
+) -> ReadShareGroupStateResponse:
     """Read each on its own; leaders with an older epoch may not write from then on."""
 
     async def read(key: StateKey, asked: Asked, result: Result) -> None:
-        state = await context.broker.shares.state.read(key, asked.leader_epoch)
+        state = await shares.state.read(key, asked.leader_epoch)
         result.state_epoch, result.start_offset = state.state_epoch, state.start_offset
         result.state_batches = [ReadShareGroupStateResponse.StateBatch(*batch) for batch in state.batches]
 

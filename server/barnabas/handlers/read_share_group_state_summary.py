@@ -12,6 +12,7 @@ from barnabas.wire.generated.read_share_group_state_summary import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.coordination.shares import Shares
     from barnabas.requests.context import RequestContext
     from barnabas.share.records import StateKey
 
@@ -20,12 +21,12 @@ Result = ReadShareGroupStateSummaryResponse.PartitionResult
 
 
 async def handle(
-    context: RequestContext, request: ReadShareGroupStateSummaryRequest
+    _context: RequestContext, request: ReadShareGroupStateSummaryRequest, *, shares: Shares
 ) -> ReadShareGroupStateSummaryResponse:
     """Read each on its own; what has no state has no start offset."""
 
     async def read(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
-        state = await context.broker.shares.state.summary(key)
+        state = await shares.state.summary(key)
         if state is None:
             result.start_offset, result.delivery_complete_count = UNKNOWN_OFFSET, -1
             return

@@ -14,6 +14,6 @@ if TYPE_CHECKING:
     from barnabas.requests.context import RequestContext
 
 
-async def handle(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:  # noqa: ARG001
+async def handle(_context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:  # noqa: ARG001
     """ILLEGAL_SASL_STATE: the listener does not use SASL."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

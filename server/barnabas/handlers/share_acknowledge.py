@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.handlers import share_common
+from barnabas.handlers.share_common import acknowledge, acknowledgements_of, check_asker, tell_leaders
 from barnabas.share.sessions import EPOCH_FINAL, EPOCH_INITIAL
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
     from barnabas.topic_partitions import TopicIdPartition
 
@@ -18,23 +21,36 @@ Topic = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
 PartitionData = ShareAcknowledgeResponse.PartitionData
 
 
-async def handle(context: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+async def handle(
+    context: RequestContext,
+    request: ShareAcknowledgeRequest,
+    *,
+    metadata: MetadataStore,
+    shares: Shares,
+    budget: LoopBudget,
+) -> ShareAcknowledgeResponse:
     """Take up each partition's acknowledgements on its own; the last request ends the session."""
     try:
-        key = share_common.check_asker(request)
+        key = check_asker(request)
         if request.share_session_epoch == EPOCH_INITIAL:
             raise RequestError(
                 ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a session does not begin with an acknowledgement"
             )
-        context.broker.shares.sessions.resume(key, request.share_session_epoch)
+        shares.sessions.resume(key, request.share_session_epoch)
     except RequestError as error:
         return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message or None)
-    outcomes = await share_common.acknowledge(
-        context, key, share_common.acknowledgements_of(request), is_renew=request.is_renew_ack
+    outcomes = await acknowledge(
+        context,
+        key,
+        acknowledgements_of(request),
+        is_renew=request.is_renew_ack,
+        metadata=metadata,
+        shares=shares,
+        budget=budget,
     )
     if request.share_session_epoch == EPOCH_FINAL:
-        await context.broker.shares.end_session(key)
-    settings = context.broker.shares.partitions.settings_of(key[0])
+        await shares.end_session(key)
+    settings = shares.partitions.settings_of(key[0])
     response = ShareAcknowledgeResponse(acquisition_lock_timeout_ms=settings.record_lock_ms)
     topics: dict[bytes, Topic] = {}
     answers: list[tuple[TopicIdPartition, PartitionData]] = []
@@ -48,5 +64,5 @@ async def handle(context: RequestContext, request: ShareAcknowledgeRequest) -> S
             answer.error_code, answer.error_message = refusal.code, refusal.message or None
         topic.partitions.append(answer)
         answers.append(((topic_id, index), answer))
-    share_common.tell_leaders(context, response, answers)
+    tell_leaders(context, response, answers, metadata=metadata)
     return response

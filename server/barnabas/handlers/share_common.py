@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.errors import RequestError
 from barnabas.share.acknowledgement import Acknowledgement, check_acknowledgements
 from barnabas.share.sessions import SessionKey
@@ -12,6 +13,9 @@ from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 MEMBER_ID_LENGTH_MAX = 36
@@ -54,30 +58,31 @@ async def acknowledge(
     said: dict[TopicIdPartition, list[Acknowledgement]],
     *,
     is_renew: bool,
+    metadata: MetadataStore,
+    shares: Shares,
+    budget: LoopBudget,
 ) -> Outcomes:
     """Take up what is said of each slot on its own; nothing said is fine."""
     outcomes: Outcomes = {}
     group_id, member_id = key
     for topic_partition, acknowledgements in said.items():
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
         outcomes[topic_partition] = None
         try:
             check_acknowledgements(
                 acknowledgements, knows_renew=context.api_version >= RENEW_SINCE, is_renew=is_renew
             )
-            check_exists(context, topic_partition)
+            check_exists(topic_partition, metadata=metadata)
             if acknowledgements:
-                await context.broker.shares.partitions.acknowledge(
-                    (group_id, *topic_partition), member_id, acknowledgements
-                )
+                await shares.partitions.acknowledge((group_id, *topic_partition), member_id, acknowledgements)
         except RequestError as error:
             outcomes[topic_partition] = error
     return outcomes
 
 
-def check_exists(context: RequestContext, topic_partition: TopicIdPartition) -> None:
+def check_exists(topic_partition: TopicIdPartition, *, metadata: MetadataStore) -> None:
     """Raise UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION for a slot that there is not."""
-    image = context.broker.metadata.image
+    image = metadata.image
     name = image.topic_name(topic_partition[0])
     if name is None:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
@@ -88,10 +93,14 @@ def check_exists(context: RequestContext, topic_partition: TopicIdPartition) -> 
 
 
 def tell_leaders(
-    context: RequestContext, response: Any, answers: Iterable[tuple[TopicIdPartition, Any]]
+    context: RequestContext,
+    response: Any,
+    answers: Iterable[tuple[TopicIdPartition, Any]],
+    *,
+    metadata: MetadataStore,
 ) -> None:
     """Where a partition is led by somebody else, say by whom (KIP-951)."""
-    image = context.broker.metadata.image
+    image = metadata.image
     nodes = set()
     for (topic_id, index), answer in answers:
         name = image.topic_name(topic_id)
@@ -101,7 +110,7 @@ def tell_leaders(
         answer.current_leader.leader_id, answer.current_leader.leader_epoch = info.leader, info.leader_epoch
         nodes.add(info.leader)
     for node_id in sorted(nodes & image.brokers.keys()):
-        host, port, rack = context.endpoint_of(node_id)
+        host, port, rack = advertised_endpoint(metadata.image, node_id, context.connection)
         response.node_endpoints.append(
             type(response).NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
         )

@@ -13,7 +13,13 @@ import trio
 
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
-from barnabas.handlers import share_common
+from barnabas.handlers.share_common import (
+    acknowledge,
+    acknowledgements_of,
+    check_asker,
+    check_exists,
+    tell_leaders,
+)
 from barnabas.handlers.share_reading import acquire, look
 from barnabas.share.acquisition import NO_LIMIT, RECORD_LIMIT, AcquireRequest
 from barnabas.share.sessions import EPOCH_FINAL, EPOCH_INITIAL, SessionKey
@@ -21,7 +27,13 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_fetch import ShareFetchRequest, ShareFetchResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.share_partitions import Shared
+    from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.partitions import Partition
     from barnabas.requests.context import RequestContext
     from barnabas.topic_partitions import TopicIdPartition
@@ -33,27 +45,44 @@ PartitionData = ShareFetchResponse.PartitionData
 Answers = dict["TopicIdPartition", PartitionData]
 
 
-async def handle(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
+async def handle(
+    context: RequestContext,
+    request: ShareFetchRequest,
+    *,
+    metadata: MetadataStore,
+    config: BrokerConfig,
+    shares: Shares,
+    budget: LoopBudget,
+    clock_ms: Callable[[], int],
+) -> ShareFetchResponse:
     """First what is acknowledged, then what is acquired; the last request of a session only acknowledges."""
     try:
-        key = share_common.check_asker(request)
+        key = check_asker(request)
         _check_renew(request)
-        topic_partitions = _resolve_session(context, request, key)
+        topic_partitions = _resolve_session(context, request, key, shares=shares)
     except RequestError as error:
         if error.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             await trio.sleep(max(request.max_wait_ms, 0) / 1000)
         return ShareFetchResponse(error_code=error.code, error_message=error.message or None)
-    said = {
-        topic_partition: acks
-        for topic_partition, acks in share_common.acknowledgements_of(request).items()
-        if acks
-    }
-    outcomes = await share_common.acknowledge(context, key, said, is_renew=request.is_renew_ack)
+    said = {topic_partition: acks for topic_partition, acks in acknowledgements_of(request).items() if acks}
+    outcomes = await acknowledge(
+        context, key, said, is_renew=request.is_renew_ack, metadata=metadata, shares=shares, budget=budget
+    )
     answers: Answers = {}
     if request.share_session_epoch == EPOCH_FINAL:
-        await context.broker.shares.end_session(key)
+        await shares.end_session(key)
     elif not request.is_renew_ack:
-        answers = await _fetch(context, request, key, topic_partitions)
+        answers = await _fetch(
+            context,
+            request,
+            key,
+            topic_partitions,
+            metadata=metadata,
+            config=config,
+            shares=shares,
+            budget=budget,
+            clock_ms=clock_ms,
+        )
         if request.share_session_epoch == EPOCH_INITIAL:  # a session's first answer names everything
             for topic_partition in topic_partitions:
                 answers.setdefault(
@@ -66,7 +95,7 @@ async def handle(context: RequestContext, request: ShareFetchRequest) -> ShareFe
         if refusal is not None:
             answer.acknowledge_error_code = refusal.code
             answer.acknowledge_error_message = refusal.message or None
-    return _respond(context, key, answers)
+    return _respond(context, key, answers, metadata=metadata, shares=shares)
 
 
 def _check_renew(request: ShareFetchRequest) -> None:
@@ -79,10 +108,10 @@ def _check_renew(request: ShareFetchRequest) -> None:
 
 
 def _resolve_session(
-    context: RequestContext, request: ShareFetchRequest, key: SessionKey
+    context: RequestContext, request: ShareFetchRequest, key: SessionKey, *, shares: Shares
 ) -> list[TopicIdPartition]:
     """The slots to fetch from, the first ones first. Raises RequestError."""
-    sessions, epoch = context.broker.shares.sessions, request.share_session_epoch
+    sessions, epoch = shares.sessions, request.share_session_epoch
     named = [(topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions]
     if epoch == EPOCH_INITIAL:
         if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
@@ -118,26 +147,34 @@ async def _fetch(
     request: ShareFetchRequest,
     key: SessionKey,
     topic_partitions: list[TopicIdPartition],
+    *,
+    metadata: MetadataStore,
+    config: BrokerConfig,
+    shares: Shares,
+    budget: LoopBudget,
+    clock_ms: Callable[[], int],
 ) -> Answers:
     answers: Answers = {}
     acquire_request = _acquire_request(context, request, key[1])
-    bytes_max = min(request.max_bytes, context.broker.config.get(settings.FETCH_MAX_BYTES))
+    bytes_max = min(request.max_bytes, config.get(settings.FETCH_MAX_BYTES))
     if not topic_partitions or acquire_request.records_max <= 0 or bytes_max <= 0:
         return answers
     deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
     bytes_min = min(request.min_bytes, bytes_max)
     while True:
-        loaded = await _load(context, key[0], topic_partitions, answers)
+        loaded = await _load(
+            key[0], topic_partitions, answers, metadata=metadata, shares=shares, budget=budget
+        )
         if not loaded:
             return answers
         before = {shared: _place(shared) for shared in loaded.values()}
-        found, failed = await look(context, loaded, bytes_max)
+        found, failed = await look(loaded, bytes_max, budget=budget)
         for topic_partition, error in failed:
             answers[topic_partition] = _failed(topic_partition, error)
         size = sum(len(each.data) for each in found)
         late = trio.current_time() >= deadline
         if found and (late or size >= bytes_min or any(each.cut_short for each in found)):
-            for topic_partition, data in acquire(context, found, acquire_request):
+            for topic_partition, data in acquire(found, acquire_request, shares=shares, clock_ms=clock_ms):
                 answers[topic_partition] = data
         if late or any(topic_partition in answers for topic_partition in loaded):
             return answers
@@ -157,19 +194,23 @@ def _acquire_request(context: RequestContext, request: ShareFetchRequest, member
 
 
 async def _load(
-    context: RequestContext, group_id: str, topic_partitions: list[TopicIdPartition], answers: Answers
+    group_id: str,
+    topic_partitions: list[TopicIdPartition],
+    answers: Answers,
+    *,
+    metadata: MetadataStore,
+    shares: Shares,
+    budget: LoopBudget,
 ) -> dict[TopicIdPartition, Shared]:
     """The share partitions that can be used; what is wrong with the others is put into the answers."""
     loaded: dict[TopicIdPartition, Shared] = {}
     for topic_partition in topic_partitions:
         if topic_partition in answers:
             continue
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
         try:
-            share_common.check_exists(context, topic_partition)
-            loaded[topic_partition] = await context.broker.shares.partitions.load(
-                (group_id, *topic_partition)
-            )
+            check_exists(topic_partition, metadata=metadata)
+            loaded[topic_partition] = await shares.partitions.load((group_id, *topic_partition))
         except RequestError as error:
             answers[topic_partition] = _failed(topic_partition, error)
     return loaded
@@ -210,10 +251,12 @@ async def _wait(before: dict[Shared, tuple[int, int, int, bool]], deadline: floa
 # --- answering --------------------------------------------------------------------------------------------------
 
 
-def _respond(context: RequestContext, key: SessionKey, answers: Answers) -> ShareFetchResponse:
+def _respond(
+    context: RequestContext, key: SessionKey, answers: Answers, *, metadata: MetadataStore, shares: Shares
+) -> ShareFetchResponse:
     response = ShareFetchResponse()
     if context.api_version >= RECORDS_MAX_SINCE:
-        settings = context.broker.shares.partitions.settings_of(key[0])
+        settings = shares.partitions.settings_of(key[0])
         response.acquisition_lock_timeout_ms = settings.record_lock_ms
     topics: dict[bytes, Topic] = {}
     for (topic_id, _), answer in answers.items():
@@ -222,5 +265,5 @@ def _respond(context: RequestContext, key: SessionKey, answers: Answers) -> Shar
             topic = topics[topic_id] = Topic(topic_id=topic_id)
             response.responses.append(topic)
         topic.partitions.append(answer)
-    share_common.tell_leaders(context, response, answers.items())
+    tell_leaders(context, response, answers.items(), metadata=metadata)
     return response

@@ -13,6 +13,8 @@ from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.groups import GroupCoordinator
     from barnabas.requests.context import RequestContext
 
 ASSIGNOR = "simple"
@@ -21,12 +23,22 @@ Described = ShareGroupDescribeResponse.DescribedGroup
 Assignment = ShareGroupDescribeResponse.Assignment
 
 
-async def handle(context: RequestContext, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
+async def handle(
+    _context: RequestContext,
+    request: ShareGroupDescribeRequest,
+    *,
+    metadata: MetadataStore,
+    group_coordinator: GroupCoordinator,
+) -> ShareGroupDescribeResponse:
     """Describe each group on its own."""
-    describe = partial(_describe, context.broker.metadata.image)
+    describe = partial(_describe, metadata.image)
     with_operations = request.include_authorized_operations
     groups = await describe_each(
-        context, request.group_ids, describe, Described, with_operations=with_operations
+        request.group_ids,
+        describe,
+        Described,
+        with_operations=with_operations,
+        group_coordinator=group_coordinator,
     )
     return ShareGroupDescribeResponse(groups=groups)
 

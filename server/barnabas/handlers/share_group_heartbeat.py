@@ -12,14 +12,17 @@ from barnabas.wire.generated.share_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.coordination.shares import Shares
     from barnabas.requests.context import RequestContext
 
 
-async def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
+async def handle(
+    context: RequestContext, request: ShareGroupHeartbeatRequest, *, shares: Shares
+) -> ShareGroupHeartbeatResponse:
     """Let the group take note, and tell the member where it stands."""
     beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
     try:
         check_heartbeat(request)
-        return await context.broker.shares.groups.heartbeat(beat)
+        return await shares.groups.heartbeat(beat)
     except RequestError as error:
         return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)

@@ -21,8 +21,11 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_fetch import ShareFetchResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.coordination.share_partitions import Shared
-    from barnabas.requests.context import RequestContext
+    from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.topic_partitions import TopicIdPartition
 
 PartitionData = ShareFetchResponse.PartitionData
@@ -47,7 +50,7 @@ class Found:
 
 
 async def look(
-    context: RequestContext, loaded: dict[TopicIdPartition, Shared], bytes_max: int
+    loaded: dict[TopicIdPartition, Shared], bytes_max: int, *, budget: LoopBudget
 ) -> tuple[list[Found], list[tuple[TopicIdPartition, RequestError]]]:
     """Read from where there is something to acquire; the bytes are shared out evenly. What was found, and what failed."""
     wanted = {
@@ -56,18 +59,18 @@ async def look(
     found, failed = [], []
     for topic_partition, shared in wanted.items():
         try:
-            each = await _read(context, topic_partition, shared, max(bytes_max // len(wanted), 1))
+            each = await _read(topic_partition, shared, max(bytes_max // len(wanted), 1), budget=budget)
         except RequestError as error:
             failed.append((topic_partition, error))
         else:
             if each is not None:
                 found.append(each)
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
     return found, failed
 
 
 async def _read(
-    context: RequestContext, topic_partition: TopicIdPartition, shared: Shared, bytes_max: int
+    topic_partition: TopicIdPartition, shared: Shared, bytes_max: int, *, budget: LoopBudget
 ) -> Found | None:
     log, records = shared.led.log, shared.records
     upper = log.last_stable_offset if records.settings.committed_only else log.high_watermark
@@ -86,7 +89,7 @@ async def _read(
         for entry in iter_batches(data):
             batches.append(entry)
             if not len(batches) % BATCHES_PER_STEP:
-                await context.broker.budget.checkpoint()
+                await budget.checkpoint()
         if not batches:
             return None
         return Found(topic_partition, shared, data, batches, upper, len(data) >= limit, next_offset)
@@ -94,11 +97,11 @@ async def _read(
 
 
 def acquire(
-    context: RequestContext, found: list[Found], acquire_request: AcquireRequest
+    found: list[Found], acquire_request: AcquireRequest, *, shares: Shares, clock_ms: Callable[[], int]
 ) -> Iterator[tuple[TopicIdPartition, PartitionData]]:
     """Acquire what is wished for out of what was found; the answers of those partitions that gave something."""
-    left, now_ms = acquire_request.records_max, context.broker.now_ms()
-    partitions = context.broker.shares.partitions
+    left, now_ms = acquire_request.records_max, clock_ms()
+    partitions = shares.partitions
     for each in found:
         if left <= 0:
             break

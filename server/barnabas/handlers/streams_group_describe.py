@@ -20,6 +20,7 @@ from barnabas.wire.generated.streams_group_describe import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.coordination.groups import GroupCoordinator
     from barnabas.requests.context import RequestContext
 
 Response = StreamsGroupDescribeResponse
@@ -30,12 +31,16 @@ ASSIGNOR = "sticky"
 
 
 async def handle(
-    context: RequestContext, request: StreamsGroupDescribeRequest
+    _context: RequestContext, request: StreamsGroupDescribeRequest, *, group_coordinator: GroupCoordinator
 ) -> StreamsGroupDescribeResponse:
     """Describe each group on its own."""
     with_operations = request.include_authorized_operations
     groups = await describe_each(
-        context, request.group_ids, _describe, Described, with_operations=with_operations
+        request.group_ids,
+        _describe,
+        Described,
+        with_operations=with_operations,
+        group_coordinator=group_coordinator,
     )
     if request.include_topology_description:
         for described in groups:

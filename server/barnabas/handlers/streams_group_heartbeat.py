@@ -24,33 +24,44 @@ from barnabas.wire.generated.streams_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.coordination.groups import GroupCoordinator
     from barnabas.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
 
 
 async def handle(
-    context: RequestContext, request: StreamsGroupHeartbeatRequest
+    context: RequestContext,
+    request: StreamsGroupHeartbeatRequest,
+    *,
+    metadata: MetadataStore,
+    group_coordinator: GroupCoordinator,
+    config: BrokerConfig,
 ) -> StreamsGroupHeartbeatResponse:
     """Let the group take note, make the topics that it needs, and tell the member where it stands."""
     beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
     try:
         check_heartbeat(request)
-        answer = await context.broker.groups.perform(
+        answer = await group_coordinator.perform(
             request.group_id, lambda shard, out: shard.streams_heartbeat(beat, context.now_ms, out)
         )
     except RequestError as error:
         return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
     for topic in answer.to_create:
-        await _create(context, topic, answer.response)
+        await _create(topic, answer.response, metadata=metadata, config=config)
     return answer.response
 
 
 async def _create(
-    context: RequestContext, topic: InternalTopic, response: StreamsGroupHeartbeatResponse
+    topic: InternalTopic,
+    response: StreamsGroupHeartbeatResponse,
+    *,
+    metadata: MetadataStore,
+    config: BrokerConfig,
 ) -> None:
     """Make a topic, unless it is there; the application is told why it cannot be made."""
-    config = context.broker.config
     topic_id = new_uuid()
 
     def decide(image: ClusterImage) -> list[Change]:
@@ -69,7 +80,7 @@ async def _create(
         )
 
     try:
-        await context.broker.metadata.change(decide)
+        await metadata.change(decide)
     except RequestError as error:
         log.warning("the internal topic %r of a streams group cannot be made: %s", topic.name, error)
         for status in response.status or ():

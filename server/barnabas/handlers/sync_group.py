@@ -12,12 +12,15 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
+    from barnabas.coordination.groups import GroupCoordinator
     from barnabas.requests.context import RequestContext
 
 PROTOCOL_SINCE = 5
 
 
-async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
+async def handle(
+    context: RequestContext, request: SyncGroupRequest, *, group_coordinator: GroupCoordinator
+) -> SyncGroupResponse:
     """Sync; answered when the leader has synced."""
     now_ms = context.now_ms
     if not request.group_id:
@@ -26,7 +29,7 @@ async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGrou
         request.protocol_type is None or request.protocol_name is None
     ):
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "v5 needs the protocol's type and name")
-    response: SyncGroupResponse = await context.broker.groups.perform_and_wait(
+    response: SyncGroupResponse = await group_coordinator.perform_and_wait(
         request.group_id,
         lambda shard, out, waiter: shard.sync(request, waiter, now_ms, out),
     )

@@ -17,7 +17,9 @@ from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.requests.context import RequestContext
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.replicas.partitions import Partitions
 
 _COORDINATOR_BUSY = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -35,32 +37,34 @@ class Part(NamedTuple):
 
 
 async def admit(
-    context: RequestContext,
     transactional_id: str,
     parts: Sequence[Part],
     *,
     implicit: bool,
     abortable_known: bool,
+    replicas: Partitions,
+    transaction_coordinator: TransactionCoordinator,
+    config: BrokerConfig,
 ) -> dict[TopicPartition, RequestError]:
     """See that the partitions are in the producer's transaction; `implicit` adds those that are not.
 
     Returns why not, by place. Between this and the append may be checkpoints if `refusal` is asked right before it.
     """
-    unknown = [part for part in parts if not _is_open(context, part)]
-    if not (implicit or context.broker.config.get(settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE)):
+    unknown = [part for part in parts if not _is_open(part, replicas=replicas)]
+    if not (implicit or config.get(settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE)):
         return {}
     refused = {
         part.topic_partition: RequestError(
             ErrorCode.INVALID_PRODUCER_EPOCH, "the partition knows a higher epoch"
         )
         for part in unknown
-        if _is_older(context, part)
+        if _is_older(part, replicas=replicas)
     }
     unknown = [part for part in unknown if part.topic_partition not in refused]
     if not transactional_id:
         nobody = RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         return refused | {part.topic_partition: nobody for part in unknown}
-    transactions = context.broker.transactions
+    transactions = transaction_coordinator
     missing = _missing(transactional_id, abortable_known=abortable_known)
     for producer in {part.producer for part in unknown}:
         topic_partitions = frozenset(part.topic_partition for part in unknown if part.producer == producer)
@@ -86,12 +90,19 @@ async def admit(
 
 
 def refusal(
-    context: RequestContext, transactional_id: str, part: Part, *, implicit: bool, abortable_known: bool
+    transactional_id: str,
+    part: Part,
+    *,
+    implicit: bool,
+    abortable_known: bool,
+    replicas: Partitions,
+    transaction_coordinator: TransactionCoordinator,
+    config: BrokerConfig,
 ) -> RequestError | None:
     """Why a partition that `admit` let in may not be appended to any more: the transaction has ended since."""
-    if not (implicit or context.broker.config.get(settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE)):
+    if not (implicit or config.get(settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE)):
         return None
-    if _is_open(context, part) or context.broker.transactions.is_open(
+    if _is_open(part, replicas=replicas) or transaction_coordinator.is_open(
         transactional_id, part.producer, frozenset({part.topic_partition})
     ):
         return None
@@ -105,16 +116,16 @@ def _missing(transactional_id: str, *, abortable_known: bool) -> RequestError:
     )
 
 
-def _is_older(context: RequestContext, part: Part) -> bool:
+def _is_older(part: Part, *, replicas: Partitions) -> bool:
     """Whether the partition knows a higher epoch of the producer: then nobody else need be asked."""
-    known = context.broker.partitions.leader(*part.topic_partition).log.producers.get(part.producer.id)
+    known = replicas.leader(*part.topic_partition).log.producers.get(part.producer.id)
     return known is not None and known.producer_epoch > part.producer.epoch
 
 
-def _is_open(context: RequestContext, part: Part) -> bool:
+def _is_open(part: Part, *, replicas: Partitions) -> bool:
     """Whether the producer's transaction has begun in the partition, and is not yet ended there."""
     try:
-        partition = context.broker.partitions.leader(*part.topic_partition)
+        partition = replicas.leader(*part.topic_partition)
     except RequestError:
         return True  # whoever appends finds out why
     known = partition.log.producers.get(part.producer.id)

@@ -21,6 +21,12 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.partitions import Partitions
     from barnabas.requests.context import RequestContext
 
 IMPLICIT_SINCE = 5
@@ -28,9 +34,19 @@ IMPLICIT_SINCE = 5
 PartitionAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 
 
-async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+async def handle(
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
+    group_coordinator: GroupCoordinator,
+    transaction_coordinator: TransactionCoordinator,
+    config: BrokerConfig,
+    budget: LoopBudget,
+) -> TxnOffsetCommitResponse:
     """Commit what can be committed; each partition has its own answer."""
-    await check_size(context, request.group_id, request.topics)
+    await check_size(request.group_id, request.topics, replicas=replicas, group_coordinator=group_coordinator)
     response = TxnOffsetCommitResponse()
     requested: list[RequestedCommit] = []
     accepted: list[PartitionAnswer] = []
@@ -38,7 +54,7 @@ async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Tx
         answers = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answers)
         for partition in topic.partitions:
-            await context.broker.budget.checkpoint()
+            await budget.checkpoint()
             answer = PartitionAnswer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
             try:
@@ -50,19 +66,40 @@ async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Tx
                         partition.committed_offset,
                         partition.committed_leader_epoch,
                         partition.committed_metadata,
+                        metadata=metadata,
+                        group_coordinator=group_coordinator,
                     )
                 )
                 accepted.append(answer)
             except RequestError as error:
                 answer.error_code = error.code
-    await commit_in_slices(requested, accepted, partial(_commit, context, request))
+    await commit_in_slices(
+        requested,
+        accepted,
+        partial(
+            _commit,
+            context,
+            request,
+            replicas=replicas,
+            group_coordinator=group_coordinator,
+            transaction_coordinator=transaction_coordinator,
+            config=config,
+        ),
+    )
     return response
 
 
 async def _commit(
-    context: RequestContext, request: TxnOffsetCommitRequest, requested: Sequence[RequestedCommit]
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    requested: Sequence[RequestedCommit],
+    *,
+    replicas: Partitions,
+    group_coordinator: GroupCoordinator,
+    transaction_coordinator: TransactionCoordinator,
+    config: BrokerConfig,
 ) -> None:
-    groups = context.broker.groups
+    groups = group_coordinator
     if not request.group_id:
         raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     producer = Producer(request.producer_id, request.producer_epoch)
@@ -83,11 +120,13 @@ async def _commit(
         out.producer = producer
 
     refused = await admit(
-        context,
         request.transactional_id,
         [Part(topic_partition, producer)],
         implicit=context.api_version >= IMPLICIT_SINCE,
         abortable_known=context.api_version >= IMPLICIT_SINCE - 1,
+        replicas=replicas,
+        transaction_coordinator=transaction_coordinator,
+        config=config,
     )
     if topic_partition in refused:
         raise refused[topic_partition]

@@ -14,6 +14,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 RESULTS_UNTIL = 1
@@ -21,11 +22,13 @@ RESULTS_UNTIL = 1
 Result = UpdateFeaturesResponse.UpdatableFeatureResult
 
 
-async def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+async def handle(
+    context: RequestContext, request: UpdateFeaturesRequest, *, budget: LoopBudget
+) -> UpdateFeaturesResponse:
     """Refuse the whole request for its first change that cannot be; nothing is left to do for the others."""
     updates = {update.feature: update for update in request.feature_updates}
     for update in updates.values():
-        await context.broker.budget.checkpoint()
+        await budget.checkpoint()
         reason = features.reason_against(update.feature, update.max_version_level, update.upgrade_type)
         if reason:
             raise RequestError(

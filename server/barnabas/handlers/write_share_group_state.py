@@ -13,6 +13,7 @@ from barnabas.wire.generated.write_share_group_state import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.coordination.shares import Shares
     from barnabas.requests.context import RequestContext
     from barnabas.share.records import StateKey
 
@@ -21,7 +22,7 @@ Result = WriteShareGroupStateResponse.PartitionResult
 
 
 async def handle(
-    context: RequestContext, request: WriteShareGroupStateRequest
+    _context: RequestContext, request: WriteShareGroupStateRequest, *, shares: Shares
 ) -> WriteShareGroupStateResponse:
     """Write each on its own."""
 
@@ -30,7 +31,7 @@ async def handle(
             StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
             for batch in asked.state_batches
         ]
-        await context.broker.shares.state.write(
+        await shares.state.write(
             key,
             StateWrite(
                 asked.state_epoch,

@@ -10,6 +10,9 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
+    from barnabas.coordination.markers import LocalMarkers
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.partitions import Partitions
     from barnabas.requests.context import RequestContext
 
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
@@ -17,15 +20,22 @@ TopicResult = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
 PartitionResult = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 
-async def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+async def handle(
+    _context: RequestContext,
+    request: WriteTxnMarkersRequest,
+    *,
+    replicas: Partitions,
+    budget: LoopBudget,
+    markers: LocalMarkers,
+) -> WriteTxnMarkersResponse:
     """Answer each partition of each marker on its own; a producer is answered once, whatever its markers."""
     codes: dict[int, dict[str, dict[int, int]]] = {}
     for marker in request.markers:
         for topic in marker.topics:
             for index in topic.partition_indexes:
-                code = await _write(context, marker, topic.name, index)
+                code = await _write(marker, topic.name, index, replicas=replicas, markers=markers)
                 codes.setdefault(marker.producer_id, {}).setdefault(topic.name, {})[index] = code
-                await context.broker.budget.checkpoint()
+                await budget.checkpoint()
     return WriteTxnMarkersResponse(
         markers=[
             WriteTxnMarkersResponse.WritableTxnMarkerResult(
@@ -46,13 +56,17 @@ async def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Wr
     )
 
 
-async def _write(context: RequestContext, marker: Marker, topic: str, index: int) -> int:
+async def _write(
+    marker: Marker, topic: str, index: int, *, replicas: Partitions, markers: LocalMarkers
+) -> int:
     if marker.producer_epoch < 0:
         return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, which can make no such marker
-    if marker.transaction_version >= EPOCH_BUMPED_SINCE and _is_in_epoch(context, marker, topic, index):
+    if marker.transaction_version >= EPOCH_BUMPED_SINCE and _is_in_epoch(
+        marker, topic, index, replicas=replicas
+    ):
         return ErrorCode.INVALID_PRODUCER_EPOCH
     try:
-        await context.broker.markers.write(
+        await markers.write(
             (topic, index),
             Producer(marker.producer_id, marker.producer_epoch),
             marker.coordinator_epoch,
@@ -63,10 +77,10 @@ async def _write(context: RequestContext, marker: Marker, topic: str, index: int
     return 0
 
 
-def _is_in_epoch(context: RequestContext, marker: Marker, topic: str, index: int) -> bool:
+def _is_in_epoch(marker: Marker, topic: str, index: int, *, replicas: Partitions) -> bool:
     """Whether the open transaction has the marker's own epoch; in version 2 the end has a higher one (KIP-1228)."""
     try:
-        partition = context.broker.partitions.leader(topic, index)
+        partition = replicas.leader(topic, index)
     except RequestError:
         return False  # whoever writes finds out why
     known = partition.log.producers.get(marker.producer_id)

@@ -6,13 +6,11 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.requests.memory import Reservation
 from barnabas.security.authorizer import Requester
 from barnabas.wire import registry
 
 if TYPE_CHECKING:
-    from barnabas.broker.services import Services
     from barnabas.requests.log_limit import LogLimit
     from barnabas.requests.memory import Memory
     from barnabas.security.authorizer import Authorizer, Operation, ResourceType
@@ -72,7 +70,6 @@ class Shared:
 class RequestContext:
     """One request: its header, its connection, and what it shares with others."""
 
-    broker: Services
     shared: Shared
     connection: ConnectionInfo
     api_key: int
@@ -122,10 +119,6 @@ class RequestContext:
     def authorizes(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Say whether whoever asks may do `operation` on a resource."""
         return self.shared.authorizer.allows(self.connection.requester, operation, resource_type, name)
-
-    def endpoint_of(self, broker_id: int) -> tuple[str, int, str | None]:
-        """Return host, port and rack of a broker as this client can reach it."""
-        return advertised_endpoint(self.broker.metadata.image, broker_id, self.connection)
 
 
 def _api_name(key: int) -> str:

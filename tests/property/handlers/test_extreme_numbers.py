@@ -130,8 +130,8 @@ async def test_no_number_makes_a_request_fail_here(key, tmp_path, caplog, autoju
                     if key == WRITE_TXN_MARKERS:  # Kafka answers so where it can make no such marker
                         continue
                     assert ErrorCode.UNKNOWN_SERVER_ERROR not in error_codes(answer), f"{what}: {answer}"
-        await services.groups.expire_offsets()
+        await services.group_coordinator.expire_offsets()
     async with broker_to_ask(tmp_path, SETTINGS) as ask:  # what was written can be read again
-        await ask.services.groups.machines()
-        await ask.services.transactions.machines()
+        await ask.services.group_coordinator.machines()
+        await ask.services.transaction_coordinator.machines()
     assert not [record for record in caplog.records if record.exc_info], f"{api.name}: after the requests"

@@ -67,7 +67,7 @@ async def test_an_answer_waits_for_the_sync_and_others_do_not_wait_for_it(acks):
         assert await client.fetch("t", 0) == (0, [])
         for number in range(1, 6):
             nursery.start_soon(produce, client, b"%d" % number)
-        partition = client.services.partitions.leader("t", 0)
+        partition = client.services.replicas.leader("t", 0)
         while partition.log.log_end_offset < 6:
             await trio.sleep(0.001)
         assert (answers, disk.syncs) == ([], 1)
@@ -82,9 +82,9 @@ async def test_an_answer_waits_for_the_sync_and_others_do_not_wait_for_it(acks):
 
 async def test_acks_0_asks_for_the_sync_and_waits_for_nothing():
     async with waiting_for_the_disk() as (client, disk):
-        partition = client.services.partitions.leader("t", 0)
+        partition = client.services.replicas.leader("t", 0)
         batch = bytearray(client.batch(b"x"))
-        circumstances = {"acks": 0, "api_version": 8, "now_ms": client.services.now_ms()}
+        circumstances = {"acks": 0, "api_version": 8, "now_ms": client.services.clock_ms()}
         partition.append(run(partition.validation(memoryview(batch), **circumstances)), **circumstances)
         await sync_begun(disk)
         assert (partition.log.log_end_offset, partition.log.high_watermark) == (1, 0)

@@ -186,7 +186,7 @@ async def test_lists_grow_and_shrink(tmp_path):
 async def test_a_log_obeys_at_once(tmp_path):
     async with broker_to_ask(tmp_path) as ask:
         await make_topic(ask, "t")
-        log = ask.services.partitions.leader("t", 0).log
+        log = ask.services.replicas.leader("t", 0).log
         await change(
             ask, TOPIC, "t", ("internal.segment.bytes", SET, "2000"), ("max.message.bytes", SET, "77")
         )

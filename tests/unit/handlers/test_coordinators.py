@@ -109,7 +109,7 @@ async def test_an_empty_instance_id_begins_the_member_id(ask):
 
 async def test_the_oldest_join_group_has_one_timeout_for_everything(ask):
     await ask(joining(rebalance_timeout_ms=-1), 0)
-    [member] = (await ask.services.groups.machine("g")).groups["g"].members.values()
+    [member] = (await ask.services.group_coordinator.machine("g")).groups["g"].members.values()
     assert member.rebalance_timeout_ms == member.session_timeout_ms == 10_000
 
 
@@ -154,7 +154,7 @@ async def test_offsets_of_partitions_that_are_not_there_cannot_be_deleted(ask):
     await ask(joining(), 0)
     parts = [OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in (1, 2, -1)]
     topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=parts)
-    (await ask.services.groups.machine("g")).groups["g"].members.clear()
+    (await ask.services.group_coordinator.machine("g")).groups["g"].members.clear()
     answer = await ask(OffsetDeleteRequest(group_id="g", topics=[topic]), 0)
     assert [part.error_code for part in answer.topics[0].partitions] == [
         0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -311,9 +311,9 @@ async def test_offsets_are_committed_whatever_their_retention(ask, retention_ms)
     )
     answer = await ask(request, 3)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
-    (shard,) = await ask.services.groups.machines()
+    (shard,) = await ask.services.group_coordinator.machines()
     assert shard.offsets["g"]["t", 0].offset == 7
-    await ask.services.groups.expire_offsets()
+    await ask.services.group_coordinator.expire_offsets()
     assert ("g" in shard.offsets) == (retention_ms > 0)
 
 

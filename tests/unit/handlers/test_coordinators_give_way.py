@@ -193,8 +193,8 @@ async def test_a_group_with_many_offsets_is_forgotten_in_steps(ask, counts, how)
         await ask(DeleteTopicsRequest(topic_names=["many"], timeout_ms=1000), 5)
     else:
         ask.clock.now_ms += 3_600_000
-        await ask.services.groups.expire_offsets()
-    (shard,) = await ask.services.groups.machines()
+        await ask.services.group_coordinator.expire_offsets()
+    (shard,) = await ask.services.group_coordinator.machines()
     assert not shard.exists("g")
     assert 0 < counts.largest_batch <= OFFSETS_AT_ONCE + 1
     assert counts.checkpoints >= PARTITIONS // OFFSETS_AT_ONCE

@@ -157,7 +157,7 @@ async def test_topics_grow(tmp_path, version):
         assert await grow(ask, ("t", 3, None), version=version) == {"t": 0}
         assert await grow(ask, ("t", 5, [[1], [1]]), version=version) == {"t": 0}
         assert partitions_of(ask) == {"t": 5}
-        assert ask.services.partitions.leader("t", 4).log.log_end_offset == 0
+        assert ask.services.replicas.leader("t", 4).log.log_end_offset == 0
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ async def test_deletion_can_be_forbidden(tmp_path):
 
 
 async def fill(ask, topic, count):
-    log = ask.services.partitions.leader(topic, 0).log
+    log = ask.services.replicas.leader(topic, 0).log
     log.append_as_leader(memoryview(batch(*[b"v"] * count)), leader_epoch=0, now_ms=NOW_MS)
     log.advance_high_watermark(count)
 
@@ -142,7 +142,7 @@ async def test_records_that_stay(tmp_path, topic, index, offset, code):
         await make(ask, "compacted", cleanup="compact")
         await fill(ask, "t", 10)
         assert await delete_records(ask, topic, index, offset) == (code, -1)
-        assert ask.services.partitions.leader("t", 0).log.log_start_offset == 0
+        assert ask.services.replicas.leader("t", 0).log.log_start_offset == 0
 
 
 async def test_records_of_a_log_that_is_compacted_and_deleted_can_go(tmp_path):

@@ -148,7 +148,7 @@ async def test_a_topic_is_seen_when_all_its_logs_are_there(tmp_path):
 
         def look():
             image.append("t" in ask.services.metadata.image.topics)
-            assert len(ask.services.partitions) == (MANY if image[-1] else 0)
+            assert len(ask.services.replicas) == (MANY if image[-1] else 0)
 
         turns.seen = look
         await ask(new(("t", MANY)), 7)
