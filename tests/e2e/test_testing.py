@@ -126,6 +126,12 @@ def examples(page: str) -> list[str]:
         ("docs/how-to/test-your-application.md", 0, r"b'hello'\n"),
         ("docs/how-to/test-your-application.md", 1, ""),
         ("docs/how-to/test-your-application.md", 2, r"127\.0\.0\.1:\d+\n"),
+        (
+            "docs/how-to/trio-client.md",
+            0,
+            r"\[b'hello', b'again'\]\nasking the leader of events-0: OFFSET_OUT_OF_RANGE\n",
+        ),
+        ("docs/how-to/trio-client.md", 1, "SCRAM-SHA-512\n"),
     ],
 )
 def test_the_examples_run_as_they_are_printed(page: str, number: int, said: str) -> None:
