@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.client import Endpoint, blocking
+from barnabas.client.connection import dial_tcp
 from barnabas.records import legacy
 from barnabas.records.batch import TimestampType, encode_batch, read_header
 from barnabas.records.record import Record
@@ -34,6 +38,7 @@ from barnabas_pipeline.log.reader import RangeReader
 
 from .conftest import Stream
 
+API_VERSIONS = b"\0\x12"
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
 
 
@@ -280,6 +285,55 @@ def test_a_topic_that_is_not_there_is_a_usage_error(
 ) -> None:
     with pytest.raises(UsageError, match="no topic 'nothing'"):
         open_log(options(stream, transport, "nothing")).bounds()
+
+
+class ClosesOnApiVersions(trio.abc.Stream):
+    """A stream to a broker that closes it on ApiVersions, as brokers before 0.10 do."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+
+    async def send_all(self, data: Any) -> None:
+        if data[4:6] == API_VERSIONS:
+            await self._stream.aclose()
+        else:
+            await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self._stream.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def test_a_broker_before_0_10_can_be_read(
+    stream: Stream, open_log: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dial(endpoint: Endpoint) -> trio.abc.Stream:
+        return ClosesOnApiVersions(await dial_tcp(endpoint))
+
+    new = open_log(options(stream, "wire", "votes"))
+    identity, bounds = new.identity(), new.bounds()
+    monkeypatch.setattr(blocking, "open_client", partial(blocking.open_client, dial=dial))
+    old = open_log(options(stream, "wire", "votes", isolation=READ_UNCOMMITTED))
+    assert old.identity() == identity._replace(cluster_id="", topic_id="")
+    assert {p: (one.start, one.end) for p, one in old.bounds().items()} == {
+        p: (one.start, one.end) for p, one in bounds.items()
+    }
+    for partition, bound in bounds.items():
+        wanted = OffsetRange(partition, bound.start, bound.end)
+        assert keys_and_values(old, wanted) == keys_and_values(new, wanted)
+
+
+def keys_and_values(log: Log, wanted: OffsetRange) -> list[tuple[int, Any, Any]]:
+    found = []
+    for part in RangeReader(log, wanted):
+        assert isinstance(part, Columns)
+        found += zip(part.offset.tolist(), part.key.to_pylist(), part.value.to_pylist(), strict=True)
+    return found
 
 
 @pytest.mark.parametrize("transport", ["wire", "disk"])
