@@ -224,7 +224,8 @@ async def test_long_requests_and_answers_leave_the_event_loop_to_others(broker, 
     run_sync = trio.to_thread.run_sync
 
     async def noted(function, *args, **options):
-        in_threads.append(function.__name__)
+        if function.__name__ in ("decoded", "encoded"):  # housekeeping has threads, too
+            in_threads.append(function.__name__)
         return await run_sync(function, *args, **options)
 
     monkeypatch.setattr(trio.to_thread, "run_sync", noted)
