@@ -239,7 +239,9 @@ async def test_a_resource_that_is_named_often_is_described_once(tmp_path, monkey
         await ask(new(("t", 1)), 7)
         asked = []
         describe = describe_configs._describe
-        monkeypatch.setattr(describe_configs, "_describe", lambda *a, **k: asked.append(a) or describe(*a, **k))
+        monkeypatch.setattr(
+            describe_configs, "_describe", lambda *a, **k: asked.append(a) or describe(*a, **k)
+        )
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=TOPIC, resource_name="t", configuration_keys=None
         )
