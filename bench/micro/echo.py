@@ -87,7 +87,7 @@ def _serve_blocking(accepted: socket.socket, size: int) -> None:
 def _serve_trio(accepted: socket.socket, size: int) -> None:
     import trio
 
-    from barnabas.broker.transport import PlainTransport
+    from barnabas.network.sockets import PlainTransport
 
     accepted.setblocking(False)
 

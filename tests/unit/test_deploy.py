@@ -11,6 +11,7 @@ from barnabas.broker.startup import advertised_listeners, parse_endpoint
 from barnabas.cli import _add_serve
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.without_effect import judge
+from barnabas.network.sockets import SocketNetwork
 from barnabas.serve_options import collect
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +41,7 @@ def test_the_compose_file_advertises_the_port_that_it_maps():
     command = json.loads(re.search(r"^ +command: (.*)$", COMPOSE, re.M).group(1))
     config = config_of([*ENTRYPOINT[1:], *command])
     mapped, inner = re.search(r'- "127\.0\.0\.1:(\d+):(\d+)"', COMPOSE).groups()
-    assert advertised_listeners(config) == {"OUTSIDE": ("localhost", int(mapped))}
+    assert advertised_listeners(config, SocketNetwork()) == {"OUTSIDE": ("localhost", int(mapped))}
     assert ("OUTSIDE", "0.0.0.0", int(inner)) in [parse_endpoint(text) for text in config.listeners()]
 
 

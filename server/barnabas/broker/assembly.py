@@ -65,8 +65,8 @@ async def assembled(
 
     Raises StartupError or StorageError when the broker cannot start.
     """
-    advertised = advertised_listeners(config)
-    listeners = open_listeners(config.listeners(), config.listener_security_protocols())
+    advertised = advertised_listeners(config, environment.network)
+    listeners = open_listeners(config.listeners(), config.listener_security_protocols(), environment.network)
     try:
         metrics_address = _metrics_address(config)
         try:
@@ -74,7 +74,7 @@ async def assembled(
             endpoints = {
                 name: (host, port or bound.get(name, 0)) for name, (host, port) in advertised.items()
             }
-            budget, stopping = budget or LoopBudget(), trio.Event()
+            budget, stopping = budget or LoopBudget(clock=environment.monotonic), trio.Event()
             async with (
                 opened_storage(config, endpoints, environment, budget, stopping.set) as storage,
                 trio.open_nursery() as background,
@@ -122,8 +122,8 @@ def _assemble(
     now_ms, threads = environment.wall_clock_ms, environment.threads
     metadata, logs, partitions = storage.metadata, storage.logs, storage.partitions
     queued = config.get(settings.QUEUED_MAX_REQUEST_BYTES)
-    memory = Memory(queued if queued > 0 else REQUEST_BYTES_MAX)
-    log_limit = LogLimit()
+    memory = Memory(queued if queued > 0 else REQUEST_BYTES_MAX, clock=environment.monotonic)
+    log_limit = LogLimit(environment.monotonic)
     stalls = StallMeter(log_limit)
     budget.on_long_turn = stalls.long_turn
     piecework = Piecework(budget, threads)
@@ -197,6 +197,7 @@ def _assemble(
         config=config,
         broker_id=storage.broker_id,
         clock_ms=now_ms,
+        entropy=environment.entropy,
         served=apis.served_by(config),
         budget=budget,
         piecework=piecework,
@@ -243,6 +244,7 @@ def _assemble(
             stalls=stalls,
             log_limit=log_limit,
             frame_bytes_max=config.get(settings.SOCKET_REQUEST_MAX_BYTES),
+            now_s=environment.monotonic,
             on_closed=connection_closed,
         ),
         config,

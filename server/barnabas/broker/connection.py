@@ -7,26 +7,24 @@ says who sent what. Requests are answered in order, so one task per connection i
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
 from barnabas.broker.buffers import SCRATCH_BYTES
-from barnabas.broker.transport import PlainTransport
 from barnabas.errors import PeerError, StorageError
 from barnabas.requests.memory import Held
 from barnabas.wire.framing import API_KEY_BYTES, SIZE_BYTES, check_frame_size, check_message_size
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
     from barnabas.broker.buffers import BufferPool
     from barnabas.broker.dispatch import Pipeline
     from barnabas.broker.stalls import StallMeter
     from barnabas.loop_budget import LoopBudget
+    from barnabas.network.transport import Transport
     from barnabas.requests.context import ConnectionInfo
     from barnabas.requests.log_limit import LogLimit
     from barnabas.requests.memory import IncomingMemory, Memory
@@ -50,6 +48,7 @@ class ConnectionParts:
     stalls: StallMeter
     log_limit: LogLimit
     frame_bytes_max: int
+    now_s: Callable[[], float]
     on_closed: Callable[[int], None]
 
 
@@ -74,9 +73,10 @@ class Connection:
         "stopping",
     )
 
-    def __init__(self, parts: ConnectionParts, sock: socket.socket, info: ConnectionInfo) -> None:
+    def __init__(self, parts: ConnectionParts, transport: Transport, info: ConnectionInfo) -> None:
         self._parts = parts
-        self._transport = PlainTransport(sock, self)
+        self._transport = transport
+        transport.report_to(self)
         self._unsent: Held | None = None
         # Bytes received and not yet answered: `_received[_start:]` holds the next frames of a pipelining client.
         self._received = b""
@@ -84,7 +84,7 @@ class Connection:
         self.info = info
         self.answering = False
         self.stopping = False
-        self.last_active = time.monotonic()
+        self.last_active = self._parts.now_s()
         self.scope = trio.CancelScope()
 
     async def serve(self) -> None:
@@ -146,7 +146,7 @@ class Connection:
             # Copied before anything is awaited: another connection's task would reuse the scratch buffer.
             data = data + bytes(scratch[:count]) if data else bytes(scratch[:count])
         self._received, self._start = data, 0
-        self.last_active = time.monotonic()
+        self.last_active = self._parts.now_s()
         return True
 
     async def _serve_parts(self, start: memoryview, size: int) -> bool:
@@ -194,7 +194,7 @@ class Connection:
                 return None
             if count is not None:
                 used += count
-                self.last_active = held.moved_s = time.monotonic()
+                self.last_active = held.moved_s = self._parts.now_s()
         return buffer
 
     async def _receive_little(
@@ -238,7 +238,7 @@ class Connection:
             return await self._parts.pipeline.answer(self.info, self._transport, frame)
         finally:
             self.answering = False
-            self.last_active = time.monotonic()
+            self.last_active = self._parts.now_s()
 
     # --- a reader that does not keep up, seen by the transport ----------------------------------------------------
 
@@ -249,7 +249,7 @@ class Connection:
 
     def took_some(self) -> None:
         """Remember that the reader is getting on."""
-        self.last_active = time.monotonic()
+        self.last_active = self._parts.now_s()
         if self._unsent is not None:
             self._parts.memory.unsent.moved(self._unsent)
 

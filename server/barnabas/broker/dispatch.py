@@ -25,8 +25,8 @@ from barnabas.wire.regions import FileRegion
 if TYPE_CHECKING:
     from barnabas.broker.codecs import CodecWorker
     from barnabas.broker.services import Services
-    from barnabas.broker.transport import PlainTransport
     from barnabas.metrics.meter import RequestMeter
+    from barnabas.network.transport import Transport
     from barnabas.requests.context import ConnectionInfo
     from barnabas.wire.headers import RequestHeader
     from barnabas.wire.regions import Chunk
@@ -61,7 +61,7 @@ class Pipeline:
         self._asks_authorizer = not isinstance(shared.authorizer, AllowEverything)
         self._handlers: dict[int, Handler] = {}
 
-    async def answer(self, connection: ConnectionInfo, transport: PlainTransport, frame: memoryview) -> bool:
+    async def answer(self, connection: ConnectionInfo, transport: Transport, frame: memoryview) -> bool:
         """Answer the request in `frame` (without its size field); false when the connection must be closed.
 
         Raises PeerError for a frame that cannot be understood, OSError when the peer is gone.
@@ -114,7 +114,7 @@ class Pipeline:
 
     # --- before anything is done ----------------------------------------------------------------------------
 
-    async def _answer_unserved(self, header: RequestHeader, transport: PlainTransport) -> None:
+    async def _answer_unserved(self, header: RequestHeader, transport: Transport) -> None:
         """Tell which versions of ApiVersions there are. Raises PeerError for any other API."""
         if header.api_key != apis.API_VERSIONS:
             reason = apis.refusal(header.api_key, header.api_version, header.client_id)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import socket
-import time
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -19,11 +17,13 @@ from barnabas.config import broker as settings
 from barnabas.requests.context import ConnectionInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.config.loading import BrokerConfig
+    from barnabas.network.transport import Acceptor, Address, Transport
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 1024
 ACCEPTS_AT_ONCE = 64
 ACCEPT_BACKOFF_SECONDS = 0.1
 """How long accepting pauses when the process has no file descriptor left for a connection."""
@@ -34,21 +34,20 @@ DRAIN_SECONDS = 1.0
 IDLE_CHECK_SECONDS = 5.0
 
 _OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-_connection_ids = count(1)
 
 
 class Listener:
     """One bound address with its name and security protocol, as in `PLAINTEXT://127.0.0.1:9092`."""
 
-    def __init__(self, name: str, security_protocol: str, sockets: list[socket.socket]) -> None:
+    def __init__(self, name: str, security_protocol: str, acceptors: Sequence[Acceptor]) -> None:
         self.name = name
         self.security_protocol = security_protocol
-        self.sockets = sockets
+        self.acceptors = acceptors
 
     @property
-    def addresses(self) -> list[tuple[str, int]]:
+    def addresses(self) -> list[Address]:
         """The (host, port) pairs really bound."""
-        return [sock.getsockname()[:2] for sock in self.sockets]
+        return [acceptor.address for acceptor in self.acceptors]
 
     @property
     def port(self) -> int:
@@ -58,21 +57,21 @@ class Listener:
     async def accept_forever(self, connections: Connections) -> None:
         """Accept until cancelled."""
         async with trio.open_nursery() as nursery:
-            for sock in self.sockets:
-                nursery.start_soon(self._accept, sock, connections)
+            for acceptor in self.acceptors:
+                nursery.start_soon(self._accept, acceptor, connections)
 
-    async def _accept(self, sock: socket.socket, connections: Connections) -> None:
+    async def _accept(self, acceptor: Acceptor, connections: Connections) -> None:
         while True:
-            await trio.lowlevel.wait_readable(sock)
+            await acceptor.wait_acceptable()
             try:
                 # Several at once: between two of them, every client that is already there would be served.
                 for _ in range(ACCEPTS_AT_ONCE):
                     if connections.parts.budget.is_used_up:
                         break
-                    accepted, peer = sock.accept()
-                    connections.start(self, accepted, peer[:2])
-            except BlockingIOError:
-                continue
+                    transport = acceptor.accept_now()
+                    if transport is None:
+                        break
+                    connections.start(self, transport)
             except OSError as error:
                 if error.errno in _OUT_OF_DESCRIPTORS:
                     connections.parts.log_limit.log(
@@ -85,8 +84,8 @@ class Listener:
 
     def close(self) -> None:
         """Stop listening."""
-        for sock in self.sockets:
-            sock.close()
+        for acceptor in self.acceptors:
+            acceptor.close()
 
 
 def most_from(host: str, config: BrokerConfig) -> int:
@@ -110,6 +109,7 @@ class Connections:
         self._nursery = nursery
         self._config = config
         self._count_max = count_max
+        self._ids = count(1)
         self._open: set[Connection] = set()
         self._idle_seconds_max = config.get(settings.CONNECTIONS_MAX_IDLE_MS) / 1000
         self._per_ip: dict[str, int] = {}
@@ -123,9 +123,9 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def start(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
-        """Serve an accepted socket in a task of its own, or refuse it when there are too many."""
-        host = peer[0]
+    def start(self, listener: Listener, transport: Transport) -> None:
+        """Serve an accepted connection in a task of its own, or refuse it when there are too many."""
+        host = transport.peer_address[0]
         most = self._config.get(settings.MAX_CONNECTIONS)
         if len(self._open) >= most or self._per_ip.get(host, 0) >= most_from(host, self._config):
             self.parts.log_limit.log(
@@ -133,26 +133,24 @@ class Connections:
                 "refusing a connection from %s: %d are open, %d of them from there",
                 host, len(self._open), self._per_ip.get(host, 0),
             )  # fmt: skip
-            sock.close()
+            transport.close()
             return
         if self._count_max is not None and len(self._open) >= self._count_max:
-            sock.close()
+            transport.close()
             self.parts.log_limit.log(
                 log, logging.ERROR, "connections refused for want of open files", "all hosts",
                 "refusing connections, one of them from %s: %d are open, and that is all that the system allows "
                 "beside the log's files (ulimit -n)", host, len(self._open),
             )  # fmt: skip
             return
-        try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            local = sock.getsockname()[:2]
-        except OSError:
-            sock.close()
-            return
-        info = ConnectionInfo(next(_connection_ids), listener.name, listener.security_protocol, local, peer)
-        connection = Connection(self.parts, sock, info)
+        info = ConnectionInfo(
+            next(self._ids),
+            listener.name,
+            listener.security_protocol,
+            transport.local_address,
+            transport.peer_address,
+        )
+        connection = Connection(self.parts, transport, info)
         self._open.add(connection)
         self._per_ip[host] = self._per_ip.get(host, 0) + 1
         self.accepted[listener.name] = self.accepted.get(listener.name, 0) + 1
@@ -174,7 +172,7 @@ class Connections:
         """Close connections that have sent nothing for connections.max.idle.ms, half-sent frames included."""
         while True:
             await trio.sleep(min(IDLE_CHECK_SECONDS, max(self._idle_seconds_max / 2, 0.05)))
-            limit = time.monotonic() - self._idle_seconds_max
+            limit = self.parts.now_s() - self._idle_seconds_max
             for connection in self._open:
                 if connection.last_active < limit and not connection.answering:
                     log.debug("closing %s: idle for more than %ss", connection.info, self._idle_seconds_max)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 import h11
 import trio
 
-from barnabas.broker.startup import METRICS, bind, listen_on
+from barnabas.broker.startup import METRICS, explained
 from barnabas.errors import RequestError, StorageError
 from barnabas.metrics.of_broker import Sources, broker_families
 from barnabas.metrics.of_clients import client_families
+from barnabas.network.sockets import BACKLOG, bind_sockets
+from barnabas.network.transport import EVERYWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,19 +43,23 @@ class MetricsAddress:
     def __init__(self, host: str, port: int) -> None:
         """Bind the address. Raises StartupError."""
         self._endpoint = f"{METRICS}={host}:{port}"
-        self.sockets = bind(self._endpoint, host, port)
+        with explained(self._endpoint, host, port):
+            self.sockets = bind_sockets(host, port)
 
     @property
     def url(self) -> str:
         """Where the metrics are."""
         host, port = self.sockets[0].getsockname()[:2]
-        if host in ("0.0.0.0", "::"):
+        if host in EVERYWHERE:
             host = "localhost"
         return f"http://[{host}]:{port}{PATH}" if ":" in host else f"http://{host}:{port}{PATH}"
 
     def listen(self) -> None:
         """Accept readers from now on. Raises StartupError."""
-        listen_on(self._endpoint, self.sockets)
+        for sock in self.sockets:
+            host, port = sock.getsockname()[:2]
+            with explained(self._endpoint, host, port):
+                sock.listen(BACKLOG)
 
     def close(self) -> None:
         """Stop listening."""

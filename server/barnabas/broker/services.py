@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.producer_ids import ProducerIds
     from barnabas.coordination.shares import Shares
     from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.environment import Entropy
     from barnabas.lazy import Lazy
     from barnabas.log.manager import LogManager
     from barnabas.loop_budget import LoopBudget
@@ -39,6 +40,7 @@ class Services:
     config: BrokerConfig
     broker_id: int
     clock_ms: Callable[[], int]
+    entropy: Entropy
     served: Mapping[int, Api]
     budget: LoopBudget
     piecework: Piecework

@@ -6,19 +6,20 @@ The rule: everything that can be wrong with an address is found here, before any
 from __future__ import annotations
 
 import errno
-import socket
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from barnabas.broker.listener import BACKLOG, Listener
+from barnabas.broker.listener import Listener
 from barnabas.config import broker as settings
+from barnabas.network.transport import EVERYWHERE, UnknownHostError
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
+    from barnabas.network.transport import Network
 
 SERVED_PROTOCOLS = ("PLAINTEXT",)
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-EVERYWHERE = ("0.0.0.0", "::")
 ADVERTISED = "advertised.listeners"
 METRICS = "metrics.listener"
 
@@ -57,7 +58,7 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def advertised_listeners(config: BrokerConfig) -> dict[str, tuple[str, int]]:
+def advertised_listeners(config: BrokerConfig, network: Network) -> dict[str, tuple[str, int]]:
     """The (host, port) of `advertised.listeners` by listener name; port 0 stands for the port that is bound.
 
     Kafka's rules: each name is that of a listener, none is named twice, and 0.0.0.0 is no address that a client can
@@ -81,11 +82,13 @@ def advertised_listeners(config: BrokerConfig) -> dict[str, tuple[str, int]]:
                 f"{ADVERTISED}={text}: clients cannot connect to {host}; name an address or host of this machine that "
                 "they can reach"
             )
-        found[name] = (host or socket.getfqdn(), port)
+        found[name] = (host or network.host_name(), port)
     return found
 
 
-def open_listeners(endpoints: Sequence[str], protocols: Mapping[str, str]) -> list[Listener]:
+def open_listeners(
+    endpoints: Sequence[str], protocols: Mapping[str, str], network: Network
+) -> list[Listener]:
     """Bind every endpoint. Raises StartupError naming the address and the cause."""
     if not endpoints:
         raise StartupError("there is no listener for clients: set listeners, or use --listen HOST:PORT")
@@ -98,7 +101,8 @@ def open_listeners(endpoints: Sequence[str], protocols: Mapping[str, str]) -> li
                 raise StartupError(_not_served(endpoint, name, protocol))
             if any(known.name == name for known in listeners):
                 raise StartupError(f"two listeners are called {name}; each needs a name of its own")
-            listeners.append(Listener(name, protocol, bind(endpoint, host, port)))
+            with explained(endpoint, host, port):
+                listeners.append(Listener(name, protocol, network.bind(host, port)))
     except BaseException:
         for listener in listeners:
             listener.close()
@@ -147,84 +151,28 @@ def open_to_others(listeners: Sequence[Listener]) -> list[str]:
     ]
 
 
-def bind(endpoint: str, host: str, port: int) -> list[socket.socket]:
-    """Sockets bound to all addresses of a host, for `listen`. Raises StartupError, which speaks of `endpoint`.
+def listen(listener: Listener) -> None:
+    """Have a listener accept from now on. Raises StartupError where another broker has begun to listen meanwhile."""
+    for acceptor in listener.acceptors:
+        host, port = acceptor.address
+        with explained(f"{listener.name}://{url_address(host, port)}", host, port):
+            acceptor.listen()
 
-    As long as they do not listen, clients are refused; a port that another broker listens on is an error at once.
-    """
-    if not host or host in EVERYWHERE:
-        return [_bind_everywhere(endpoint, host, port)]
+
+@contextmanager
+def explained(endpoint: str, host: str, port: int) -> Iterator[None]:
+    """Turn what keeps an address from being bound or listened on into a StartupError, which speaks of `endpoint`."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
+        yield
+    except UnknownHostError as error:
         raise StartupError(
             f"cannot listen on {endpoint}: host {host!r} is not known ({error.strerror})"
         ) from error
-    sockets: list[socket.socket] = []
-    failure: OSError | None = None
-    for family, _, _, _, address in dict.fromkeys(found):
-        if sockets and port == 0:
-            # All addresses of one name share the port that the first was given.
-            address = (address[0], sockets[0].getsockname()[1], *address[2:])
-        try:
-            sockets.append(_bound(family, address))
-        except OSError as error:
-            failure = error
-            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                break
-    if failure is not None and (
-        not sockets or failure.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-    ):
-        for sock in sockets:
-            sock.close()
-        raise _cannot_bind(endpoint, port, failure) from failure
-    return sockets
-
-
-def listen(listener: Listener) -> None:
-    """Have a listener accept from now on. Raises StartupError where another broker has begun to listen meanwhile."""
-    for sock in listener.sockets:
-        host, port = sock.getsockname()[:2]
-        listen_on(f"{listener.name}://{url_address(host, port)}", [sock])
-
-
-def listen_on(endpoint: str, sockets: Sequence[socket.socket]) -> None:
-    """Have sockets of `bind` accept. Raises StartupError, which speaks of `endpoint`."""
-    for sock in sockets:
-        try:
-            sock.listen(BACKLOG)
-        except OSError as error:
-            raise _cannot_bind(endpoint, sock.getsockname()[1], error) from error
-
-
-def _bind_everywhere(endpoint: str, host: str, port: int) -> socket.socket:
-    """One socket for all interfaces, IPv4 and IPv6 where the machine has both."""
-    try:
-        if host != "0.0.0.0" and socket.has_dualstack_ipv6():
-            return _bound(socket.AF_INET6, ("", port), also_ipv4=True)
-        return _bound(socket.AF_INET, ("", port))
     except OSError as error:
-        raise _cannot_bind(endpoint, port, error) from error
+        raise _cannot_listen(endpoint, port, error) from error
 
 
-def _bound(family: int, address: tuple[Any, ...], *, also_ipv4: bool = False) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        if address[1]:
-            # Connections of an earlier broker that are not quite gone do not matter. A port that the system chooses
-            # needs to be nobody else's.
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not also_ipv4)
-        sock.bind(address)
-        sock.setblocking(False)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-def _cannot_bind(endpoint: str, port: int, error: OSError) -> StartupError:
+def _cannot_listen(endpoint: str, port: int, error: OSError) -> StartupError:
     if error.errno == errno.EADDRINUSE:
         option = "--metrics" if endpoint.startswith(METRICS) else "--listen"
         return StartupError(

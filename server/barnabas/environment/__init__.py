@@ -1,4 +1,4 @@
-"""What a broker gets from the outside: clocks, entropy, threads and disk, real or simulated.
+"""What a broker gets from the outside: clocks, entropy, threads, disk and network, real or simulated.
 
 The rule: nothing else reads a clock, draws a random number, starts a thread, opens a file or a socket. Deadlines and
 sleeps are trio's, whose clock `trio.run` gets; `monotonic` is for measuring, and agrees with it.
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import trio
 
     from barnabas.log.disk import Disk
+    from barnabas.network.transport import Network
 
 T = TypeVar("T")
 
@@ -49,3 +50,4 @@ class Environment:
     entropy: Entropy
     threads: Threads
     disk: Disk
+    network: Network

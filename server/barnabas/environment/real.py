@@ -11,6 +11,7 @@ import trio
 
 from barnabas.environment import Environment
 from barnabas.log.disk import Disk, OsDisk
+from barnabas.network.sockets import SocketNetwork
 
 T = TypeVar("T")
 
@@ -52,4 +53,5 @@ def real_environment(disk: Disk | None = None, clock_ms: Callable[[], int] = wal
         entropy=OsEntropy(),
         threads=OsThreads(),
         disk=disk or OsDisk(),
+        network=SocketNetwork(),
     )

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from barnabas.wire.regions import Chunk
 
 Address = tuple[str, int]
+EVERYWHERE = ("0.0.0.0", "::")
+"""Hosts that stand for every interface, as "" does."""
+
+
+class UnknownHostError(OSError):
+    """A host has no address."""
 
 
 class Reader(Protocol):
@@ -83,8 +89,14 @@ class Acceptor(Protocol):
 class Network(Protocol):
     """Where addresses are bound and dialled."""
 
+    def host_name(self) -> str:
+        """Return the name by which other machines know this one."""
+
     def bind(self, host: str, port: int) -> Sequence[Acceptor]:
-        """Bind all addresses of a host; "" is every interface, port 0 a free one. Raises OSError."""
+        """Bind all addresses of a host; "" is every interface, port 0 a free one.
+
+        Raises OSError, of it UnknownHostError.
+        """
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
         """Connect to an address. Raises OSError."""

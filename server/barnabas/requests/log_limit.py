@@ -6,7 +6,6 @@ The rule: what is written does not grow with what a client sends, and neither do
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,7 +36,7 @@ class LogLimit:
     What was left out is told in one line after the period. Lifecycle: `run` in a task until cancelled.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = trio.current_time) -> None:
         self._clock = clock
         self._periods: dict[tuple[str, str], _Period] = {}
         self._sources: dict[str, int] = {}

@@ -14,7 +14,6 @@ what has been dropped. What is still reserved is released when the response has 
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 
@@ -124,7 +123,7 @@ class IncomingMemory:
 
     __slots__ = ("_arriving", "_clock", "_waiting", "bytes_max", "held")
 
-    def __init__(self, bytes_max: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, bytes_max: int, clock: Callable[[], float] = trio.current_time) -> None:
         self.bytes_max = bytes_max
         self.held = 0
         self._arriving: dict[Held, None] = {}
@@ -239,7 +238,7 @@ class UnsentMemory:
         self,
         bytes_max: int,
         is_wanted: Callable[[], bool] = lambda: False,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = trio.current_time,
     ) -> None:
         self.bytes_max = bytes_max
         self.held = 0
@@ -293,13 +292,19 @@ class Memory:
     """The memory of a broker for requests and responses; limits in bytes."""
 
     def __init__(
-        self, request_bytes_max: int = REQUEST_BYTES_MAX, response_bytes_max: int = RESPONSE_BYTES_MAX
+        self,
+        request_bytes_max: int = REQUEST_BYTES_MAX,
+        response_bytes_max: int = RESPONSE_BYTES_MAX,
+        *,
+        clock: Callable[[], float] = trio.current_time,
     ) -> None:
-        self.large_requests = IncomingMemory(request_bytes_max)
-        self.small_requests = IncomingMemory(max(request_bytes_max // SMALL_SHARE, 2 * SMALL_BYTES_MAX))
+        self.large_requests = IncomingMemory(request_bytes_max, clock)
+        self.small_requests = IncomingMemory(
+            max(request_bytes_max // SMALL_SHARE, 2 * SMALL_BYTES_MAX), clock
+        )
         self.large_responses = MemoryPool(response_bytes_max)
         self.small_responses = MemoryPool(max(response_bytes_max // SMALL_SHARE, 2 * SMALL_BYTES_MAX))
-        self.unsent = UnsentMemory(response_bytes_max // 2, self._is_waited_for)
+        self.unsent = UnsentMemory(response_bytes_max // 2, self._is_waited_for, clock)
 
     @property
     def requests_are_short(self) -> bool:

@@ -14,6 +14,7 @@ from barnabas.apis import SERVED
 from barnabas.broker.connection import Connection
 from barnabas.errors import RequestError
 from barnabas.loop_budget import LoopBudget
+from barnabas.network.sockets import PlainTransport
 from barnabas.requests.context import ConnectionInfo
 from barnabas.requests.memory import Held, Memory
 from tests.support.broker import broker_to_ask
@@ -42,7 +43,7 @@ async def connected(broker):
     ours.setblocking(False)
     theirs.setblocking(False)
     info = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
-    connection = Connection(broker, ours, info)
+    connection = Connection(broker, PlainTransport(ours), info)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.serve)
         with trio.socket.from_stdlib_socket(theirs) as client:

@@ -10,6 +10,9 @@ from barnabas.broker.assembly import assembled
 from barnabas.broker.startup import StartupError, advertised_listeners, listen, open_listeners, parse_endpoint
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import OsThreads, real_environment
+from barnabas.network.sockets import SocketNetwork
+
+NETWORK = SocketNetwork()
 
 
 @pytest.mark.parametrize(
@@ -36,23 +39,23 @@ def test_a_port_in_use_is_explained() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(StartupError, match=f"port {port} is in use"):
-            open_listeners([f"PLAINTEXT://127.0.0.1:{port}"], {})
+            open_listeners([f"PLAINTEXT://127.0.0.1:{port}"], {}, NETWORK)
 
 
 def test_an_unknown_host_is_explained() -> None:
     with pytest.raises(StartupError, match="is not known"):
-        open_listeners(["PLAINTEXT://no-such-host.invalid:0"], {})
+        open_listeners(["PLAINTEXT://no-such-host.invalid:0"], {}, NETWORK)
 
 
 def test_listeners_need_names_of_their_own_and_a_served_protocol() -> None:
     with pytest.raises(StartupError, match="two listeners are called PLAINTEXT"):
-        open_listeners(["PLAINTEXT://127.0.0.1:0", "PLAINTEXT://127.0.0.1:0"], {})
+        open_listeners(["PLAINTEXT://127.0.0.1:0", "PLAINTEXT://127.0.0.1:0"], {}, NETWORK)
     with pytest.raises(StartupError, match="uses SSL"):
-        open_listeners(["OUTSIDE://127.0.0.1:0"], {"OUTSIDE": "SSL"})
+        open_listeners(["OUTSIDE://127.0.0.1:0"], {"OUTSIDE": "SSL"}, NETWORK)
 
 
 def test_all_addresses_of_a_name_share_one_port() -> None:
-    (listener,) = open_listeners(["PLAINTEXT://localhost:0"], {})
+    (listener,) = open_listeners(["PLAINTEXT://localhost:0"], {}, NETWORK)
     try:
         assert len({port for _, port in listener.addresses}) == 1
         assert listener.port > 0
@@ -62,18 +65,18 @@ def test_all_addresses_of_a_name_share_one_port() -> None:
 
 def test_a_listener_name_without_a_protocol_names_the_setting() -> None:
     with pytest.raises(StartupError, match=r"add INSIDE:PLAINTEXT to it") as raised:
-        open_listeners(["INSIDE://127.0.0.1:0"], {"PLAINTEXT": "PLAINTEXT"})
+        open_listeners(["INSIDE://127.0.0.1:0"], {"PLAINTEXT": "PLAINTEXT"}, NETWORK)
     assert "listener.security.protocol.map" in str(raised.value)
 
 
 def test_a_broker_needs_a_listener_for_clients() -> None:
     with pytest.raises(StartupError, match="no listener for clients"):
-        open_listeners([], {})
+        open_listeners([], {}, NETWORK)
 
 
 def advertised(listeners: str, text: str, **settings: str) -> dict[str, tuple[str, int]]:
     return advertised_listeners(
-        BrokerConfig({"listeners": listeners, "advertised.listeners": text, **settings})
+        BrokerConfig({"listeners": listeners, "advertised.listeners": text, **settings}), NETWORK
     )
 
 
@@ -82,7 +85,7 @@ def test_advertised_listeners_by_name() -> None:
         "A": ("host", 0),
         "B": ("fe80::1", 9),
     }
-    assert advertised_listeners(BrokerConfig()) == {}
+    assert advertised_listeners(BrokerConfig(), NETWORK) == {}
 
 
 def test_an_empty_advertised_host_is_this_machines_name() -> None:
@@ -115,24 +118,24 @@ def test_an_advertised_listener_that_cannot_be_is_explained(text: str, says: str
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", ""])
 def test_clients_are_refused_until_the_broker_listens(host: str) -> None:
-    (listener,) = open_listeners([f"PLAINTEXT://{host}:0"], {})
+    (listener,) = open_listeners([f"PLAINTEXT://{host}:0"], {}, NETWORK)
     try:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", listener.port))
         listen(listener)
         socket.create_connection(("127.0.0.1", listener.port)).close()
         with pytest.raises(StartupError, match=f"port {listener.port} is in use"):
-            open_listeners([f"PLAINTEXT://{host}:{listener.port}"], {})
+            open_listeners([f"PLAINTEXT://{host}:{listener.port}"], {}, NETWORK)
     finally:
         listener.close()
 
 
 def test_of_two_brokers_that_start_on_a_port_at_a_time_one_is_told() -> None:
-    (free,) = open_listeners(["PLAINTEXT://127.0.0.1:0"], {})
+    (free,) = open_listeners(["PLAINTEXT://127.0.0.1:0"], {}, NETWORK)
     endpoint = f"PLAINTEXT://127.0.0.1:{free.port}"
     free.close()
-    (one,) = open_listeners([endpoint], {})
-    (two,) = open_listeners([endpoint], {})
+    (one,) = open_listeners([endpoint], {}, NETWORK)
+    (two,) = open_listeners([endpoint], {}, NETWORK)
     try:
         listen(one)
         with pytest.raises(StartupError, match=f"port {one.port} is in use"):

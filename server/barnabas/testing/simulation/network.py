@@ -359,6 +359,10 @@ class SimulatedHost:
         self._network = network
         self.name = name
 
+    def host_name(self) -> str:
+        """Return the host's name."""
+        return self.name
+
     def bind(self, host: str, port: int) -> Sequence[SimulatedAcceptor]:  # noqa: ARG002 (a host has one address)
         """Bind a port of this host."""
         address = (self.name, port or self._network.free_port())

@@ -101,6 +101,7 @@ class World:
             entropy=SimulatedEntropy(self._branch(f"{host}/entropy/{self.random.random()}")),
             threads=SimulatedThreads(self._branch(f"{host}/threads/{self.random.random()}")),
             disk=disk,
+            network=self.network.host(host),
         )
 
 

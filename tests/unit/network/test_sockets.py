@@ -6,7 +6,7 @@ import socket
 import pytest
 import trio
 
-from barnabas.broker.transport import PlainTransport
+from barnabas.network.sockets import PlainTransport
 from barnabas.wire.regions import FileRegion
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB

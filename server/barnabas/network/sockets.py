@@ -1,4 +1,4 @@
-"""Bytes in and out of one accepted socket, without a stream abstraction in between.
+"""The operating system's network: sockets that are bound, accepted and dialled, without a stream in between.
 
 The rule: a call that would block waits through Trio; a call that need not block does not. Files are sent by the
 kernel (`sendfile`); only the framing around them passes through Python.
@@ -6,14 +6,21 @@ kernel (`sendfile`); only the framing around them passes through Python.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
-from typing import Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import trio
 
+from barnabas.network.transport import EVERYWHERE, Address, UnknownHostError
 from barnabas.wire.regions import Chunk, FileRegion
 
+if TYPE_CHECKING:
+    from barnabas.network.transport import Reader
+
+BACKLOG = 1024
 _JOIN_BYTES_MAX = 256 * 1024
 """Chunks are joined for one `send` up to this size; larger ones are sent as they are, without a copy."""
 
@@ -21,31 +28,24 @@ _READ_BYTES_MAX = 16 * 1024
 """Regions up to this size are read and joined too: two system calls less are worth more than a copy."""
 
 
-class Reader(Protocol):
-    """Who is told how the other end reads."""
-
-    def fell_behind(self, size: int) -> None:
-        """Call when the socket is full and up to `size` bytes of a response stay in memory."""
-
-    def took_some(self) -> None:
-        """Call when the socket has taken more."""
-
-    def caught_up(self) -> None:
-        """Call when the socket has taken all of it."""
-
-
 class PlainTransport:
-    """An accepted, non-blocking TCP socket. Owned by one connection task, which closes it."""
+    """An accepted, non-blocking TCP socket, as `network.transport.Transport`."""
 
-    __slots__ = ("_behind", "_eager", "_reader", "_socket")
+    __slots__ = ("_behind", "_eager", "_reader", "_socket", "local_address", "peer_address")
 
-    def __init__(self, sock: socket.socket, reader: Reader | None = None) -> None:
+    def __init__(self, sock: socket.socket, local: Address = ("", 0), peer: Address = ("", 0)) -> None:
+        self.local_address = local
+        self.peer_address = peer
         self._socket = sock
-        self._reader = reader
+        self._reader: Reader | None = None
         self._behind = False  # whether the socket did not take a response at once
         # Whether the last read found data waiting: a pipelining client's next request is usually there already,
         # a one-at-a-time client's never is, and guessing wrong costs a system call.
         self._eager = True
+
+    def report_to(self, reader: Reader) -> None:
+        """Tell `reader` how the peer reads."""
+        self._reader = reader
 
     async def receive_into(self, view: memoryview) -> int:
         """Read at least one byte into `view`; 0 means that the peer has closed.
@@ -168,3 +168,122 @@ def _read(region: FileRegion) -> bytes:
 def _ended_early(position: int, missing: int) -> OSError:
     """The file is shorter than planned: the framing has promised more, so this connection is lost."""
     return OSError(f"segment ended {missing} bytes early at position {position}")
+
+
+class SocketAcceptor:
+    """One bound socket, as `network.transport.Acceptor`."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+
+    @property
+    def address(self) -> Address:
+        """The address that is really bound."""
+        return _address(self._socket.getsockname())
+
+    def listen(self) -> None:
+        """Let connections come in. Raises OSError."""
+        self._socket.listen(BACKLOG)
+
+    async def wait_acceptable(self) -> None:
+        """Wait until there may be a connection to accept."""
+        await trio.lowlevel.wait_readable(self._socket)
+
+    def accept_now(self) -> PlainTransport | None:
+        """Return the next connection; None if there is none. Raises OSError."""
+        try:
+            accepted, peer = self._socket.accept()
+        except BlockingIOError:
+            return None
+        try:
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            return PlainTransport(accepted, _address(accepted.getsockname()), _address(peer))
+        except BaseException:
+            accepted.close()
+            raise
+
+    def close(self) -> None:
+        """Stop listening."""
+        with suppress(RuntimeError):  # outside of a loop nobody waits
+            trio.lowlevel.notify_closing(self._socket)
+        self._socket.close()
+
+
+class SocketNetwork:
+    """The network of this machine, as `network.transport.Network`."""
+
+    def host_name(self) -> str:
+        """Return the name by which other machines know this one."""
+        return socket.getfqdn()
+
+    def bind(self, host: str, port: int) -> list[SocketAcceptor]:
+        """Bind all addresses of a host. Raises OSError, of it UnknownHostError."""
+        return [SocketAcceptor(sock) for sock in bind_sockets(host, port)]
+
+    async def dial(self, host: str, port: int) -> trio.abc.Stream:
+        """Open a TCP connection. Raises OSError."""
+        stream = await trio.open_tcp_stream(host, port)
+        stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
+        return stream
+
+
+def bind_sockets(host: str, port: int) -> list[socket.socket]:
+    """Bind all addresses of a host, for `listen`. Raises OSError, of it UnknownHostError.
+
+    As long as they do not listen, clients are refused; a port that another program listens on is an error at once.
+    """
+    if not host or host in EVERYWHERE:
+        return [_bound_everywhere(host, port)]
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise UnknownHostError(error.errno, error.strerror) from error
+    sockets: list[socket.socket] = []
+    failure: OSError | None = None
+    for family, _, _, _, address in dict.fromkeys(found):
+        if sockets and port == 0:
+            # All addresses of one name share the port that the first was given.
+            address = (address[0], sockets[0].getsockname()[1], *address[2:])
+        try:
+            sockets.append(_bound(family, address))
+        except OSError as error:
+            failure = error
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                break
+    if failure is not None and (
+        not sockets or failure.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+    ):
+        for sock in sockets:
+            sock.close()
+        raise failure
+    return sockets
+
+
+def _bound_everywhere(host: str, port: int) -> socket.socket:
+    """Return one socket for all interfaces, IPv4 and IPv6 where the machine has both."""
+    if host != "0.0.0.0" and socket.has_dualstack_ipv6():
+        return _bound(socket.AF_INET6, ("", port), also_ipv4=True)
+    return _bound(socket.AF_INET, ("", port))
+
+
+def _bound(family: int, address: tuple[Any, ...], *, also_ipv4: bool = False) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if address[1]:
+            # Connections of an earlier broker that are not quite gone do not matter. A port that the system chooses
+            # needs to be nobody else's.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not also_ipv4)
+        sock.bind(address)
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _address(found: tuple[Any, ...]) -> Address:
+    return found[0], found[1]
