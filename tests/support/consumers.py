@@ -74,12 +74,11 @@ class Coordinator:
     # --- events ---------------------------------------------------------------------------------------------
 
     def perform(self, event: Any) -> Any:
-        """Let an event decide, and take up what it has decided, as the runtime does."""
+        """Let an event decide, and apply what it has decided, as the runtime does: nothing if it raises."""
         out = Decision()
-        try:
-            return event(self.shard, out)
-        finally:
-            self._settle(out)
+        result = event(self.shard, out)
+        self._settle(out)
+        return result
 
     def perform_and_wait(self, event: Any) -> int:
         """The same for an event that answers a waiter; returns its number for `answers`."""

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import trio
+
+from barnabas.errors import RequestError
 from barnabas.statemachine.decision import Entry, Record
+from barnabas.wire.generated.errors import ErrorCode
 
 
 class MemoryJournal:
-    """Implements `Journal` with one partition that is always committed; `failure` is raised by what reads it."""
+    """Implements `Journal` with one partition; `failure` is raised by what reads it.
+
+    This broker leads it in `epoch`, nobody does if that is None. All is committed at once, unless `commits` is taken away.
+    """
 
     def __init__(self, records: Sequence[Record] = ()) -> None:
         self.start = 0
         self.records: list[Record] = list(records)
         self.failure: Exception | None = None
+        self.epoch: int | None = 0
+        self.commits = trio.Event()
+        self.commits.set()
 
     async def ensure(self) -> int:
         return 1
 
     def leader_epoch(self, partition: int) -> int:
-        return 0
+        if self.epoch is None:
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.epoch
 
     def partition_count(self) -> int:
         return 1
@@ -30,11 +42,14 @@ class MemoryJournal:
     def append(
         self, partition: int, records: Sequence[Record], now_ms: int, producer: tuple[int, int] | None = None
     ) -> int:
+        self.leader_epoch(partition)
         self.records += records
         return len(self.records)
 
     async def wait_committed(self, partition: int, end_offset: int) -> None:
         assert end_offset <= len(self.records)
+        if not self.commits.is_set():
+            await self.commits.wait()
 
     def delete_before(self, partition: int, offset: int) -> None:
         assert self.start <= offset <= len(self.records)

@@ -69,6 +69,7 @@ class ImageFollower:
         self._obey(delta)
         self._partitions.publish(delta)
         self._unload_coordinators(delta)
+        self._follow_leadership(delta)
 
     def _obey(self, delta: Delta) -> None:
         new, config = delta.new, self._config
@@ -91,6 +92,15 @@ class ImageFollower:
 
     def _log_config(self, topic: str, delta: Delta) -> LogConfig:
         return LogConfig.of(self._config.topic_values(delta.new.settings_of(TOPIC, topic)))
+
+    def _follow_leadership(self, delta: Delta) -> None:
+        """Let coordinators give up the partitions that are led elsewhere now, and load those that are led here."""
+        if OFFSETS_TOPIC in delta.topics:
+            self._groups.leadership_changed()
+        if TRANSACTION_TOPIC in delta.topics:
+            self._transactions.leadership_changed()
+        if SHARE_TOPIC in delta.topics and (shares := self._shares.if_made) is not None:
+            shares.state.leadership_changed()
 
     def _unload_coordinators(self, delta: Delta) -> None:
         """Forget what the coordinators have read from internal topics that were deleted."""

@@ -61,7 +61,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
     def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """The marker that ends a producer's transaction has been appended to this partition."""
         shard = self._shards.get(partition)
-        if shard is not None:  # otherwise it is found when the partition is read
+        if shard is not None and shard.is_active:  # otherwise it is found when the partition is read
             shard.machine.transaction_ended(producer_id, committed=committed)
 
     async def expire_offsets(self) -> None:

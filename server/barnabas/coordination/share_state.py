@@ -7,7 +7,8 @@ and what was before that is deleted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.coordination.journal import Journal
@@ -81,6 +82,8 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
     async def prune(self) -> None:
         """Clear away what is redundant in the partitions that are loaded; what cannot be done is logged."""
         for partition, shard in list(self._shards.items()):
+            if not shard.is_active:
+                continue
             machine, start = shard.machine, shard.end_offset
             piled_up = machine.records_seen > max(RECORDS_MIN, RECORDS_PER_STATE * len(machine.states))
             if not start or not piled_up:
@@ -88,14 +91,17 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
             keys = list(machine.states)
             try:
                 for first in range(0, len(keys), STATES_PER_BATCH):
-                    out = Decision()
-                    machine.snapshot(keys[first : first + STATES_PER_BATCH], self._now_ms(), out)
-                    self._apply(shard, out)
+                    some = keys[first : first + STATES_PER_BATCH]
+                    self._decide(shard, partial(_snapshot, some, self._now_ms()))
                 machine.records_seen = 0
                 await self._committed(shard, shard.end_offset)
                 self._journal.delete_before(partition, start)
             except (RequestError, StorageError) as error:
                 log.warning("partition %d of the share coordinator is not cleared: %s", partition, error)
+
+
+def _snapshot(keys: Sequence[StateKey], now_ms: int, shard: ShareStateShard, out: Decision) -> None:
+    shard.snapshot(keys, now_ms, out)
 
 
 def name_of(key: StateKey) -> str:

@@ -16,7 +16,7 @@ import trio
 from barnabas.coordination.journal import Journal
 from barnabas.coordination.runtime import GiveWay, Runtime, never
 from barnabas.errors import RequestError, StorageError
-from barnabas.statemachine.decision import Decision
+from barnabas.statemachine.decision import Decision, Refused
 from barnabas.topic_partitions import TopicPartition
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.shard import Ending, ProducerIdNeededError, TransactionShard
@@ -58,7 +58,7 @@ class TransactionCoordinator(Runtime[TransactionShard]):
     ) -> Producer:
         """A producer begins or goes on. Raises RequestError as `TransactionShard.init_producer`."""
 
-        def event(machine: TransactionShard, out: Decision, new_id: int | None) -> Producer:
+        def event(machine: TransactionShard, out: Decision, new_id: int | None) -> Producer | Refused:
             return machine.init_producer(transactional_id, timeout_ms, expected, new_id, self._now_ms(), out)
 
         return await self._patiently(transactional_id, partial(self._with_id, transactional_id, event))
@@ -113,7 +113,7 @@ class TransactionCoordinator(Runtime[TransactionShard]):
     # --- waiting --------------------------------------------------------------------------------------------
 
     async def _with_id(
-        self, transactional_id: str, event: Callable[[TransactionShard, Decision, int | None], R]
+        self, transactional_id: str, event: Callable[[TransactionShard, Decision, int | None], R | Refused]
     ) -> R:
         try:
             return await self.perform(transactional_id, lambda machine, out: event(machine, out, None))
@@ -204,4 +204,4 @@ class TransactionCoordinator(Runtime[TransactionShard]):
         if not self._partitions:
             return None
         shard = self._shards.get(self._partition_for(transactional_id))
-        return shard.machine.transactions.get(transactional_id) if shard else None
+        return shard.machine.transactions.get(transactional_id) if shard and shard.is_active else None

@@ -2,8 +2,10 @@
 
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable, and back to PreparingRebalance at any change
 
-The rule: every change of membership goes through `_prepare_rebalance`, every new generation through `_complete_join`.
-What a coordinator must remember after a failure is what `metadata` says, written when a generation gets its assignment.
+The rule: an event checks all before it changes anything, and says that it changes the group ahead of its records
+(`Decision.is_ahead`). Every change of membership goes through `_prepare_rebalance`, every new generation through
+`_complete_join`. What a coordinator must remember after a failure is what `metadata` says, written when a
+generation gets its assignment.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ class ClassicGroup:
 
     def join(self, joining: Joining, now_ms: int, out: Decision) -> None:
         """A JoinGroup request. Raises RequestError; otherwise answers now or when the rebalance completes."""
+        out.is_ahead = True
         request = joining.request
         protocols = [(protocol.name, protocol.metadata) for protocol in request.protocols]
         if self.state is State.DEAD:
@@ -224,6 +227,7 @@ class ClassicGroup:
 
     def begin_rebalance(self, now_ms: int, out: Decision) -> None:
         """All members must join again, for a reason from outside."""
+        out.is_ahead = True
         self._prepare_rebalance(now_ms, out)
 
     def _prepare_rebalance(self, now_ms: int, out: Decision) -> None:
@@ -253,6 +257,7 @@ class ClassicGroup:
 
     def join_expired(self, now_ms: int, out: Decision) -> None:
         """The time for joining is over."""
+        out.is_ahead = True
         if self.state is not State.PREPARING_REBALANCE:
             return
         if self.is_initial and self.new_member_added and self.initial_delay_left_ms:
@@ -318,6 +323,7 @@ class ClassicGroup:
 
     def sync(self, request: SyncGroupRequest, waiter: int, now_ms: int, out: Decision) -> None:
         """A SyncGroup request. Raises RequestError; otherwise answers when the leader has assigned."""
+        out.is_ahead = True
         if self.state is State.DEAD:
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         member = self._member(request.member_id, request.group_instance_id)
@@ -370,6 +376,7 @@ class ClassicGroup:
 
     def sync_expired(self, now_ms: int, out: Decision) -> None:
         """The time for syncing is over: members that have not, leave."""
+        out.is_ahead = True
         if self.state in (State.COMPLETING_REBALANCE, State.STABLE):
             late = [member for member in self.members.values() if member.id in self.unsynced]
             for member in late:
@@ -417,9 +424,9 @@ class ClassicGroup:
         member = self._member(member_id, instance_id)
         if generation != self.generation:
             raise RequestError(ErrorCode.ILLEGAL_GENERATION)
-        self._heard_of(member, now_ms, out)
         if self.state is State.COMPLETING_REBALANCE and not transactional:
             raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._heard_of(member, now_ms, out)
 
     @property
     def state_name(self) -> str:
@@ -441,6 +448,7 @@ class ClassicGroup:
 
     def session_expired(self, member_id: str, now_ms: int, out: Decision) -> None:
         """Nothing was heard of a member for its session timeout."""
+        out.is_ahead = True
         if member_id in self.pending:
             self._drop_pending(member_id, now_ms, out)
             return
@@ -456,6 +464,7 @@ class ClassicGroup:
 
     def leave(self, member_id: str, instance_id: str | None, out: Decision) -> None:
         """A member leaves, by its id or, if static, by its instance id; `members_left` must follow. Raises RequestError."""
+        out.is_ahead = True
         if self.state is State.DEAD:
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if instance_id is not None and not member_id:
@@ -468,6 +477,7 @@ class ClassicGroup:
 
     def members_left(self, now_ms: int, out: Decision) -> None:
         """All that leave together have left: the others share what they had."""
+        out.is_ahead = True
         self._member_gone(now_ms, out)
 
     def _drop_pending(self, member_id: str, now_ms: int, out: Decision) -> None:

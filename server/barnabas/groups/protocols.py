@@ -41,16 +41,6 @@ def consumer_heartbeat(
     shard: GroupShard, beat: Heartbeat, context: EventContext
 ) -> ConsumerGroupHeartbeatResponse:
     """A ConsumerGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and what `membership` raises."""
-    try:
-        return _consumer_heartbeat(shard, beat, context)
-    except RequestError:
-        context.out.clear()
-        raise
-
-
-def _consumer_heartbeat(
-    shard: GroupShard, beat: Heartbeat, context: EventContext
-) -> ConsumerGroupHeartbeatResponse:
     request = beat.request
     if request.member_epoch >= 0:
         group = _to_heartbeat_in(shard, request.group_id, request.member_epoch == 0, context)
@@ -108,22 +98,18 @@ def streams_heartbeat(
 ) -> streams_membership.Answer:
     """A StreamsGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and what `streams.membership` raises."""
     request = beat.request
-    try:
-        if request.member_epoch < 0:
-            return streams_membership.leave(shard.streams_group(request.group_id), request, context)
-        known = shard.groups.get(request.group_id)
-        if request.member_epoch == 0 and not isinstance(known, StreamsGroup):
-            if isinstance(known, ClassicGroup) and known.state is State.EMPTY:
-                _give_up(known, context)
-            elif known is not None:
-                shard.streams_group(request.group_id)  # raises
-            group = shard.new_streams_group(request.group_id)
-        else:
-            group = shard.streams_group(request.group_id)
-        return streams_membership.heartbeat(group, beat, context)
-    except RequestError:
-        context.out.clear()
-        raise
+    if request.member_epoch < 0:
+        return streams_membership.leave(shard.streams_group(request.group_id), request, context)
+    known = shard.groups.get(request.group_id)
+    if request.member_epoch == 0 and not isinstance(known, StreamsGroup):
+        if isinstance(known, ClassicGroup) and known.state is State.EMPTY:
+            _give_up(known, context)
+        elif known is not None:
+            shard.streams_group(request.group_id)  # raises
+        group = shard.new_streams_group(request.group_id)
+    else:
+        group = shard.streams_group(request.group_id)
+    return streams_membership.heartbeat(group, beat, context)
 
 
 # --- the share protocol -------------------------------------------------------------------------------------
@@ -134,18 +120,14 @@ def share_heartbeat(
 ) -> share_membership.Answer:
     """A ShareGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and what `share.membership` raises."""
     request = beat.request
-    try:
-        if request.member_epoch < 0:
-            group = shard.share_group(request.group_id)
-            return share_membership.Answer(share_membership.leave(group, request.member_id, context))
-        if request.member_epoch == 0 and not shard.exists(request.group_id):
-            group = shard.new_share_group(request.group_id)
-        else:
-            group = shard.share_group(request.group_id)
-        return share_membership.heartbeat(group, beat, context)
-    except RequestError:
-        context.out.clear()
-        raise
+    if request.member_epoch < 0:
+        group = shard.share_group(request.group_id)
+        return share_membership.Answer(share_membership.leave(group, request.member_id, context))
+    if request.member_epoch == 0 and not shard.exists(request.group_id):
+        group = shard.new_share_group(request.group_id)
+    else:
+        group = shard.share_group(request.group_id)
+    return share_membership.heartbeat(group, beat, context)
 
 
 # --- the classic protocol -----------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from barnabas.errors import RequestError
+
 T = TypeVar("T")
 Record = tuple[bytes, bytes | None]
 """Key and value of a record of an internal topic; no value is a tombstone."""
@@ -25,14 +27,25 @@ class Decision:
     timers: dict[Hashable, int | None] = field(default_factory=dict)
     effects: list[Any] = field(default_factory=list)
     producer: tuple[int, int] | None = None
+    is_ahead: bool = False
+    """Whether the event changes state before its records are replayed, as classic groups do: if it fails halfway, only
+    the log says what is true."""
 
     def clear(self) -> None:
-        """Take all back: the event was refused after some of it had been decided."""
+        """Drop what was decided so far, for an event that decides otherwise after all."""
         self.records.clear()
         self.replies.clear()
         self.timers.clear()
         self.effects.clear()
         self.producer = None
+        self.is_ahead = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Result of an event that is refused although its decision must be kept; otherwise an event raises the error."""
+
+    error: RequestError
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from barnabas.errors import RequestError
-from barnabas.statemachine.decision import Decision, slices
+from barnabas.statemachine.decision import Decision, Refused, slices
 from barnabas.topic_partitions import TopicPartition
 from barnabas.transactions.records import parse_key, parse_transaction, transaction_record
 from barnabas.transactions.settings import TransactionSettings
@@ -65,11 +65,12 @@ class TransactionShard:
         new_producer_id: int | None,
         now_ms: int,
         out: Decision,
-    ) -> Producer:
+    ) -> Producer | Refused:
         """A producer begins, or goes on after an error with the id and epoch it had (KIP-360).
 
         Raises INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, or CONCURRENT_TRANSACTIONS until its last transaction has
-        ended (one that is open is aborted); ProducerIdNeededError when `new_producer_id` is None and one is needed.
+        ended; refused with the same when one is open, which is aborted first. Raises ProducerIdNeededError when
+        `new_producer_id` is None and one is needed.
         """
         if not 0 < timeout_ms <= self.settings.timeout_ms_max:
             raise RequestError(
@@ -89,7 +90,9 @@ class TransactionShard:
             )
         if transaction.state is State.ONGOING:
             self._fence(transaction, now_ms, out)
-            raise RequestError(ErrorCode.CONCURRENT_TRANSACTIONS, "the open transaction is aborted first")
+            return Refused(
+                RequestError(ErrorCode.CONCURRENT_TRANSACTIONS, "the open transaction is aborted first")
+            )
         if transaction.is_exhausted and (expected is None or expected.epoch == transaction.epoch):
             if new_producer_id is None:
                 raise ProducerIdNeededError
@@ -250,6 +253,7 @@ class TransactionShard:
         transactional_id = parse_key(key)
         if value is None:
             self.transactions.pop(transactional_id, None)
+            self._decided.pop(transactional_id, None)
         elif loading:
             self.transactions[transactional_id] = parse_transaction(transactional_id, value)
         else:

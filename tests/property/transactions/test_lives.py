@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from barnabas.errors import RequestError
-from barnabas.statemachine.decision import Decision
+from barnabas.statemachine.decision import Decision, Refused
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.shard import Ending, ProducerIdNeededError, TransactionShard
 from barnabas.transactions.transaction import EPOCH_MAX_OF_CLIENTS, NO_EPOCH, Producer, State
@@ -50,6 +50,9 @@ class Lives(RuleBasedStateMachine):
             out = Decision()
             try:
                 result = event(out, new_id)
+                self.settle(out)
+                if isinstance(result, Refused):
+                    result = result.error
             except ProducerIdNeededError:
                 assert not out.records
                 continue
@@ -57,7 +60,6 @@ class Lives(RuleBasedStateMachine):
                 result = error
             if new_id is not None:
                 self.next_id += 1
-            self.settle(out)
             return result
         raise AssertionError
 

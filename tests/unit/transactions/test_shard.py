@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import RequestError
-from barnabas.statemachine.decision import Decision
+from barnabas.statemachine.decision import Decision, Refused
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.shard import Ending, ProducerIdNeededError, TransactionShard
 from barnabas.transactions.transaction import EPOCH_MAX, EPOCH_MAX_OF_CLIENTS, Producer, State, Transaction
@@ -52,36 +52,35 @@ class Harness:
     def init(self, expected: Producer | None = None, timeout_ms: int = TIMEOUT_MS) -> Producer:
         out = Decision()
         try:
-            try:
-                return self.shard.init_producer(ID, timeout_ms, expected, None, self.now, out)
-            except ProducerIdNeededError:
-                self.next_id += 1
-                return self.shard.init_producer(ID, timeout_ms, expected, self.next_id, self.now, out)
-        finally:
-            self.settle(out)
+            result = self.shard.init_producer(ID, timeout_ms, expected, None, self.now, out)
+        except ProducerIdNeededError:
+            self.next_id += 1
+            result = self.shard.init_producer(ID, timeout_ms, expected, self.next_id, self.now, out)
+        self.settle(out)
+        if isinstance(result, Refused):
+            raise result.error
+        return result
 
     def add(
         self, producer: Producer, topic_partitions: frozenset[tuple[str, int]] = ONE, version: int = 0
     ) -> None:
         out = Decision()
-        try:
-            self.shard.add_partitions(ID, producer, topic_partitions, version, self.now, out)
-        finally:
-            self.settle(out)
+        self.shard.add_partitions(ID, producer, topic_partitions, version, self.now, out)
+        self.settle(out)
 
     def end(self, producer: Producer, *, commit: bool = True, version: int = 0) -> Producer:
-        out = Decision()
-        try:
-            for new_id in (None, self.next_id + 1):
-                try:
-                    return self.shard.end(
-                        ID, producer, commit=commit, client_version=version, new_producer_id=new_id,
-                        now_ms=self.now, out=out,
-                    )  # fmt: skip
-                except ProducerIdNeededError:
-                    self.next_id += 1
-        finally:
+        for new_id in (None, self.next_id + 1):
+            out = Decision()
+            try:
+                result = self.shard.end(
+                    ID, producer, commit=commit, client_version=version, new_producer_id=new_id,
+                    now_ms=self.now, out=out,
+                )  # fmt: skip
+            except ProducerIdNeededError:
+                self.next_id += 1
+                continue
             self.settle(out)
+            return result
         raise AssertionError
 
     def complete(self) -> None:

@@ -94,8 +94,9 @@ def joined(member: ConsumerMember, generation: int) -> JoinGroupResponse:
 
 
 def sync(group: ConsumerGroup, request: SyncGroupRequest, waiter: int, context: EventContext) -> None:
-    """A SyncGroup request. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-    INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
+    """A SyncGroup request; one that is behind is answered REBALANCE_IN_PROGRESS, and has to join again in time.
+
+    Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL.
     """
     member, classic = _member(group, request.member_id, request.group_instance_id, request.generation_id)
     name, metadata = classic.protocols[0]
@@ -103,7 +104,9 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, waiter: int, context: 
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
         _expect_rejoin(group, member, context)
-        raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
+        refusal = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        context.out.replies.append((waiter, refusal))
+        return
     watch_session(group, member, context)
     context.out.timers["resync", group.id, member.id] = None
     response = SyncGroupResponse(

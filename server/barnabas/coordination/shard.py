@@ -1,0 +1,116 @@
+"""A shard: what a coordinator holds of one partition of its internal topic, and the states it goes through.
+
+    (unloaded) -> LOADING -> ACTIVE -> UNLOADING
+                     |
+                     +-> FAILED
+
+The rule: a shard belongs to one leader epoch. When that is over it never comes back; another one is loaded in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Generic, Protocol, TypeVar
+
+import trio
+
+from barnabas.errors import RequestError
+from barnabas.statemachine.decision import Decision, Entry
+
+
+class Machine(Protocol):
+    """State machine of one partition."""
+
+    def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:
+        """Apply a record. Raises PeerError if it cannot be read."""
+
+    def loaded(self, now_ms: int, out: Decision) -> None:
+        """Decide on what must follow once all records have been replayed."""
+
+    def expire(self, timer: Hashable, now_ms: int, out: Decision) -> None:
+        """Decide on what follows from a timer that is due."""
+
+
+M = TypeVar("M", bound=Machine)
+
+
+class ShardState(Enum):
+    """States of a shard; where there is no shard, the partition is unloaded."""
+
+    LOADING = "loading"
+    """Its records are being replayed."""
+    ACTIVE = "active"
+    """In service, in one leader epoch."""
+    UNLOADING = "unloading"
+    """Leadership is lost, or an append has failed: nothing more is decided."""
+    FAILED = "failed"
+    """Its records cannot be read; the next request tries again."""
+
+
+@dataclass(slots=True)
+class Timer:
+    """Due time of a timer, and the time of its one entry in the heap: never later."""
+
+    due_ms: int
+    entry_ms: int
+
+
+@dataclass(slots=True)
+class Waiter:
+    """A request that is answered later, by some event."""
+
+    event: trio.Event = field(default_factory=trio.Event)
+    response: Any = None
+    failure: int | None = None
+
+    def answer(self, response: Any) -> None:
+        """Release the request with a response."""
+        self.response = response
+        self.event.set()
+
+    def fail(self, code: int) -> None:
+        """Release the request with an error."""
+        self.failure = code
+        self.event.set()
+
+
+@dataclass(slots=True, eq=False)
+class Shard(Generic[M]):
+    """A machine with what waits on it. `end_offset` is after the last record that it has appended."""
+
+    partition: int
+    leader_epoch: int
+    machine: M
+    entries: Iterator[Entry]
+    state: ShardState = ShardState.LOADING
+    end_offset: int = 0
+    records_read: int = 0
+    failure: RequestError | None = None
+    settled: trio.Event = field(default_factory=trio.Event)
+    """Set when it is no longer loading."""
+    waiting: dict[int, Waiter] = field(default_factory=dict)
+    timers: dict[Hashable, Timer] = field(default_factory=dict)
+    committing: set[trio.CancelScope] = field(default_factory=set)
+    """Waits for the high watermark; cancelled when the shard is unloaded."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may decide."""
+        return self.state is ShardState.ACTIVE
+
+    def enter(self, state: ShardState, failure: RequestError | None = None) -> None:
+        """Go on to a state; whoever waits for the end of loading is woken."""
+        self.state, self.failure = state, failure
+        if state is not ShardState.LOADING:
+            self.settled.set()
+
+    def unload(self, failure: RequestError) -> None:
+        """Stop deciding: every request that waits fails with `failure`, and no timer is left."""
+        self.enter(ShardState.UNLOADING, failure)
+        self.timers.clear()
+        for waiter in self.waiting.values():
+            waiter.fail(failure.code)
+        for scope in tuple(self.committing):
+            scope.cancel()

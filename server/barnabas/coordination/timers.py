@@ -1,0 +1,66 @@
+"""Timers of all shards of a coordinator, in one heap.
+
+The rule: a timer has one entry in the heap. When that comes and the timer was put off meanwhile, it is pushed again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Mapping
+from itertools import count
+from typing import Generic
+
+import trio
+
+from barnabas.coordination.shard import M, Shard, Timer
+
+IDLE_SECONDS = 3600.0
+
+
+class Timers(Generic[M]):
+    """Due times of timers by shard and key."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Shard[M], Hashable]] = []
+        self._numbers = count()
+        self._changed = trio.Event()
+
+    def set(self, shard: Shard[M], timers: Mapping[Hashable, int | None]) -> None:
+        """Set timers of a shard to their times in ms, or cancel them with None."""
+        for key, at_ms in timers.items():
+            if at_ms is None:
+                shard.timers.pop(key, None)
+                continue
+            timer = shard.timers.get(key)
+            if timer is not None and timer.entry_ms <= at_ms:
+                timer.due_ms = at_ms
+                continue
+            shard.timers[key] = Timer(at_ms, at_ms)
+            self._push(at_ms, shard, key)
+
+    def pop_due(self, now_ms: int) -> tuple[Shard[M], Hashable] | None:
+        """Remove and return a timer that is due; None if there is no more."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            at_ms, _, shard, key = heapq.heappop(self._heap)
+            timer = shard.timers.get(key)
+            if timer is None or timer.entry_ms != at_ms:
+                continue  # cancelled, or set again with an entry of its own
+            if timer.due_ms > now_ms:
+                timer.entry_ms = timer.due_ms
+                self._push(timer.due_ms, shard, key)
+                continue
+            del shard.timers[key]
+            return shard, key
+        return None
+
+    async def wait_due(self, now_ms: int) -> None:
+        """Wait until the next timer is due, or one is set that is due before it."""
+        self._changed = trio.Event()
+        wait_ms = self._heap[0][0] - now_ms if self._heap else None
+        with trio.move_on_after(IDLE_SECONDS if wait_ms is None else max(wait_ms, 1) / 1000):
+            await self._changed.wait()
+
+    def _push(self, at_ms: int, shard: Shard[M], key: Hashable) -> None:
+        heapq.heappush(self._heap, (at_ms, next(self._numbers), shard, key))
+        if self._heap[0][0] == at_ms:
+            self._changed.set()
