@@ -45,6 +45,7 @@ FETCH_BYTES_MIN = 64 << 10
 RECORD_BYTES_GUESS = 1 << 10  # generous: what lies behind a short range is not fetched only to be thrown away
 
 T = TypeVar("T")
+Topic = MetadataResponse.MetadataResponseTopic
 
 
 class WireLog:
@@ -148,6 +149,7 @@ class WireLog:
 
     async def _fetch_once(self, client: Client, wanted: OffsetRange, offset: int, bytes_max: int) -> Any:
         connection = await client.broker(await self._leader(client, wanted.partition))
+        self._check_incarnation(await self._topic(client), wanted, offset)
         assert self._identity is not None
         topic_id = self._identity.topic_id
         by_id = bool(topic_id) and connection.versions.get(FETCH, (0, 0))[1] > FETCH_VERSION_BY_NAME_MAX
@@ -171,12 +173,21 @@ class WireLog:
         if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._raise_out_of_range(client, wanted, offset)
         if error_code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID):
-            raise DataLossError(
-                f"topic {self.options.topic} {topic_id} is not there any more",
-                [MissingOffsets(wanted.partition, offset, wanted.end)],
-            )
+            # Also the answer of a broker that has not heard of a new topic yet: the newest metadata decides.
+            client.forget(self.options.topic)
+            self._check_incarnation(await self._topic_or_none(client), wanted, offset)
         check(error_code, f"fetching {self.options.topic}-{wanted.partition} at {offset}")
         return parts[0]
+
+    def _check_incarnation(self, topic: Topic | None, wanted: OffsetRange, offset: int) -> None:
+        """See that metadata has the topic that was planned for, where it has ids. Raises DataLossError."""
+        assert self._identity is not None
+        planned = self._identity.topic_id
+        if topic is None or (planned and any(topic.topic_id) and encode_uuid(topic.topic_id) != planned):
+            raise DataLossError(
+                f"topic {self.options.topic} {planned} is not there any more",
+                [MissingOffsets(wanted.partition, offset, wanted.end)],
+            )
 
     async def _raise_out_of_range(self, client: Client, wanted: OffsetRange, offset: int) -> None:
         bounds = (await self._bounds(client))[wanted.partition]
@@ -205,21 +216,24 @@ class WireLog:
         except ClientError as error:
             raise IncompleteError(str(error)) from None
 
-    async def _topic(self, client: Client) -> MetadataResponse.MetadataResponseTopic:
+    async def _topic_or_none(self, client: Client) -> Topic | None:
         try:
-            topic = await client.topic(self.options.topic)
+            return await client.topic(self.options.topic)
         except ResponseError as error:
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-            raise UsageError(
-                f"there is no topic {self.options.topic!r} at {self.options.bootstrap}"
-            ) from None
+        return None
+
+    async def _topic(self, client: Client) -> Topic:
+        topic = await self._topic_or_none(client)
+        if topic is None:
+            raise UsageError(f"there is no topic {self.options.topic!r} at {self.options.bootstrap}")
         if self._identity is None:
             topic_id = encode_uuid(topic.topic_id) if any(topic.topic_id) else ""
             self._identity = TopicIdentity(client.cluster_id, self.options.topic, topic_id)
         return topic
 
-    async def _newest_topic(self, client: Client) -> MetadataResponse.MetadataResponseTopic:
+    async def _newest_topic(self, client: Client) -> Topic:
         client.forget(self.options.topic)
         return await self._topic(client)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,72 +13,19 @@ import trio.testing
 from barnabas.client import Client, ClientSettings, ClosedError, ConnectionLostError, Endpoint, open_client
 from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
-from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
-from tests.support.scripted_broker import Peer
+from tests.support.scripted_broker import BOOTSTRAP, ScriptedCluster
 
-BOOTSTRAP = Endpoint("bootstrap", 9092)
 NOT_LEADER, NOT_CONTROLLER = 6, 41
-TOPIC_ID = b"0123456789abcdef"
 
 
-class Cluster:
-    """Brokers that answer Metadata with `leader` and `epoch`, and everything else with `answer`."""
-
-    def __init__(self) -> None:
-        self.addresses = {1: Endpoint("one", 1), 2: Endpoint("two", 2)}
-        self.leader, self.epoch, self.controller = 1, 5, 1
-        self.asked: list[tuple[str, str]] = []
-        self.dialled: list[str] = []
-        self.answer: Callable[[str, Any], Any] = lambda host, request: FetchResponse()
-        self._nursery: trio.Nursery
-
-    async def dial(self, endpoint: Endpoint) -> trio.abc.Stream:
-        self.dialled.append(endpoint.host)
-        await trio.lowlevel.checkpoint()
-        if endpoint not in (BOOTSTRAP, *self.addresses.values()):
-            raise ConnectionRefusedError(f"nobody at {endpoint}")
-        ours, theirs = trio.testing.memory_stream_pair()
-        self._nursery.start_soon(self._serve, endpoint.host, theirs)
-        return ours
-
-    async def _serve(self, host: str, stream: trio.abc.Stream) -> None:
-        peer = Peer(stream)
-        try:
-            await peer.greet()
-            while True:
-                header, request = await peer.next()
-                self.asked.append((host, type(request).__name__.removesuffix("Request")))
-                if isinstance(request, MetadataRequest):
-                    await peer.answer(header, self.metadata(request))
-                elif (answer := self.answer(host, request)) is None:
-                    await stream.aclose()
-                else:
-                    await peer.answer(header, answer)
-        except (EOFError, trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
-
-    def metadata(self, request: MetadataRequest) -> MetadataResponse:
-        partition = MetadataResponse.MetadataResponsePartition(
-            partition_index=0, leader_id=self.leader, leader_epoch=self.epoch
-        )
-        return MetadataResponse(
-            cluster_id="c",
-            controller_id=self.controller,
-            brokers=[MetadataResponse.MetadataResponseBroker(id_, *at) for id_, at in self.addresses.items()],
-            topics=[
-                MetadataResponse.MetadataResponseTopic(
-                    name=topic.name, topic_id=TOPIC_ID, partitions=[partition]
-                )
-                for topic in request.topics or []
-            ],
-        )
-
+class Cluster(ScriptedCluster):
     @asynccontextmanager
     async def client(self, **settings: Any) -> AsyncIterator[Client]:
-        async with trio.open_nursery() as self._nursery:
+        async with trio.open_nursery() as nursery:
+            self.spawn = nursery.start_soon
             async with open_client([BOOTSTRAP], ClientSettings(**settings), dial=self.dial) as client:
                 yield client
-            self._nursery.cancel_scope.cancel()
+            nursery.cancel_scope.cancel()
 
 
 async def fetch(client: Client) -> Any:
