@@ -278,6 +278,8 @@ def _bound(family: int, address: tuple[Any, ...], *, also_ipv4: bool = False) ->
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not also_ipv4)
         sock.bind(address)
+        # Linux wants it of both sockets: so a broker that comes back to a port that the system chose can bind it.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setblocking(False)
     except BaseException:
         sock.close()

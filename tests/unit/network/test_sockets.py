@@ -1,4 +1,4 @@
-"""What a transport sends is what it was given, whether it comes from memory or from a file."""
+"""What a transport sends is what it was given, from memory or from a file; and ports can be bound again."""
 
 import os
 import socket
@@ -6,7 +6,7 @@ import socket
 import pytest
 import trio
 
-from barnabas.network.sockets import PlainTransport
+from barnabas.network.sockets import PlainTransport, bind_sockets
 from barnabas.wire.regions import FileRegion
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
@@ -57,3 +57,19 @@ async def test_a_file_that_is_shorter_than_promised_ends_the_connection(pair, re
     transport, _ = pair
     with pytest.raises(OSError, match=f"segment ended {size // 2} bytes early at position {len(CONTENT)}"):
         await transport.send([region(len(CONTENT) - size // 2, size)])
+
+
+def test_a_port_that_the_system_chose_can_be_bound_again_after_a_crash() -> None:
+    (first,) = bind_sockets("127.0.0.1", 0)
+    address = first.getsockname()
+    first.listen()
+    first.setblocking(True)
+    with socket.create_connection(address) as client:
+        accepted, _ = first.accept()
+        accepted.close()  # before the client's end: what is left of it (FIN_WAIT2, TIME_WAIT) keeps the port
+        first.close()
+        assert client.recv(1) == b""
+        for sock in bind_sockets(*address):
+            sock.close()
+    for sock in bind_sockets(*address):
+        sock.close()
