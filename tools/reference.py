@@ -37,12 +37,12 @@ def api_page() -> str:
     ]
     for key in sorted(registry.keys()):
         info = registry.info(key)
-        api = apis.SERVED.get(key)
+        api = apis.BY_KEY.get(key)
         served = f"{api.min_version}-{api.max_version}" if api else "-"
         handler = f"`handlers/{api.module}.py`" if api else ""
         published = f"{info.request_min_version}-{info.request_max_version}"
         lines.append(f"| {key} | {info.name} | {published} | {served} | {handler} |")
-    for key, api in sorted(apis.SERVED.items()):
+    for key, api in sorted(apis.BY_KEY.items()):
         lines += [f"\n## {api.name} ({key})\n", _behaviour(api)]
     return "\n".join(lines) + "\n"
 

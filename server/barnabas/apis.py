@@ -7,18 +7,14 @@ asking for it closes the connection. Old versions stay in, since clients infer f
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from barnabas.config import broker as settings
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire import registry
-
-if TYPE_CHECKING:
-    from barnabas.config.loading import BrokerConfig
 
 API_VERSIONS = 18
 FETCH = 1
@@ -197,21 +193,13 @@ _ROWS: tuple[Api, ...] = (
     Api(89, 0, 1, each=(Access(DESCRIBE, GROUP, "group_ids"), Access(DESCRIBE, TOPIC))),  # StreamsGroupDescribe
 )  # fmt: skip
 
-SERVED: dict[int, Api] = {api.key: api for api in _ROWS}
+BY_KEY: dict[int, Api] = {api.key: api for api in _ROWS}
 
 
-def served_by(config: BrokerConfig) -> dict[int, Api]:
-    """The APIs that a broker with these settings serves."""
-    with_telemetry = config.get(settings.TELEMETRY_ENABLE)
-    if with_telemetry is None:
-        with_telemetry = bool(config.get(settings.METRICS_LISTENER))
-    return {key: api for key, api in SERVED.items() if with_telemetry or key not in TELEMETRY}
-
-
-def refusal(key: int, version: int, client_id: str | None) -> str:
-    """Why a request is not served, for the log line that goes with closing its connection."""
+def refusal(served: Mapping[int, Api], key: int, version: int, client_id: str | None) -> str:
+    """Return why a request is not served, for the log line that goes with closing its connection."""
     who = f"client {client_id!r}"
-    api = SERVED.get(key)
+    api = served.get(key)
     if api is not None:
         return f"{who} sent {api.name} v{version}; versions {api.min_version} to {api.max_version} are served"
     if registry.is_known(key):

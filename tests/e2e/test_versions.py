@@ -36,7 +36,7 @@ def ask(broker: BrokerProcess, key: int, version: int, message: object) -> Any:
         return response
 
 
-@pytest.mark.parametrize("version", range(apis.SERVED[LIST_OFFSETS].max_version + 1))
+@pytest.mark.parametrize("version", range(apis.BY_KEY[LIST_OFFSETS].max_version + 1))
 def test_list_offsets_tells_the_end_of_a_partition(broker: BrokerProcess, version: int) -> None:
     topic = f"ends-{version}"
     created = ask(

@@ -44,7 +44,7 @@ class Asked:
 
     async def __call__(self, request: Any, version: int) -> Any:
         name = type(request).__name__.removesuffix("Request")
-        api = next(api for api in apis.SERVED.values() if api.name == name)
+        api = next(api for api in apis.BY_KEY.values() if api.name == name)
         assert api.min_version <= version <= api.max_version
         frame = b"".join(bytes(chunk) for chunk in encode_request(api.key, version, 1, "test", request))[4:]
         header = parse_request_header(frame)

@@ -170,10 +170,10 @@ async def drive(directory: str, chosen: list[str]) -> dict[str, dict[str, object
     async with running([directory], **settings) as client:
         driver = Driver(client.broker.listeners[0].addresses[0])
         await fill(driver, state)
-        for api in apis.SERVED.values():
+        for api in apis.BY_KEY.values():
             assert api.handle, api.decoders  # imported once, so not by the first request
         with METER:
-            for api in apis.SERVED.values():
+            for api in apis.BY_KEY.values():
                 if api.name not in ROWS or (chosen and api.name not in chosen):
                     continue
                 worst: dict[str, object] = {"lines": 0, "case": "", "where": []}

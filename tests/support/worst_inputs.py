@@ -125,7 +125,7 @@ def case(
 
 def versions(api: str) -> list[int]:
     """The newest version that is served; with more effort the oldest too."""
-    served = next(one for one in apis.SERVED.values() if one.name == api)
+    served = next(one for one in apis.BY_KEY.values() if one.name == api)
     return sorted({served.max_version, served.min_version if EFFORT > 1 else served.max_version})
 
 

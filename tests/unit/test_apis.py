@@ -16,7 +16,7 @@ OPEN_TO_ALL = {
 }
 
 
-@pytest.mark.parametrize("api", apis.SERVED.values(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", apis.BY_KEY.values(), ids=lambda api: api.name)
 def test_every_api_says_who_may_ask(api: apis.Api) -> None:
     assert bool(api.whole or api.each) is (api.name not in OPEN_TO_ALL)
     for access in (*api.whole, *api.each):
@@ -26,7 +26,7 @@ def test_every_api_says_who_may_ask(api: apis.Api) -> None:
         assert "." not in access.named_by
 
 
-@pytest.mark.parametrize("api", apis.SERVED.values(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", apis.BY_KEY.values(), ids=lambda api: api.name)
 def test_the_resources_are_where_the_table_says(api: apis.Api) -> None:
     for access in (*api.whole, *api.each):
         holder = registry.request_codec(api.key).message

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas import apis
 from barnabas.broker.app import Broker
 from barnabas.broker.buffers import BufferPool
 from barnabas.broker.codecs import CodecWorker
@@ -37,6 +36,7 @@ from barnabas.coordination.producer_ids import ProducerIds
 from barnabas.coordination.transactions import TransactionCoordinator
 from barnabas.lazy import Lazy
 from barnabas.loop_budget import LoopBudget
+from barnabas.release import KAFKA_4, ReleaseProfile
 from barnabas.replicas.moving import LogMover
 from barnabas.requests.context import Shared
 from barnabas.requests.fetch_sessions import FetchSessions
@@ -57,7 +57,11 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def assembled(
-    config: BrokerConfig, environment: Environment, *, budget: LoopBudget | None = None
+    config: BrokerConfig,
+    environment: Environment,
+    *,
+    release: ReleaseProfile = KAFKA_4,
+    budget: LoopBudget | None = None,
 ) -> AsyncIterator[Broker]:
     """Make a broker, complete and with its background tasks running; it serves when it is told to.
 
@@ -82,6 +86,7 @@ async def assembled(
                 with budget:
                     yield _assemble(
                         config,
+                        release,
                         environment,
                         budget,
                         stopping,
@@ -111,6 +116,7 @@ def _metrics_address(config: BrokerConfig) -> MetricsAddress | None:
 
 def _assemble(
     config: BrokerConfig,
+    release: ReleaseProfile,
     environment: Environment,
     budget: LoopBudget,
     stopping: trio.Event,
@@ -195,10 +201,11 @@ def _assemble(
     # --- requests -------------------------------------------------------------------------------------------
     services = Services(
         config=config,
+        release=release,
         broker_id=storage.broker_id,
         clock_ms=now_ms,
         entropy=environment.entropy,
-        served=apis.served_by(config),
+        served=release.served_by(config),
         budget=budget,
         piecework=piecework,
         metadata=metadata,

@@ -117,11 +117,11 @@ class Pipeline:
     async def _answer_unserved(self, header: RequestHeader, transport: Transport) -> None:
         """Tell which versions of ApiVersions there are. Raises PeerError for any other API."""
         if header.api_key != apis.API_VERSIONS:
-            reason = apis.refusal(header.api_key, header.api_version, header.client_id)
+            reason = apis.refusal(self._served, header.api_key, header.api_version, header.client_id)
             raise PeerError(f"{reason} (correlation id {header.correlation_id})")
         from barnabas.handlers.api_versions import unsupported_version
 
-        response = unsupported_version(self._served)
+        response = unsupported_version(self._served, self._services.release)
         await transport.send(encode_response(header.api_key, 0, header.correlation_id, response))
 
     async def _decode(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.log.manager import LogManager
     from barnabas.loop_budget import LoopBudget
     from barnabas.metrics.client_telemetry import Telemetry
+    from barnabas.release import ReleaseProfile
     from barnabas.replicas.failures import LogDirFailures
     from barnabas.replicas.lost_dirs import LostDirs
     from barnabas.replicas.moving import LogMover
@@ -38,6 +39,7 @@ class Services:
     """The parts of one broker that requests are about."""
 
     config: BrokerConfig
+    release: ReleaseProfile
     broker_id: int
     clock_ms: Callable[[], int]
     entropy: Entropy

@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from barnabas import features
 from barnabas.errors import RequestError
 from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.apis import Api
+    from barnabas.release import ReleaseProfile
     from barnabas.requests.context import RequestContext
 
 CLIENT_SOFTWARE_SINCE = 3
@@ -26,7 +26,11 @@ _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 async def handle(
-    context: RequestContext, request: ApiVersionsRequest, *, served: Mapping[int, Api]
+    context: RequestContext,
+    request: ApiVersionsRequest,
+    *,
+    served: Mapping[int, Api],
+    release: ReleaseProfile,
 ) -> ApiVersionsResponse:
     """The whole table; remembers which software the client says it is."""
     if context.api_version >= CLIENT_SOFTWARE_SINCE:
@@ -37,17 +41,17 @@ async def handle(
                 )
         context.connection.client_software_name = request.client_software_name
         context.connection.client_software_version = request.client_software_version
-    return _everything(served, context.api_version)
+    return _everything(served, release, context.api_version)
 
 
-def unsupported_version(served: Mapping[int, Api]) -> ApiVersionsResponse:
+def unsupported_version(served: Mapping[int, Api], release: ReleaseProfile) -> ApiVersionsResponse:
     """The v0 answer to an ApiVersions version that is not known here: the client picks one and asks again."""
-    response = _everything(served, 0)
+    response = _everything(served, release, 0)
     response.error_code = ErrorCode.UNSUPPORTED_VERSION
     return response
 
 
-def _everything(served: Mapping[int, Api], api_version: int) -> ApiVersionsResponse:
+def _everything(served: Mapping[int, Api], release: ReleaseProfile, api_version: int) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(
@@ -59,7 +63,7 @@ def _everything(served: Mapping[int, Api], api_version: int) -> ApiVersionsRespo
             ApiVersionsResponse.SupportedFeatureKey(
                 name=feature.name, min_version=feature.min_level, max_version=feature.max_level
             )
-            for feature in features.FEATURES
+            for feature in release.features
             if feature.min_level or api_version >= MINIMUM_ZERO_SINCE  # older clients reject a minimum of 0
         ],
         finalized_features=[
@@ -68,8 +72,8 @@ def _everything(served: Mapping[int, Api], api_version: int) -> ApiVersionsRespo
                 min_version_level=feature.finalized_level,
                 max_version_level=feature.finalized_level,
             )
-            for feature in features.FEATURES
+            for feature in release.features
             if feature.finalized_level
         ],
-        finalized_features_epoch=features.FEATURES_EPOCH if features.FEATURES else -1,
+        finalized_features_epoch=release.features_epoch if release.features else -1,
     )

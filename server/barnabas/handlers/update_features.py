@@ -15,6 +15,7 @@ from barnabas.wire.generated.update_features import UpdateFeaturesRequest, Updat
 
 if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
+    from barnabas.release import ReleaseProfile
     from barnabas.requests.context import RequestContext
 
 RESULTS_UNTIL = 1
@@ -23,13 +24,15 @@ Result = UpdateFeaturesResponse.UpdatableFeatureResult
 
 
 async def handle(
-    context: RequestContext, request: UpdateFeaturesRequest, *, budget: LoopBudget
+    context: RequestContext, request: UpdateFeaturesRequest, *, budget: LoopBudget, release: ReleaseProfile
 ) -> UpdateFeaturesResponse:
     """Refuse the whole request for its first change that cannot be; nothing is left to do for the others."""
     updates = {update.feature: update for update in request.feature_updates}
     for update in updates.values():
         await budget.checkpoint()
-        reason = features.reason_against(update.feature, update.max_version_level, update.upgrade_type)
+        reason = features.reason_against(
+            release.features, update.feature, update.max_version_level, update.upgrade_type
+        )
         if reason:
             raise RequestError(
                 ErrorCode.INVALID_UPDATE_VERSION,

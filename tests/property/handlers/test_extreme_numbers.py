@@ -103,9 +103,9 @@ async def populate(ask):
     await ask(OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[committed]), 8)
 
 
-@pytest.mark.parametrize("key", list(apis.SERVED))
+@pytest.mark.parametrize("key", list(apis.BY_KEY))
 async def test_no_number_makes_a_request_fail_here(key, tmp_path, caplog, autojump_clock):
-    api = apis.SERVED[key]
+    api = apis.BY_KEY[key]
     message = all_messages()[f"{api.name}Request"]
     seed = SystemRandom().getrandbits(32)
     print(f"seed {seed}")

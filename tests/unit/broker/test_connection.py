@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from barnabas.apis import SERVED
+from barnabas.apis import BY_KEY
 from barnabas.broker.connection import Connection
 from barnabas.errors import RequestError
 from barnabas.loop_budget import LoopBudget
@@ -200,7 +200,7 @@ async def test_who_held_the_event_loop_up_is_named(broker, caplog, monkeypatch) 
             return self.now
 
     clock = Clock()
-    api = SERVED[METADATA]
+    api = BY_KEY[METADATA]
 
     async def slow(context, message):
         clock.now += 0.3

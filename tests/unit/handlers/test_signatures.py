@@ -14,7 +14,7 @@ NOT_FIELDS = {"shares": "Shares", "telemetry": "Telemetry"}
 TYPES = {name: str(one.type) for name, one in Services.__dataclass_fields__.items()} | NOT_FIELDS
 
 
-@pytest.mark.parametrize("api", apis.SERVED.values(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", apis.BY_KEY.values(), ids=lambda api: api.name)
 def test_a_handler_names_services_with_their_types(api: apis.Api) -> None:
     parameters = list(inspect.signature(api.handle).parameters.values())
     assert [one.kind for one in parameters[:2]] == [inspect.Parameter.POSITIONAL_OR_KEYWORD] * 2
@@ -27,7 +27,7 @@ def test_a_handler_names_services_with_their_types(api: apis.Api) -> None:
 def test_every_service_is_named_by_a_handler() -> None:
     named = {
         name
-        for api in apis.SERVED.values()
+        for api in apis.BY_KEY.values()
         for name, one in inspect.signature(api.handle).parameters.items()
         if one.kind is inspect.Parameter.KEYWORD_ONLY
     }

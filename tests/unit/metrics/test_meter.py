@@ -40,7 +40,7 @@ def test_every_place_of_an_error_code_counts():
 def test_a_place_can_be_found_in_every_response_that_is_served():
     without = {
         api.name
-        for api in apis.SERVED.values()
+        for api in apis.BY_KEY.values()
         if "error_code" in source_of(api.key) and not any_place(registry.response_codec(api.key).message)
     }
     assert without == set()
