@@ -260,6 +260,7 @@ def _assemble(
     metrics = None
     if metrics_address is not None and meter is not None:
         from barnabas.broker.metrics_endpoint import MetricsEndpoint
+        from barnabas.metrics.exposition import Exposition
         from barnabas.metrics.of_broker import Sources
 
         sources = Sources(
@@ -276,7 +277,7 @@ def _assemble(
             log_limit=log_limit,
             memory=memory,
         )
-        metrics = MetricsEndpoint(metrics_address, sources, meter, groups.machines)
+        metrics = MetricsEndpoint(metrics_address, Exposition(sources, meter, groups.machines, threads))
 
     for run in (
         storage.flusher.run, housekeeping.run, memory.run, log_limit.run, mover.run, groups.run, transactions.run,

@@ -1,7 +1,7 @@
 """Metrics over HTTP, for Prometheus and whatever else reads its format: GET /metrics on an address of its own.
 
 The rule: a reader, however slow or malformed, costs the broker nothing but its own connection; there are few of these,
-and each has its time. Numbers are copied in the event loop, text is made in a thread, one reader after the other.
+each has its time, and the one that has been idle for the longest time gives way to a new one.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ import h11
 import trio
 
 from barnabas.broker.startup import METRICS, explained
-from barnabas.errors import RequestError, StorageError
-from barnabas.metrics.of_broker import Sources, broker_families
-from barnabas.metrics.of_clients import client_families
 from barnabas.network.sockets import BACKLOG, bind_sockets
 from barnabas.network.transport import EVERYWHERE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Sequence
 
-    from barnabas.groups.shard import GroupShard
-    from barnabas.metrics.meter import RequestMeter
+    from barnabas.metrics.exposition import Exposition
 
 log = logging.getLogger(__name__)
 
 PATH = "/metrics"
 CONNECTIONS_MAX = 32
-REQUEST_SECONDS_MAX = 30.0
-"""How long a reader may take from one request to the end of the answer."""
+HEAD_SECONDS_MAX = 5.0
+"""How long a request may take to arrive, from its first byte; a new connection must begin at once."""
+IDLE_SECONDS_MAX = 60.0
+"""How long a connection may be without a request after the first one."""
+ANSWER_SECONDS_MAX = 10.0
+"""How long a reader may take to read an answer."""
 
 _HEADER_BYTES_MAX = 16 * 1024
 _READ_BYTES = 4096
+_SEND_BYTES = 64 * 1024
 _PLAIN = "text/plain; charset=utf-8"
 
 
@@ -70,20 +71,10 @@ class MetricsAddress:
 class MetricsEndpoint:
     """Lifecycle: `run` in a task until cancelled, once its address listens."""
 
-    def __init__(
-        self,
-        address: MetricsAddress,
-        sources: Sources,
-        meter: RequestMeter,
-        group_shards: Callable[[], Awaitable[list[GroupShard]]],
-    ) -> None:
-        """`group_shards` gives those of the group coordinator; raises RequestError or StorageError."""
-        self.meter = meter
+    def __init__(self, address: MetricsAddress, exposition: Exposition) -> None:
         self._address = address
-        self._sources = sources
-        self._shards = group_shards
-        self._open = 0
-        self._one_at_a_time = trio.Lock()
+        self._exposition = exposition
+        self._readers: set[_Reader] = set()
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -93,107 +84,124 @@ class MetricsEndpoint:
         await trio.serve_listeners(self._serve, listeners)
 
     async def _serve(self, stream: trio.SocketStream) -> None:
-        if self._open >= CONNECTIONS_MAX:
+        if not self._has_place():
             stream.socket.close()
             return
-        self._open += 1
+        reader = _Reader(stream)
+        self._readers.add(reader)
         try:
-            async with stream:
-                connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEADER_BYTES_MAX)
-                going_on = True
-                while going_on:
-                    going_on = False
-                    with trio.move_on_after(REQUEST_SECONDS_MAX):
-                        going_on = await self._serve_one(stream, connection)
+            with reader.scope:
+                async with stream:
+                    seconds = HEAD_SECONDS_MAX
+                    while await self._serve_one(reader, seconds):
+                        seconds = IDLE_SECONDS_MAX
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         except Exception:
             log.exception("a reader of metrics could not be answered")
         finally:
-            self._open -= 1
+            self._readers.discard(reader)
 
-    async def _serve_one(self, stream: trio.SocketStream, connection: h11.Connection) -> bool:
-        """Answer one request; false when the connection is at its end."""
+    def _has_place(self) -> bool:
+        """Whether there is a place for a new reader, after the one idle for the longest time has given way."""
+        if len(self._readers) < CONNECTIONS_MAX:
+            return True
+        idle = [reader for reader in self._readers if not reader.is_waiting]
+        if not idle:
+            return False
+        longest = min(idle, key=lambda reader: reader.moved_s)
+        log.debug("%d readers of metrics: the one idle for the longest time gives way", len(self._readers))
+        self._readers.discard(longest)
+        longest.scope.cancel()
+        return True
+
+    async def _serve_one(self, reader: _Reader, seconds: float) -> bool:
+        """Answer the request that begins within `seconds`; false when the connection is at its end."""
         try:
-            request = await _next_request(stream, connection)
+            request = await reader.next_request(begins_within=seconds)
         except h11.RemoteProtocolError as error:
-            if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                await _send(stream, connection, error.error_status_hint, b"malformed request\n", _PLAIN)
+            if reader.connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                await reader.answer(error.error_status_hint, _PLAIN, [b"malformed request\n"])
             return False
         if request is None:
             return False
-        status, body, content_type = await self._answer(request)
-        await _send(
-            stream, connection, status, b"" if request.method == b"HEAD" else body, content_type, len(body)
-        )
-        if connection.our_state is h11.MUST_CLOSE:
-            return False
-        connection.start_next_cycle()
-        return True
-
-    async def _answer(self, request: h11.Request) -> tuple[int, bytes, str]:
         path = request.target.split(b"?")[0].decode("ascii", "replace")
         if path != PATH:
-            return 404, f"metrics are at {PATH}\n".encode(), _PLAIN
+            return await reader.answer(404, _PLAIN, [f"metrics are at {PATH}\n".encode()])
         if request.method not in (b"GET", b"HEAD"):
-            return 405, b"GET or HEAD, please\n", _PLAIN
+            return await reader.answer(405, _PLAIN, [b"GET or HEAD, please\n"])
         accept = ", ".join(value.decode("latin-1") for name, value in request.headers if name == b"accept")
-        body, content_type = await self.text(accept)
-        return 200, body, content_type
-
-    async def text(self, accept: str = "") -> tuple[bytes, str]:
-        """All metrics as they are now, and the content type."""
-        from barnabas.metrics.text import render
-
-        async with self._one_at_a_time:
-            families = broker_families(self._sources, self.meter, await self._group_shards())
-            telemetry = self._sources.telemetry.if_made
-            if telemetry is not None:
-                telemetry.expire()
-                families.extend(client_families(telemetry.pushed.clients))
-            return await trio.to_thread.run_sync(render, families, accept)
-
-    async def _group_shards(self) -> list[GroupShard]:
+        reader.is_waiting = True
         try:
-            return await self._shards()
-        except (RequestError, StorageError) as error:
-            log.warning("groups cannot be counted: %s", error)
-            return []
+            text = await self._exposition.text(accept)
+        finally:
+            reader.is_waiting = False
+            reader.moved_s = trio.current_time()
+        return await reader.answer(200, text.content_type, text.pieces, head_only=request.method == b"HEAD")
 
 
-async def _next_request(stream: trio.SocketStream, connection: h11.Connection) -> h11.Request | None:
-    """The next request, once all of it is there; None when the reader has gone. Raises RemoteProtocolError."""
-    request = None
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            if connection.they_are_waiting_for_100_continue:
-                await stream.send_all(
-                    connection.send(h11.InformationalResponse(status_code=100, headers=[])) or b""
-                )
-            connection.receive_data(await stream.receive_some(_READ_BYTES))
-        elif isinstance(event, h11.Request):
-            request = event
-        elif isinstance(event, h11.EndOfMessage):
-            return request
-        elif isinstance(event, h11.ConnectionClosed):
-            return None
+class _Reader:
+    """A connection that reads metrics.
 
+    `moved_s` is when a byte was last received or sent; `is_waiting` is true while its answer is being made.
+    """
 
-async def _send(
-    stream: trio.SocketStream,
-    connection: h11.Connection,
-    status: int,
-    body: bytes,
-    content_type: str,
-    length: int | None = None,
-) -> None:
-    headers = [
-        ("Content-Type", content_type),
-        ("Content-Length", str(len(body) if length is None else length)),
-    ]
-    await stream.send_all(
-        (connection.send(h11.Response(status_code=status, headers=headers)) or b"")
-        + (connection.send(h11.Data(data=body)) or b"")
-        + (connection.send(h11.EndOfMessage()) or b"")
-    )
+    __slots__ = ("connection", "is_waiting", "moved_s", "scope", "stream")
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self.connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEADER_BYTES_MAX)
+        self.scope = trio.CancelScope()
+        self.is_waiting = False
+        self.moved_s = trio.current_time()
+
+    async def next_request(self, *, begins_within: float) -> h11.Request | None:
+        """The next request, once all of it is there; None when the reader has gone or is too slow.
+
+        Raises RemoteProtocolError.
+        """
+        connection = self.connection
+        request, has_begun = None, False
+        with trio.move_on_after(begins_within) as limit:
+            while True:
+                event = connection.next_event()
+                if event is h11.NEED_DATA:
+                    if connection.they_are_waiting_for_100_continue:
+                        await self._send(h11.InformationalResponse(status_code=100, headers=[]))
+                    connection.receive_data(await self.stream.receive_some(_READ_BYTES))
+                    self.moved_s = trio.current_time()
+                    if not has_begun:
+                        has_begun = True
+                        limit.deadline = min(limit.deadline, self.moved_s + HEAD_SECONDS_MAX)
+                elif isinstance(event, h11.Request):
+                    request = event
+                elif isinstance(event, h11.EndOfMessage):
+                    return request
+                elif isinstance(event, h11.ConnectionClosed):
+                    return None
+        return None
+
+    async def answer(
+        self, status: int, content_type: str, pieces: Sequence[bytes], *, head_only: bool = False
+    ) -> bool:
+        """Send a response; false when the connection is at its end."""
+        size = sum(map(len, pieces))
+        headers = [("Content-Type", content_type), ("Content-Length", str(size))]
+        with trio.move_on_after(ANSWER_SECONDS_MAX):
+            await self._send(h11.Response(status_code=status, headers=headers))
+            if not head_only:
+                for piece in pieces:
+                    await self._send(h11.Data(data=piece))
+            await self._send(h11.EndOfMessage())
+            if self.connection.our_state is h11.MUST_CLOSE:
+                return False
+            self.connection.start_next_cycle()
+            return True
+        return False
+
+    async def _send(self, event: h11.Event) -> None:
+        data = memoryview(self.connection.send(event) or b"")
+        while data:  # at most so much at a time, so that `moved_s` says what the reader does
+            await self.stream.send_all(data[:_SEND_BYTES])
+            data = data[_SEND_BYTES:]
+            self.moved_s = trio.current_time()

@@ -30,6 +30,12 @@ class Family:
         """Say a value; of two for the same labels the later one counts."""
         self.values[tuple((key, str(label)) for key, label in labels.items())] = value
 
+    def free(self) -> None:
+        """Forget all values, one by one: forgetting many at once would keep the interpreter from everybody else."""
+        values = self.values
+        while values:
+            values.popitem()
+
     def samples(self) -> Iterator[tuple[str, Labels, float]]:
         """(name, labels, value) of every line of text that the family becomes."""
         for labels, value in self.values.items():

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas import __version__
 from barnabas.loop_budget import BOUNDS_SECONDS
@@ -17,7 +18,7 @@ from barnabas.telemetry.payload import Distribution
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 
     from barnabas.cluster.store import MetadataStore
     from barnabas.groups.shard import GroupShard
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from barnabas.requests.log_limit import LogLimit
     from barnabas.requests.memory import Memory
 
+T = TypeVar("T")
+
+AT_ONCE = 100
+"""How many topics, logs or groups are looked at between two looks at the loop's budget."""
 RUNNING = 3  # BrokerState of Kafka
 CLASSIC = "classic"
 PROTOCOLS = (CLASSIC, "consumer", "share", "streams")
@@ -65,20 +70,28 @@ class Sources:
     memory: Memory
 
 
-def broker_families(sources: Sources, meter: RequestMeter, shards: list[GroupShard]) -> Families:
+async def broker_families(sources: Sources, meter: RequestMeter, shards: list[GroupShard]) -> Families:
     """Everything, as it is now; `shards` are those of the group coordinator."""
     families = Families()
-    _node(families, sources)
+    await _node(families, sources)
     _requests(families, meter)
     _sockets(families, sources, meter)
-    _topics(families, sources, meter)
-    _logs(families, sources)
+    await _topics(families, sources, meter)
+    await _logs(families, sources)
     _cleaner(families, sources)
-    _groups(families, shards)
+    await _groups(families, shards, sources.budget)
     _telemetry(families, sources)
     _event_loop(families, sources)
     _memory(families, sources)
     return families
+
+
+async def _in_slices(items: Iterable[T], budget: LoopBudget) -> AsyncIterator[Sequence[T]]:
+    """All of `items`, which must not change, some at a time; others may run before each slice."""
+    iterator = iter(items)
+    while slice_ := list(islice(iterator, AT_ONCE)):
+        await budget.checkpoint()
+        yield slice_
 
 
 def _event_loop(families: Families, sources: Sources) -> None:
@@ -126,20 +139,24 @@ def _memory(families: Families, sources: Sources) -> None:
     held.add(memory.unsent.held, pool="unread_responses")
 
 
-def _node(families: Families, sources: Sources) -> None:
+async def _node(families: Families, sources: Sources) -> None:
     image = sources.metadata.image
     info = families.get("kafka_server_app", INFO, "The broker")
     info.add(1, version=__version__, cluster_id=image.cluster_id, broker_id=sources.broker_id)
     families.gauge("kafka_server_kafkaserver_brokerstate", "State of the broker; 3 is running", RUNNING)
-    all_partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
+    count = ours = behind = 0
+    all_partitions = chain.from_iterable(topic.partitions for topic in image.topics.values())
+    async for partitions in _in_slices(all_partitions, sources.budget):
+        count += len(partitions)
+        ours += sum(partition.leader == sources.broker_id for partition in partitions)
+        behind += sum(len(partition.isr) < len(partition.replicas) for partition in partitions)
     led = len(sources.partitions)
-    offline = sum(1 for partition in all_partitions if partition.leader == sources.broker_id) - led
-    behind = sum(1 for partition in all_partitions if len(partition.isr) < len(partition.replicas))
+    offline = max(ours - led, 0)  # both may have changed while others ran
     for name, text, value in (
         ("kafka_controller_kafkacontroller_activecontrollercount", "Controllers here", 1),
         ("kafka_controller_kafkacontroller_activebrokercount", "Brokers of the cluster", len(image.brokers)),
         ("kafka_controller_kafkacontroller_globaltopiccount", "Topics of the cluster", len(image.topics)),
-        ("kafka_controller_kafkacontroller_globalpartitioncount", "Partitions of the cluster", len(all_partitions)),
+        ("kafka_controller_kafkacontroller_globalpartitioncount", "Partitions of the cluster", count),
         ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader that works", offline),
         ("kafka_server_replicamanager_partitioncount", "Replicas here", len(sources.logs)),
         ("kafka_server_replicamanager_leadercount", "Partitions led here", led),
@@ -189,33 +206,36 @@ def _sockets(families: Families, sources: Sources, meter: RequestMeter) -> None:
     families.counter(f"{prefix}outgoing_byte", "Bytes of all responses", outgoing)
 
 
-def _topics(families: Families, sources: Sources, meter: RequestMeter) -> None:
+async def _topics(families: Families, sources: Sources, meter: RequestMeter) -> None:
     prefix = "kafka_server_brokertopicmetrics_"
     bytes_in: Counter[str] = Counter()
     messages_in: Counter[str] = Counter()
-    for partition in sources.partitions:
-        bytes_in[partition.topic] += partition.appended_bytes
-        messages_in[partition.topic] += partition.appended_records
+    async for partitions in _in_slices(list(sources.partitions), sources.budget):
+        for partition in partitions:
+            bytes_in[partition.topic] += partition.appended_bytes
+            messages_in[partition.topic] += partition.appended_records
     topics = sources.metadata.image.topics
     meter.forget_topics(topics.__contains__)
-    for topic in topics:
-        families.counter(f"{prefix}bytesin", "Bytes appended", bytes_in[topic], topic=topic)
-        families.counter(f"{prefix}messagesin", "Records appended", messages_in[topic], topic=topic)
-        sent = meter.fetched_bytes.get(topic, 0)
-        families.counter(f"{prefix}bytesout", "Bytes of records fetched", sent, topic=topic)
+    async for names in _in_slices(topics, sources.budget):
+        for topic in names:
+            families.counter(f"{prefix}bytesin", "Bytes appended", bytes_in[topic], topic=topic)
+            families.counter(f"{prefix}messagesin", "Records appended", messages_in[topic], topic=topic)
+            sent = meter.fetched_bytes.get(topic, 0)
+            families.counter(f"{prefix}bytesout", "Bytes of records fetched", sent, topic=topic)
 
 
-def _logs(families: Families, sources: Sources) -> None:
+async def _logs(families: Families, sources: Sources) -> None:
     sizes = families.get("kafka_log_log_size", GAUGE, "Bytes of a log").values
     segments = families.get("kafka_log_log_numlogsegments", GAUGE, "Segments of a log").values
     starts = families.get("kafka_log_log_logstartoffset", GAUGE, "First offset of a log").values
     ends = families.get("kafka_log_log_logendoffset", GAUGE, "Offset after a log's last record").values
-    for log in sources.logs:  # there may be thousands of them
-        labels = (("topic", log.topic), ("partition", str(log.partition)))
-        sizes[labels] = log.size_bytes
-        segments[labels] = len(log.segments)
-        starts[labels] = log.log_start_offset
-        ends[labels] = log.log_end_offset
+    async for logs in _in_slices(list(sources.logs), sources.budget):
+        for log in logs:
+            labels = (("topic", log.topic), ("partition", str(log.partition)))
+            sizes[labels] = log.size_bytes
+            segments[labels] = len(log.segments)
+            starts[labels] = log.log_start_offset
+            ends[labels] = log.log_end_offset
     offline = sources.logs.offline
     families.gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log dirs that have failed", len(offline))
     for path in sources.logs.dirs:
@@ -248,15 +268,18 @@ def _cleaner(families: Families, sources: Sources) -> None:
     )
 
 
-def _groups(families: Families, shards: list[GroupShard]) -> None:
+async def _groups(families: Families, shards: list[GroupShard], budget: LoopBudget) -> None:
     prefix = "kafka_server_group_coordinator_metrics_"
     states: Counter[tuple[str, str]] = Counter()
     offsets = 0
     for shard in shards:
-        for group_id in shard.groups.keys() | shard.offsets.keys():
-            group = shard.groups.get(group_id)
-            states[(group.kind, group.state_name) if group else (CLASSIC, "Empty")] += 1
-        offsets += sum(len(of_group) for of_group in shard.offsets.values())
+        async for groups in _in_slices(list(shard.groups.values()), budget):
+            states.update((group.kind, group.state_name) for group in groups)
+        async for group_ids in _in_slices(list(shard.offsets), budget):
+            for group_id in group_ids:
+                offsets += len(shard.offsets.get(group_id, ()))
+                if group_id not in shard.groups:
+                    states[CLASSIC, "Empty"] += 1
     for protocol in PROTOCOLS:
         count = sum(number for (kind, _), number in states.items() if kind == protocol)
         families.gauge(f"{prefix}group_count", "Groups, by their protocol", count, protocol=protocol)

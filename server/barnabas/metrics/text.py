@@ -1,42 +1,108 @@
 """Families of metrics as text, in the format that the reader accepts. Slow for many metrics: runs in a thread.
 
-The rule: nothing of the broker is looked at here; what is shown was copied before.
+The rule: nothing of the broker is looked at here; what is shown was copied before. No single step keeps the interpreter
+for long: text is joined and values are freed a few hundred lines at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
 
-from barnabas.metrics.families import Family
+from prometheus_client import ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.utils import floatToGoString
+
+from barnabas.metrics.families import COUNTER, GAUGE, INFO, TOTAL, Family
+from barnabas.telemetry.payload import Labels
+
+LINES_AT_ONCE = 500
+OPENMETRICS = "application/openmetrics-text"
+_PAIRS_MAX = 4096
 
 
-def render(families: Iterable[Family], accept: str) -> tuple[bytes, str]:
-    """The text and its content type; `accept` is what the request says in its header of that name.
+@dataclass(frozen=True, slots=True)
+class Text:
+    """All metrics as one answer; many readers may be sent the same."""
 
-    What there is of the process itself (CPU, memory, open files) is added.
+    content_type: str
+    pieces: tuple[bytes, ...]
+
+
+def content_type_for(accept: str) -> str:
+    """The content type that suits a request best; `accept` is what it says in its header of that name."""
+    _, content_type = choose_encoder(accept)
+    return str(content_type)
+
+
+def render(families: Iterable[Family], content_type: str) -> Text:
+    """The text of families, which are empty afterwards, and of the process itself (CPU, memory, open files).
+
+    `content_type` is one that `content_type_for` has chosen.
     """
-    from prometheus_client import CollectorRegistry, ProcessCollector
-    from prometheus_client.exposition import choose_encoder
+    is_openmetrics = content_type.startswith(OPENMETRICS)
+    writer = _Writer(is_openmetrics)
+    pieces: list[bytes] = []
+    lines: list[str] = []
+    for family in chain(families, _of_process()):
+        for line in writer.lines(family):
+            lines.append(line)
+            if len(lines) == LINES_AT_ONCE:
+                pieces.append("".join(lines).encode())
+                lines.clear()
+        family.free()
+    if is_openmetrics:
+        lines.append("# EOF\n")
+    pieces.append("".join(lines).encode())
+    return Text(content_type, tuple(pieces))
 
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Once(families))
-    ProcessCollector(registry=registry)
-    encode, content_type = choose_encoder(accept)
-    return encode(registry), content_type
+
+class _Writer:
+    """Writes families in OpenMetrics' format, or in the older one of Prometheus."""
+
+    def __init__(self, is_openmetrics: bool) -> None:
+        self._is_openmetrics = is_openmetrics
+        self._number: Callable[[float], str] = floatToGoString
+        self._pairs: dict[tuple[str, str], str] = {}  # the labels of a client come with each of its series
+
+    def lines(self, family: Family) -> Iterator[str]:
+        """The lines of a family, each with its end."""
+        name, kind, text = family.name, family.kind, _escaped(family.text)
+        if self._is_openmetrics:
+            text = text.replace('"', r"\"")
+        elif kind == COUNTER:
+            name += TOTAL
+        elif kind == INFO:
+            name, kind = f"{name}_info", GAUGE
+        yield f"# HELP {name} {text}\n"
+        yield f"# TYPE {name} {kind}\n"
+        for sample, labels, value in family.samples():
+            yield f"{sample}{self._labels(labels)} {self._number(value)}\n"
+
+    def _labels(self, labels: Labels) -> str:
+        if not labels:
+            return ""
+        pairs = self._pairs
+        if len(pairs) > _PAIRS_MAX:
+            pairs.clear()
+        texts = []
+        for pair in sorted(labels):
+            text = pairs.get(pair)
+            if text is None:
+                value = _escaped(pair[1]).replace('"', r"\"")
+                text = pairs[pair] = f'{pair[0]}="{value}"'
+            texts.append(text)
+        return "{" + ",".join(texts) + "}"
 
 
-class _Once:
-    """A collector in the sense of the library: yields the families as its own kind of objects."""
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n")
 
-    def __init__(self, families: Iterable[Family]) -> None:
-        self._families = families
 
-    def collect(self) -> Iterator[Any]:
-        from prometheus_client import Metric
-
-        for family in self._families:
-            metric = Metric(family.name, family.text, family.kind)
-            for name, labels, value in family.samples():
-                metric.add_sample(name, dict(labels), value)
-            yield metric
+def _of_process() -> Iterator[Family]:
+    for metric in ProcessCollector(registry=None).collect():
+        family = Family(metric.name, metric.type, metric.documentation)
+        for sample in metric.samples:
+            family.add(sample.value, **sample.labels)
+        yield family

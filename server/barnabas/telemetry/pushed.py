@@ -9,7 +9,7 @@ longest time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from barnabas.telemetry.payload import Distribution, Labels, Point
@@ -37,6 +37,10 @@ class ClientMetrics:
     last_push_ms: int = 0
     expires_ms: int = 0
     size_bytes: int = 0
+
+    def copy(self) -> ClientMetrics:
+        """What stays as it is when the client pushes again."""
+        return replace(self, series=self.series.copy())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,21 @@
 """The metrics endpoint over real sockets: what it shows, and what readers can do wrong."""
 
 import logging
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 import trio
 
 from barnabas.broker.startup import StartupError
 from barnabas.config.loading import BrokerConfig
+from barnabas.metrics.text import Text
 from tests.support.brokers import serving
 
-parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client is not installed")
 pytest.importorskip("h11", reason="h11 is not installed")
+
+from barnabas.broker import metrics_endpoint
+
+parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client is not installed")
 
 
 def with_metrics(directory, listener="127.0.0.1:0"):
@@ -103,19 +107,74 @@ async def test_a_connection_can_be_used_again(tmp_path):
         assert both.count(b"HTTP/1.1 200") == 2
 
 
-async def test_too_many_readers_are_turned_away(tmp_path):
-    from barnabas.broker import metrics_endpoint
+async def connected(broker):
+    host, port = broker.metrics_address.url.removeprefix("http://").removesuffix("/metrics").split(":")
+    return await trio.open_tcp_stream(host, int(port))
 
-    async with running(tmp_path) as broker, trio.open_nursery() as nursery:
-        host, port = broker.metrics_address.url.removeprefix("http://").removesuffix("/metrics").split(":")
-        idle = [await trio.open_tcp_stream(host, int(port)) for _ in range(metrics_endpoint.CONNECTIONS_MAX)]
+
+async def closed(stream):
+    """Wait until the endpoint has closed the connection; whether it has answered before."""
+    try:
+        return b"".join([chunk async for chunk in stream]) != b""
+    except trio.BrokenResourceError:
+        return False
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /met", get()], ids=["nothing", "half a head", "one request"])
+async def test_readers_that_hang_give_way_to_new_ones_the_longest_idle_first(tmp_path, sent):
+    async with running(tmp_path) as broker, AsyncExitStack() as streams:
+        idle = []
+        for _ in range(metrics_endpoint.CONNECTIONS_MAX):
+            idle.append(await streams.enter_async_context(await connected(broker)))
+            await idle[-1].send_all(sent)
+            if sent == get():
+                await idle[-1].receive_some(1)
+            await trio.testing.wait_all_tasks_blocked()
+        for stream in idle[:8]:
+            assert parsed(await exchange(broker, get()))
+            await streams.enter_async_context(await connected(broker))
+            await closed(stream)
+        await idle[-1].send_all(get())
+        assert await idle[-1].receive_some(1)
+
+
+async def test_a_request_must_arrive_in_time(tmp_path, mock_clock):
+    async with running(tmp_path) as broker, AsyncExitStack() as streams:
+        silent, slow, again = [await streams.enter_async_context(await connected(broker)) for _ in range(3)]
+        await slow.send_all(b"GET /metrics HTTP/1.1\r\n")
+        await again.send_all(get())
+        await again.receive_some(1)  # accepted last: the other two are waited for by now
         await trio.testing.wait_all_tasks_blocked()
-        assert await exchange(broker, b"") == b""
-        for stream in idle:
-            await stream.aclose()
+        mock_clock.jump(metrics_endpoint.HEAD_SECONDS_MAX)
+        assert not await closed(silent)
+        assert not await closed(slow)
+        await again.send_all(get())  # a connection that has been used may be idle for longer
+        await again.receive_some(1)
         await trio.testing.wait_all_tasks_blocked()
-        assert parsed(await exchange(broker, get()))
-        nursery.cancel_scope.cancel()
+        mock_clock.jump(metrics_endpoint.IDLE_SECONDS_MAX)
+        assert await closed(again)
+
+
+async def test_an_answer_must_be_read_in_time(tmp_path, mock_clock, monkeypatch):
+    async with running(tmp_path) as broker:
+        piece = b"x" * 1024 * 1024
+
+        async def large(accept):
+            return Text("text/plain", (piece,) * 64)
+
+        monkeypatch.setattr(broker.metrics._exposition, "text", large)
+        reader = await connected(broker)
+        await reader.send_all(get())
+        await reader.receive_some(1)
+        await trio.testing.wait_all_tasks_blocked()
+        mock_clock.jump(metrics_endpoint.ANSWER_SECONDS_MAX)
+        await trio.testing.wait_all_tasks_blocked()
+        size = 0
+        with suppress(trio.BrokenResourceError):
+            async for chunk in reader:
+                size += len(chunk)
+        assert size < 64 * len(piece)
+        await reader.aclose()
 
 
 @pytest.mark.parametrize("listener", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "no.such.host.invalid:0"])

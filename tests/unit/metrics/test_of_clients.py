@@ -29,7 +29,7 @@ def shown(*points, client=ONE, resource=(), pushed=None):
             name,
             frozenset(labels) - set(ME.items()) - {("client_software_version", "")},
         ): value
-        for family in client_families(pushed.clients)
+        for family in client_families([one.copy() for one in pushed.clients.values()])
         for name, labels, value in family.samples()
     }
 

@@ -1,0 +1,105 @@
+"""The broker's and the clients' metrics as text, for as many as ask.
+
+The rule: values are copied in the event loop, in slices; everything else is done in a thread. An answer is never older
+than its request, but who asks while one is being made shares the next one, and one that took long to make is followed
+by a pause, so that many readers cost about as much as one.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.errors import RequestError, StorageError
+from barnabas.metrics.of_broker import broker_families
+from barnabas.metrics.of_clients import client_families
+from barnabas.metrics.text import Text, content_type_for, render
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from barnabas.environment import Threads
+    from barnabas.groups.shard import GroupShard
+    from barnabas.metrics.meter import RequestMeter
+    from barnabas.metrics.of_broker import Sources
+    from barnabas.telemetry.pushed import ClientMetrics
+
+log = logging.getLogger(__name__)
+
+PAUSE_FACTOR = 4
+"""How many times as long as an answer took to make nothing is made after it."""
+PAUSE_SECONDS_MAX = 2.0
+
+
+class _Shared:
+    """An answer that is still to be made, for all who have asked for it."""
+
+    __slots__ = ("text",)
+
+    def __init__(self) -> None:
+        self.text: Text | None = None
+
+
+class Exposition:
+    """Makes answers, one after the other."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        meter: RequestMeter,
+        group_shards: Callable[[], Awaitable[list[GroupShard]]],
+        threads: Threads,
+    ) -> None:
+        """`group_shards` gives those of the group coordinator; raises RequestError or StorageError."""
+        self._sources = sources
+        self._meter = meter
+        self._shards = group_shards
+        self._threads = threads
+        self._one_at_a_time = trio.Lock()
+        self._next: dict[str, _Shared] = {}
+        self._pause_ends = 0.0
+        self.made = 0
+        """How many answers have been made."""
+
+    async def text(self, accept: str = "") -> Text:
+        """All metrics, none of them older than this call; `accept` is a request's header of that name."""
+        content_type = content_type_for(accept)
+        shared = self._next.setdefault(content_type, _Shared())
+        async with self._one_at_a_time:
+            if shared.text is None:
+                await trio.sleep_until(self._pause_ends)
+                if self._next.get(content_type) is shared:
+                    del self._next[content_type]  # whoever asks from now on gets a later answer
+                began = trio.current_time()
+                shared.text = await self._make(content_type)
+                took = trio.current_time() - began
+                self._pause_ends = began + took + min(PAUSE_FACTOR * took, PAUSE_SECONDS_MAX)
+            return shared.text
+
+    async def _make(self, content_type: str) -> Text:
+        self.made += 1
+        broker = await broker_families(self._sources, self._meter, await self._group_shards())
+        clients = await self._copied_clients()
+        return await self._threads.run(lambda: render(chain(broker, client_families(clients)), content_type))
+
+    async def _copied_clients(self) -> list[ClientMetrics]:
+        """What clients have pushed, as it is now, the one that has been silent for the longest time first."""
+        telemetry = self._sources.telemetry.if_made
+        if telemetry is None:
+            return []
+        telemetry.expire()
+        copies = []
+        for client in list(telemetry.pushed.clients.values()):
+            copies.append(client.copy())
+            await self._sources.budget.checkpoint()
+        return copies
+
+    async def _group_shards(self) -> list[GroupShard]:
+        try:
+            return await self._shards()
+        except (RequestError, StorageError) as error:
+            log.warning("groups cannot be counted: %s", error)
+            return []
