@@ -30,7 +30,9 @@ from barnabas.cluster.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSAC
 from barnabas.cluster.topic_creation import TopicCreation
 from barnabas.config import broker as settings
 from barnabas.coordination.groups import GroupCoordinator
+from barnabas.coordination.image_events import CoordinatorEvents
 from barnabas.coordination.internal_topics import InternalTopic
+from barnabas.coordination.locator import ImageLocator
 from barnabas.coordination.markers import LocalMarkers
 from barnabas.coordination.producer_ids import ProducerIds
 from barnabas.coordination.transactions import TransactionCoordinator
@@ -157,7 +159,7 @@ def _assemble(
         ),
         now_ms,
         new_producer_id=producer_ids.next,
-        write_marker=markers.write,
+        markers=markers,
         give_way=budget.checkpoint,
     )
 
@@ -188,13 +190,14 @@ def _assemble(
             storage.broker_id,
             logs,
             partitions,
-            groups=groups,
-            transactions=transactions,
-            shares=shares,
             telemetry=telemetry,
             now_ms=now_ms,
         )
     )
+    coordinator_events = CoordinatorEvents(
+        groups=groups, transactions=transactions, shares=shares, now_ms=now_ms
+    )
+    metadata.subscribe(coordinator_events)
     mover = LogMover(config, logs, partitions, storage.failures, environment)
     housekeeping = Housekeeping(config, logs, storage.failures, groups, transactions, budget, environment)
 
@@ -220,6 +223,7 @@ def _assemble(
             lambda: environment.entropy.below(2**31),
         ),
         producer_ids=producer_ids,
+        coordinator_locator=ImageLocator(metadata, groups=groups, transactions=transactions, shares=shares),
         group_coordinator=groups,
         markers=markers,
         transaction_coordinator=transactions,
@@ -281,6 +285,7 @@ def _assemble(
 
     for run in (
         storage.flusher.run, housekeeping.run, memory.run, log_limit.run, mover.run, groups.run, transactions.run,
+        coordinator_events.run,
     ):  # fmt: skip
         background.start_soon(run)
     return Broker(services, memory, listeners, connections, metrics_address, metrics, stopping)

@@ -1,4 +1,4 @@
-"""What a broker does when the cluster's metadata change: logs, settings, coordinators.
+"""What a broker does when the cluster's metadata change: logs and settings.
 
 The rule: what a new image needs is made before anybody sees it, and what only the old one needed is removed after; both
 in slices, so that a change of ten thousand partitions holds up nobody.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import BROKER, CLIENT_METRICS, TOPIC
-from barnabas.cluster.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from barnabas.config import broker as settings
 from barnabas.log.config import LogConfig
 
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
 
     from barnabas.cluster.image import Delta
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.coordination.shares import Shares
-    from barnabas.coordination.transactions import TransactionCoordinator
     from barnabas.lazy import Lazy
     from barnabas.log.manager import LogManager
     from barnabas.metrics.client_telemetry import Telemetry
@@ -37,9 +33,6 @@ class ImageFollower:
         logs: LogManager,
         partitions: Partitions,
         *,
-        groups: GroupCoordinator,
-        transactions: TransactionCoordinator,
-        shares: Lazy[Shares],
         telemetry: Lazy[Telemetry],
         now_ms: Callable[[], int],
     ) -> None:
@@ -47,9 +40,6 @@ class ImageFollower:
         self._broker_id = broker_id
         self._logs = logs
         self._partitions = partitions
-        self._groups = groups
-        self._transactions = transactions
-        self._shares = shares
         self._telemetry = telemetry
         self._now_ms = now_ms
 
@@ -68,8 +58,6 @@ class ImageFollower:
         """Obey settings of the broker that have changed; lead what is new."""
         self._obey(delta)
         self._partitions.publish(delta)
-        self._unload_coordinators(delta)
-        self._follow_leadership(delta)
 
     def _obey(self, delta: Delta) -> None:
         new, config = delta.new, self._config
@@ -83,7 +71,6 @@ class ImageFollower:
     async def clean_up(self, delta: Delta) -> None:
         """Hand new settings to the logs, and delete the logs of deleted topics."""
         await self._partitions.clean_up(delta, self._now_ms())
-        self._unload_coordinators(delta)  # what was read again while the logs were still there
         if any(resource_type == BROKER for resource_type, _ in delta.configs):
             changed = list(delta.new.topics)
         else:
@@ -92,24 +79,3 @@ class ImageFollower:
 
     def _log_config(self, topic: str, delta: Delta) -> LogConfig:
         return LogConfig.of(self._config.topic_values(delta.new.settings_of(TOPIC, topic)))
-
-    def _follow_leadership(self, delta: Delta) -> None:
-        """Let coordinators give up the partitions that are led elsewhere now, and load those that are led here."""
-        if OFFSETS_TOPIC in delta.topics:
-            self._groups.leadership_changed()
-        if TRANSACTION_TOPIC in delta.topics:
-            self._transactions.leadership_changed()
-        if SHARE_TOPIC in delta.topics and (shares := self._shares.if_made) is not None:
-            shares.state.leadership_changed()
-
-    def _unload_coordinators(self, delta: Delta) -> None:
-        """Forget what the coordinators have read from internal topics that were deleted."""
-        for name in delta.topics:
-            if not delta.replaced(name):
-                continue
-            if name == OFFSETS_TOPIC:
-                self._groups.unload()
-            elif name == TRANSACTION_TOPIC:
-                self._transactions.unload()
-            elif name == SHARE_TOPIC and (shares := self._shares.if_made) is not None:
-                shares.unload()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.coordination.markers import LocalMarkers
+    from barnabas.coordination.ports import CoordinatorLocator
     from barnabas.coordination.producer_ids import ProducerIds
     from barnabas.coordination.shares import Shares
     from barnabas.coordination.transactions import TransactionCoordinator
@@ -55,6 +56,7 @@ class Services:
     log_mover: LogMover
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    coordinator_locator: CoordinatorLocator
     group_coordinator: GroupCoordinator
     markers: LocalMarkers
     transaction_coordinator: TransactionCoordinator

@@ -69,9 +69,12 @@ class GroupCoordinator(Runtime["GroupShard"]):
         now_ms = self._now_ms()
         await self.perform_in_slices(lambda shard: shard.expiring(now_ms))
 
-    async def forget_topics(self, topics: set[str]) -> None:
-        """These topics are deleted: the offsets committed in them go too."""
-        await self.perform_in_slices(lambda shard: shard.forgetting_topics(topics))
+    async def forget_topics(self, names: frozenset[str], ids: frozenset[bytes], deleted_ms: int) -> None:
+        """Forget the offsets that were committed in deleted topics until then, and what share groups know of them."""
+        from barnabas.groups.share import states
+
+        await self.perform_in_slices(lambda shard: shard.forgetting_topics(names, deleted_ms))
+        await self.perform_in_slices(lambda shard: states.forgetting_topics(shard, ids))
 
     async def delete_group(self, group_id: str) -> None:
         """Delete a group without members, with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.

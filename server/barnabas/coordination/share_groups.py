@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from barnabas.coordination.groups import GroupCoordinator
-from barnabas.coordination.share_state import ShareStateCoordinator
+from barnabas.coordination.ports import ShareStatePort
 from barnabas.errors import RequestError
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.share import states
@@ -30,7 +30,7 @@ class ShareGroups:
     def __init__(
         self,
         groups: GroupCoordinator,
-        state: ShareStateCoordinator,
+        state: ShareStatePort,
         now_ms: Callable[[], int],
         state_changed: Callable[[str], None],
     ) -> None:
@@ -133,10 +133,3 @@ class ShareGroups:
             await self._state.delete((group_id, *topic_partition))
         await self._groups.delete_group(group_id)
         self._state_changed(group_id)
-
-    async def forget_topics(self, topic_ids: set[bytes]) -> None:
-        """These topics are deleted: nothing is known of their records any more."""
-        await self._state.forget_topics(topic_ids)
-        await self._groups.perform_in_slices(
-            lambda shard: states.forgetting_topics(shard, frozenset(topic_ids))
-        )

@@ -23,7 +23,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
-    from barnabas.coordination.share_state import ShareStateCoordinator
+    from barnabas.coordination.ports import ShareStatePort
     from barnabas.replicas.partitions import Partition, Partitions
     from barnabas.requests.piecework import Piecework
 
@@ -69,7 +69,7 @@ class SharePartitions:
         self,
         metadata: MetadataStore,
         partitions: Partitions,
-        state: ShareStateCoordinator,
+        state: ShareStatePort,
         piecework: Piecework,
         now_ms: Callable[[], int],
         defaults: ShareSettings,

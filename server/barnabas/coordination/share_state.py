@@ -75,7 +75,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
         """End a state. Raises RequestError as `ShareStateShard.delete`."""
         await self.perform(name_of(key), lambda shard, out: shard.delete(key, out))
 
-    async def forget_topics(self, topic_ids: set[bytes]) -> None:
+    async def forget_topics(self, topic_ids: frozenset[bytes]) -> None:
         """These topics are deleted: what was known of their records goes too."""
         await self.perform_in_slices(lambda shard: shard.forgetting_topics(topic_ids))
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import trio
 
 from barnabas.coordination.journal import Journal
+from barnabas.coordination.ports import MarkerWriter
 from barnabas.coordination.runtime import GiveWay, Runtime, never
 from barnabas.errors import RequestError, StorageError
 from barnabas.statemachine.decision import Decision, Refused
@@ -30,8 +31,6 @@ PATIENCE_SECONDS = 1.0
 RETRY_SECONDS = 0.1
 RETRY_SECONDS_MAX = 5.0
 
-WriteMarker = Callable[[TopicPartition, Producer, int, bool], Awaitable[None]]
-"""Ends a producer's transaction in a partition: (place, producer, coordinator epoch, whether it committed)."""
 R = TypeVar("R")
 
 
@@ -45,12 +44,12 @@ class TransactionCoordinator(Runtime[TransactionShard]):
         now_ms: Callable[[], int],
         *,
         new_producer_id: Callable[[], Awaitable[int]],
-        write_marker: WriteMarker,
+        markers: MarkerWriter,
         give_way: GiveWay = never,
     ) -> None:
         super().__init__(journal, lambda: TransactionShard(settings), now_ms, give_way=give_way)
         self._new_producer_id = new_producer_id
-        self._write_marker = write_marker
+        self._markers = markers
         self._ended: dict[str, trio.Event] = {}
 
     async def init_producer(
@@ -167,7 +166,7 @@ class TransactionCoordinator(Runtime[TransactionShard]):
             partition = await self.partition_of(ending.transactional_id)
             epoch = self._journal.leader_epoch(partition)
             try:
-                await self._write_marker(topic_partition, ending.producer, epoch, ending.commit)
+                await self._markers.write(topic_partition, ending.producer, epoch, ending.commit)
                 return
             except RequestError as error:
                 what = f"the end of transaction {ending.transactional_id!r} in {topic_partition[0]}-{topic_partition[1]}"

@@ -233,16 +233,19 @@ class GroupShard:
         out.records += group.tombstones() if group is not None else [group_record(group_id, None)]
         return False
 
-    def forgetting_topics(self, topics: set[str]) -> Iterator[Event]:
-        """Events that forget the offsets in topics that are gone, some of them at a time."""
+    def forgetting_topics(self, names: frozenset[str], deleted_ms: int) -> Iterator[Event]:
+        """Events that forget the offsets in topics that are gone, some of them at a time.
+
+        What was committed after `deleted_ms` belongs to another topic of that name.
+        """
         for number, group_id in enumerate(tuple(self.offsets)):
             gone = [
                 topic_partition
                 for topic_partition in self.offsets.get(group_id, ())
-                if topic_partition[0] in topics
+                if topic_partition[0] in names
             ]
             for topic_partitions in slices(gone, OFFSETS_AT_ONCE):
-                yield partial(_delete_offsets, group_id, topic_partitions)
+                yield partial(_forget_offsets, group_id, topic_partitions, deleted_ms)
             if number % GROUPS_AT_ONCE == 0:
                 yield nothing
 
@@ -415,10 +418,16 @@ class GroupShard:
 # --- events that are decided some at a time -----------------------------------------------------------------
 
 
-def _delete_offsets(
-    group_id: str, topic_partitions: Sequence[TopicPartition], shard: GroupShard, out: Decision
+def _forget_offsets(
+    group_id: str,
+    topic_partitions: Sequence[TopicPartition],
+    deleted_ms: int,
+    shard: GroupShard,
+    out: Decision,
 ) -> None:
-    shard.delete_offsets(group_id, topic_partitions, out)
+    known = shard.offsets.get(group_id, {})
+    old = [one for one in topic_partitions if one in known and known[one].commit_timestamp <= deleted_ms]
+    shard.delete_offsets(group_id, old, out)
 
 
 def _expire(

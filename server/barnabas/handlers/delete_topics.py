@@ -17,8 +17,6 @@ from barnabas.wire.primitives import ZERO_UUID
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
@@ -32,9 +30,7 @@ async def handle(
     request: DeleteTopicsRequest,
     *,
     metadata: MetadataStore,
-    group_coordinator: GroupCoordinator,
     config: BrokerConfig,
-    shares: Shares,
     budget: LoopBudget,
 ) -> DeleteTopicsResponse:
     """Delete all topics in one change; one that is named twice, by whatever, stays."""
@@ -58,9 +54,7 @@ async def handle(
             wanted[found, topic_id] += 1
         await budget.checkpoint()
     once = [key for key, count in wanted.items() if count == 1]
-    refused = await _delete(
-        once, metadata=metadata, group_coordinator=group_coordinator, config=config, shares=shares
-    )
+    refused = await _delete(once, metadata=metadata, config=config)
     for (name, topic_id), count in wanted.items():
         error = refused.get(name)
         if count > 1:
@@ -89,16 +83,13 @@ async def _delete(
     wanted: Sequence[tuple[str, bytes]],
     *,
     metadata: MetadataStore,
-    group_coordinator: GroupCoordinator,
     config: BrokerConfig,
-    shares: Shares,
 ) -> dict[str, RequestError]:
-    """Delete topics by name and id, and what coordinators know of them; returns why not, by name."""
+    """Delete topics by name and id; returns why not, by name."""
     if not config.get(settings.DELETE_TOPIC_ENABLE):
         disabled = RequestError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         return {name: disabled for name, _ in wanted}
     refused: dict[str, RequestError] = {}
-    deleted: dict[str, bytes] = {}
 
     def decide(image: ClusterImage) -> Iterator[Change]:
         for name, topic_id in wanted:
@@ -107,13 +98,9 @@ async def _delete(
             except RequestError as error:
                 refused[name] = error
                 continue
-            deleted[name] = topic_id
             yield from changes
 
     await metadata.change(decide)
-    if deleted:
-        await group_coordinator.forget_topics(set(deleted))
-        await shares.groups.forget_topics(set(deleted.values()))
     return refused
 
 

@@ -112,7 +112,7 @@ class ShareStateShard:
             out.records.append(tombstone(key))
 
     def forgetting_topics(
-        self, topic_ids: set[bytes]
+        self, topic_ids: frozenset[bytes]
     ) -> Iterator[Callable[[ShareStateShard, Decision], None]]:
         """Events that forget what was known of the records of topics that are gone, some of it at a time."""
         gone = [key for key in self.states if key[1] in topic_ids]

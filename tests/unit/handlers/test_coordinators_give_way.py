@@ -191,13 +191,17 @@ async def test_a_group_with_many_offsets_is_forgotten_in_steps(ask, counts, how)
         assert result.error_code == ErrorCode.NONE
     elif how == "DeleteTopics":
         await ask(DeleteTopicsRequest(topic_names=["many"], timeout_ms=1000), 5)
+        with trio.fail_after(10):  # coordinators follow the metadata in the background
+            while (await ask.services.group_coordinator.machines())[0].exists("g"):
+                await trio.lowlevel.checkpoint()
     else:
         ask.clock.now_ms += 3_600_000
         await ask.services.group_coordinator.expire_offsets()
     (shard,) = await ask.services.group_coordinator.machines()
     assert not shard.exists("g")
     assert 0 < counts.largest_batch <= OFFSETS_AT_ONCE + 1
-    assert counts.checkpoints >= PARTITIONS // OFFSETS_AT_ONCE
+    if how != "DeleteTopics":
+        assert counts.checkpoints >= PARTITIONS // OFFSETS_AT_ONCE
 
 
 async def test_more_offsets_than_a_batch_can_hold_are_refused_before_anything_is_done(ask, counts):

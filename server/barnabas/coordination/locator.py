@@ -1,0 +1,60 @@
+"""Which broker coordinates an id: the leader of the partition of the internal topic that keeps it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from barnabas.coordination.ports import CoordinatorType
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordination.shares import Shares
+    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.lazy import Lazy
+
+_TOPICS = {
+    CoordinatorType.GROUP: OFFSETS_TOPIC,
+    CoordinatorType.TRANSACTION: TRANSACTION_TOPIC,
+    CoordinatorType.SHARE: SHARE_TOPIC,
+}
+
+
+class ImageLocator:
+    """Implements `ports.CoordinatorLocator` from the metadata image."""
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        *,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        shares: Lazy[Shares],
+    ) -> None:
+        self._metadata = metadata
+        self._groups = groups
+        self._transactions = transactions
+        self._shares = shares
+
+    async def locate(self, kind: CoordinatorType, key: str) -> int:
+        """Return the id of the broker that coordinates `key`."""
+        partition = await self._partition_of(kind, key)
+        topic = self._metadata.image.topics.get(_TOPICS[kind])
+        if topic is None or partition >= len(topic.partitions) or topic.partitions[partition].leader < 0:
+            raise RequestError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads {_TOPICS[kind]}-{partition} now"
+            )
+        return topic.partitions[partition].leader
+
+    async def _partition_of(self, kind: CoordinatorType, key: str) -> int:
+        if kind is CoordinatorType.GROUP:
+            return await self._groups.partition_of(key)
+        if kind is CoordinatorType.TRANSACTION:
+            return await self._transactions.partition_of(key)
+        from barnabas.coordination.share_state import key_of, name_of
+
+        name = name_of(key_of(key))
+        return await self._shares.get().state.partition_of(name)
