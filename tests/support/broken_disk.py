@@ -9,7 +9,7 @@ import os
 import sys
 
 from barnabas import cli
-from barnabas.broker import app
+from barnabas.environment import real
 from barnabas.log.disk import Buffer, Entry, OsDisk, OsFile, Stat
 from barnabas.wire.regions import FileRegion
 
@@ -99,7 +99,7 @@ class BreakingDisk(OsDisk):
 
 if __name__ == "__main__":
     BreakingDisk.breaking = Breaking(sys.argv[1], sys.argv[2])
-    app.OsDisk = BreakingDisk  # type: ignore[misc]
+    real.OsDisk = BreakingDisk  # type: ignore[misc]
     arguments = sys.argv[3:]
     arguments[arguments.index("--data") + 1] += f",{sys.argv[1]}"
     sys.exit(cli.main(arguments))
