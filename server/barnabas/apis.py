@@ -127,8 +127,8 @@ _ROWS: tuple[Api, ...] = (
     )),  # InitProducerId
     Api(23, 0, 4, each=(Access(DESCRIBE, TOPIC, "topics.topic"), _CLUSTER_ACTION)),  # OffsetForLeaderEpoch
     Api(24, 0, 5, each=(
-        _CLUSTER_ACTION, Access(WRITE, TRANSACTIONAL_ID, "transactions.transactional_id"),
-        Access(WRITE, TOPIC, "transactions.topics.name"),
+        _CLUSTER_ACTION, Access(WRITE, TRANSACTIONAL_ID, "v3_and_below_transactional_id"),
+        Access(WRITE, TOPIC, "v3_and_below_topics.name"),
     )),  # AddPartitionsToTxn
     Api(25, 0, 4, whole=(_TRANSACTION_WRITE, _GROUP_READ)),  # AddOffsetsToTxn
     Api(26, 0, 5, whole=(_TRANSACTION_WRITE,)),  # EndTxn

@@ -17,7 +17,7 @@ from barnabas import apis
 from barnabas.broker.codecs import INLINE_BYTES_MAX
 from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.requests.context import RequestContext, Shared
-from barnabas.security.authorizer import CLUSTER_NAME, REFUSALS, AllowEverything
+from barnabas.security.authorizer import CLUSTER_NAME
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import encode_response, parse_request_header
 from barnabas.wire.regions import FileRegion
@@ -58,7 +58,6 @@ class Pipeline:
         self._now_ms = services.clock_ms
         self._meter = meter
         self._interceptor = interceptor
-        self._asks_authorizer = not isinstance(shared.authorizer, AllowEverything)
         self._handlers: dict[int, Handler] = {}
 
     async def answer(self, connection: ConnectionInfo, transport: Transport, frame: memoryview) -> bool:
@@ -158,7 +157,7 @@ class Pipeline:
     def _bind(self, api: apis.Api) -> Handler:
         """Give a handler the services that it names, and put authorisation before it where somebody decides."""
         handler = bound(api.handle, self._services)
-        if self._asks_authorizer and api.whole:
+        if self._shared.asks_authorizer and api.whole:
             handler = partial(_authorized, api, handler)
         self._handlers[api.key] = handler
         return handler
@@ -191,11 +190,7 @@ def bound(handle: Callable[..., Awaitable[Any]], services: Services) -> Handler:
 async def _authorized(api: apis.Api, handler: Handler, context: RequestContext, request: Any) -> Any:
     """Handle a request if the whole of it is allowed. Raises RequestError."""
     for operation, resource_type, named_by in api.whole:
-        name = getattr(request, named_by) if named_by else CLUSTER_NAME
-        if not context.authorizes(operation, resource_type, name):
-            raise RequestError(
-                REFUSALS[resource_type], f"{operation.name} on {resource_type.name} {name!r} is denied"
-            )
+        context.require(operation, resource_type, getattr(request, named_by) if named_by else CLUSTER_NAME)
     return await handler(context, request)
 
 

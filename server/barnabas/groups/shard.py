@@ -125,7 +125,9 @@ class GroupShard:
         self, beat: Heartbeat, now_ms: int, out: Decision
     ) -> ConsumerGroupHeartbeatResponse:
         """A ConsumerGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
-        return protocols.consumer_heartbeat(self, beat, EventContext(self.image(), now_ms, out))
+        return protocols.consumer_heartbeat(
+            self, beat, EventContext(self.image(), now_ms, out, beat.may_describe)
+        )
 
     def streams_heartbeat(
         self, beat: streams_membership.Heartbeat, now_ms: int, out: Decision

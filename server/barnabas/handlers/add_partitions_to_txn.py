@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.internal_topics import SHAPES
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.topic_partitions import TopicPartition
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.add_partitions_to_txn import (
@@ -42,6 +43,7 @@ async def handle(
 ) -> AddPartitionsToTxnResponse:
     """Answer each transaction on its own."""
     if context.api_version >= MANY_TRANSACTIONS_SINCE:
+        context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         response = AddPartitionsToTxnResponse()
         for asked in request.transactions:
             results = await _answer(
@@ -112,6 +114,8 @@ async def _join(
     transaction_coordinator: TransactionCoordinator,
 ) -> dict[TopicPartition, int]:
     """Add or verify; returns the partitions' error codes. Raises RequestError for all of them."""
+    if context.api_version < MANY_TRANSACTIONS_SINCE:
+        context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, asked.transactional_id)
     if not asked.transactional_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     transactions = transaction_coordinator
@@ -139,12 +143,17 @@ async def _join(
 def _impossible(
     context: RequestContext, topic_partitions: list[TopicPartition], *, metadata: MetadataStore
 ) -> dict[TopicPartition, int]:
-    """The partitions that are not there, or that are the broker's own, which producers do not write to."""
+    """Return the error codes of partitions that are not there, or that the requester may not write to.
+
+    To the broker's own topics no producer may write.
+    """
     topics = metadata.image.topics
     from_producer = context.api_version < MANY_TRANSACTIONS_SINCE
     codes: dict[TopicPartition, int] = {}
     for name, partition in topic_partitions:
-        if from_producer and name in SHAPES:
+        if from_producer and (
+            name in SHAPES or not context.authorizes(Operation.WRITE, ResourceType.TOPIC, name)
+        ):
             codes[name, partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif name not in topics or not 0 <= partition < len(topics[name].partitions):
             codes[name, partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -17,7 +17,7 @@ Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 async def handle(
-    _context: RequestContext,
+    context: RequestContext,
     request: AlterConfigsRequest,
     *,
     metadata: MetadataStore,
@@ -35,6 +35,7 @@ async def handle(
         config=config,
         budget=budget,
         broker_id=broker_id,
+        context=context,
     )
     response = AlterConfigsResponse()
     for change in changes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -22,7 +23,7 @@ Partition = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartiti
 
 
 async def handle(
-    _context: RequestContext,
+    context: RequestContext,
     request: AlterShareGroupOffsetsRequest,
     *,
     metadata: MetadataStore,
@@ -33,13 +34,16 @@ async def handle(
     offsets: dict[TopicIdPartition, int] = {}
     answers: dict[TopicIdPartition, Partition] = {}
     for asked in request.topics:
-        info = metadata.image.topics.get(asked.topic_name)
+        may_read = context.authorizes(Operation.READ, ResourceType.TOPIC, asked.topic_name)
+        info = metadata.image.topics.get(asked.topic_name) if may_read else None
         topic = Topic(topic_name=asked.topic_name, topic_id=info.id if info else bytes(16))
         response.responses.append(topic)
         for wanted in asked.partitions:
             answer = Partition(partition_index=wanted.partition_index)
             topic.partitions.append(answer)
-            if info is None or not 0 <= wanted.partition_index < len(info.partitions):
+            if not may_read:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif info is None or not 0 <= wanted.partition_index < len(info.partitions):
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 answer.error_message = f"there is no partition {asked.topic_name}-{wanted.partition_index}"
             else:

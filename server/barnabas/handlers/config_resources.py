@@ -29,12 +29,14 @@ from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, Broker
 from barnabas.config.setting import INT, LIST, Setting, SettingError
 from barnabas.errors import RequestError
 from barnabas.handlers import broker_loggers
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.primitives import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.loop_budget import LoopBudget
+    from barnabas.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
 
@@ -165,6 +167,7 @@ async def alter(
     config: BrokerConfig,
     budget: LoopBudget,
     broker_id: int,
+    context: RequestContext,
 ) -> None:
     """Change the own settings of resources, all in one change; `replace_all` begins with none of them.
 
@@ -182,6 +185,9 @@ async def alter(
             if counts[one.key] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "the resource is named twice")
             _check_alterations(one.alterations)
+            if one.resource_type == BROKER:
+                check_broker_name(one.name, broker_id=broker_id)
+            require_on_resource(context, Operation.ALTER_CONFIGS, one.resource_type, one.name)
             if one.resource_type != BROKER_LOGGER:
                 _check_resource(one.resource_type, one.name, broker_id=broker_id)
             elif replace_all:
@@ -207,6 +213,21 @@ async def alter(
             await budget.checkpoint()
     else:
         await metadata.change(decide)
+
+
+_BY_TYPE = {TOPIC: ResourceType.TOPIC, GROUP: ResourceType.GROUP}
+_OF_CLUSTER = (BROKER, BROKER_LOGGER, CLIENT_METRICS)
+
+
+def require_on_resource(context: RequestContext, operation: Operation, resource_type: int, name: str) -> None:
+    """Raise unless the requester may do this with a resource's settings; those of brokers are the cluster's.
+
+    A type that is not known is for others to refuse.
+    """
+    if resource_type in _BY_TYPE:
+        context.require(operation, _BY_TYPE[resource_type], name)
+    elif resource_type in _OF_CLUSTER:
+        context.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _changed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from barnabas.cluster.image import ClusterImage
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import ConsumerMember
 from barnabas.groups.shard import GroupShard
-from barnabas.handlers.describing import describe_each, named_partitions
+from barnabas.handlers.describing import assigned_topics, describe_each, named_partitions
 from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -20,6 +20,7 @@ from barnabas.wire.generated.consumer_group_describe import (
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
@@ -29,23 +30,34 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 async def handle(
-    _context: RequestContext,
+    context: RequestContext,
     request: ConsumerGroupDescribeRequest,
     *,
     metadata: MetadataStore,
     group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group on its own."""
     describe = partial(_describe, metadata.image)
     with_operations = request.include_authorized_operations
     groups = await describe_each(
+        context,
         request.group_ids,
         describe,
         Described,
+        _topics,
         with_operations=with_operations,
         group_coordinator=group_coordinator,
+        budget=budget,
     )
     return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _topics(group: Described) -> Iterator[str]:
+    """Return the topics of which a member has, or is to have, partitions."""
+    return assigned_topics(
+        one for member in group.members for one in (member.assignment, member.target_assignment)
+    )
 
 
 def _describe(image: ClusterImage, group_id: str, shard: GroupShard) -> Described:

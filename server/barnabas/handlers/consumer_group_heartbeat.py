@@ -6,12 +6,14 @@ v0 lets the coordinator make the member id; v1 wants one from the member (KIP-10
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
 from barnabas.groups.consumer.regex import match_in_steps
 from barnabas.ids import new_uuid, uuid_text
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -36,8 +38,21 @@ async def handle(
 ) -> ConsumerGroupHeartbeatResponse:
     """Let the group take note, and tell the member where it stands."""
     groups = group_coordinator
-    beat = Heartbeat(request, context.client_id or "", context.connection.client_host, uuid_text(new_uuid()))
+    may_describe = (
+        partial(context.authorizes, Operation.DESCRIBE, ResourceType.TOPIC)
+        if context.asks_authorizer
+        else None
+    )
+    beat = Heartbeat(
+        request,
+        context.client_id or "",
+        context.connection.client_host,
+        uuid_text(new_uuid()),
+        may_describe,
+    )
     try:
+        names = request.subscribed_topic_names or ()
+        await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, budget)
         check_heartbeat(request, context.api_version, groups.settings)
         if request.subscribed_topic_regex:
             await _match(request.subscribed_topic_regex, metadata=metadata, budget=budget)

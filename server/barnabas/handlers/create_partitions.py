@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from barnabas.cluster import controller
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -20,7 +21,7 @@ Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 async def handle(
-    _context: RequestContext, request: CreatePartitionsRequest, *, metadata: MetadataStore, budget: LoopBudget
+    context: RequestContext, request: CreatePartitionsRequest, *, metadata: MetadataStore, budget: LoopBudget
 ) -> CreatePartitionsResponse:
     """Grow all topics in one change; one that is refused does not keep the others back."""
     topics: dict[str, CreatePartitionsRequest.CreatePartitionsTopic] = {}
@@ -31,10 +32,16 @@ async def handle(
         topics[topic.name] = topic
         await budget.checkpoint()
     refused: dict[str, RequestError] = {}
+    for name in topics:
+        if name not in twice and not context.authorizes(Operation.ALTER, ResourceType.TOPIC, name):
+            refused[name] = RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        await budget.checkpoint()
 
     def decide(image: ClusterImage) -> Iterator[Change]:
         room = controller.PARTITIONS_PER_REQUEST_MAX
         for name, topic in topics.items():
+            if name in refused:
+                continue
             try:
                 if name in twice:
                     raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")

@@ -6,7 +6,7 @@ v4 takes -1 for the broker's defaults of partitions and replicas; v5 answers wit
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cluster import controller
@@ -18,6 +18,7 @@ from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, Broker
 from barnabas.config.setting import Setting
 from barnabas.errors import RequestError
 from barnabas.ids import new_uuid
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -44,12 +45,14 @@ async def handle(
 ) -> CreateTopicsResponse:
     """Make all topics in one change; one that is refused does not keep the others back."""
     names = await _counted(request, budget=budget)
+    refused = await _forbidden(context, names, budget=budget)
     try:
-        controller.check_partition_count(await _partition_count(request, config=config, budget=budget))
+        controller.check_partition_count(
+            await _partition_count(request, refused, config=config, budget=budget)
+        )
     except RequestError as error:
-        refused = dict.fromkeys(names, error)
-        return CreateTopicsResponse(topics=[_refused(name, error) for name in refused])
-    wishes, refused = await _wishes(request, names, config=config, budget=budget)
+        return CreateTopicsResponse(topics=[_refused(name, refused.get(name, error)) for name in names])
+    wishes = await _wishes(request, names, refused, config=config, budget=budget)
 
     def decide(image: ClusterImage) -> Iterator[Change]:
         return create_topics(image, config, list(wishes.values()), refused)
@@ -79,25 +82,54 @@ async def _counted(request: CreateTopicsRequest, *, budget: LoopBudget) -> Count
     return names
 
 
-async def _partition_count(request: CreateTopicsRequest, *, config: BrokerConfig, budget: LoopBudget) -> int:
-    """How many partitions are asked for at most; fewer are made where topics are refused."""
+async def _forbidden(
+    context: RequestContext, names: Counter[str], *, budget: LoopBudget
+) -> dict[str, RequestError]:
+    """Return the error for each topic that the requester may not create."""
+    if context.authorizes(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return {}
+    forbidden: dict[str, RequestError] = {}
+    for name, count in names.items():
+        if count == 1 and not context.authorizes(Operation.CREATE, ResourceType.TOPIC, name):
+            forbidden[name] = RequestError(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"CREATE on TOPIC {name!r} is denied"
+            )
+        await budget.checkpoint()
+    return forbidden
+
+
+async def _partition_count(
+    request: CreateTopicsRequest,
+    refused: Container[str],
+    *,
+    config: BrokerConfig,
+    budget: LoopBudget,
+) -> int:
+    """Return how many partitions are asked for at most, but for topics that are refused already."""
     default = config.get(settings.NUM_PARTITIONS)
     count = 0
     for topic in request.topics:
         wanted = default if topic.num_partitions == BROKER_DEFAULT else max(topic.num_partitions, 0)
-        count += len(topic.assignments) or wanted
+        if topic.name not in refused:
+            count += len(topic.assignments) or wanted
         await budget.checkpoint()
     return count
 
 
 async def _wishes(
-    request: CreateTopicsRequest, names: Counter[str], *, config: BrokerConfig, budget: LoopBudget
-) -> tuple[dict[str, TopicWish], dict[str, RequestError]]:
-    """What is asked for, by name, and the errors for what cannot be asked for in this way."""
+    request: CreateTopicsRequest,
+    names: Counter[str],
+    refused: dict[str, RequestError],
+    *,
+    config: BrokerConfig,
+    budget: LoopBudget,
+) -> dict[str, TopicWish]:
+    """Return what is asked for, by name; adds the errors for what cannot be asked for in this way to `refused`."""
     wishes: dict[str, TopicWish] = {}
-    refused: dict[str, RequestError] = {}
     for topic in request.topics:
         name = topic.name
+        if name in refused:
+            continue
         try:
             if names[name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
@@ -105,7 +137,7 @@ async def _wishes(
         except RequestError as error:
             refused[name] = error
         await budget.checkpoint()
-    return wishes, refused
+    return wishes
 
 
 def _wish(config: BrokerConfig, topic: CreateTopicsRequest.CreatableTopic) -> TopicWish:
@@ -133,6 +165,13 @@ def _made(
     context: RequestContext, wish: TopicWish, defaults: list[TopicConfig], *, config: BrokerConfig
 ) -> Result:
     """A topic that was made, or could be; `defaults` are the settings of one that has none of its own."""
+    if not context.authorizes(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, wish.name):
+        return Result(
+            name=wish.name,
+            error_message=None,
+            topic_id=wish.topic_id,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        )
     assigned = wish.assignments
     result = Result(
         name=wish.name,

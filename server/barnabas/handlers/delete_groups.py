@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ Result = DeleteGroupsResponse.DeletableGroupResult
 
 
 async def handle(
-    _context: RequestContext, request: DeleteGroupsRequest, *, shares: Shares, budget: LoopBudget
+    context: RequestContext, request: DeleteGroupsRequest, *, shares: Shares, budget: LoopBudget
 ) -> DeleteGroupsResponse:
     """Delete each group on its own."""
     response = DeleteGroupsResponse()
@@ -24,6 +25,7 @@ async def handle(
         result = Result(group_id=group_id)
         response.results.append(result)
         try:
+            context.require(Operation.DELETE, ResourceType.GROUP, group_id)
             await shares.groups.delete_group(group_id)
         except RequestError as error:
             result.error_code = error.code

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -19,17 +20,24 @@ Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
 async def handle(
-    _context: RequestContext, request: DeleteRecordsRequest, *, replicas: Partitions, budget: LoopBudget
+    context: RequestContext, request: DeleteRecordsRequest, *, replicas: Partitions, budget: LoopBudget
 ) -> DeleteRecordsResponse:
     """Answer every partition on its own."""
     response = DeleteRecordsResponse()
     for topic in request.topics:
         result = DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name)
         response.topics.append(result)
+        may = context.authorizes(Operation.DELETE, ResourceType.TOPIC, topic.name)
         for entry in topic.partitions:
-            result.partitions.append(
-                _delete(topic.name, entry.partition_index, entry.offset, replicas=replicas)
-            )
+            if may:
+                answer = _delete(topic.name, entry.partition_index, entry.offset, replicas=replicas)
+            else:
+                answer = Result(
+                    partition_index=entry.partition_index,
+                    low_watermark=-1,
+                    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                )
+            result.partitions.append(answer)
             await budget.checkpoint()
     return response
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
@@ -20,7 +21,7 @@ Topic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
 
 
 async def handle(
-    _context: RequestContext,
+    context: RequestContext,
     request: DeleteShareGroupOffsetsRequest,
     *,
     metadata: MetadataStore,
@@ -28,8 +29,16 @@ async def handle(
 ) -> DeleteShareGroupOffsetsResponse:
     """Forget each topic on its own."""
     image = metadata.image
-    ids = {topic.topic_name: image.topics[topic.topic_name].id for topic in request.topics
-           if topic.topic_name in image.topics}  # fmt: skip
+    refused = {
+        topic.topic_name
+        for topic in request.topics
+        if not context.authorizes(Operation.READ, ResourceType.TOPIC, topic.topic_name)
+    }
+    ids = {
+        topic.topic_name: image.topics[topic.topic_name].id
+        for topic in request.topics
+        if topic.topic_name in image.topics and topic.topic_name not in refused
+    }
     try:
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -41,7 +50,9 @@ async def handle(
         topic_id = ids.get(asked.topic_name)
         answer = Topic(topic_name=asked.topic_name, topic_id=topic_id or bytes(16))
         refusal = _refusal(asked.topic_name, topic_id, results)
-        if refusal is not None:
+        if asked.topic_name in refused:
+            answer.error_code, answer.error_message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
+        elif refusal is not None:
             answer.error_code, answer.error_message = refusal.code, refusal.message or None
         response.responses.append(answer)
     return response

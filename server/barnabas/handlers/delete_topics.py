@@ -10,6 +10,7 @@ from barnabas.cluster import controller
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.primitives import ZERO_UUID
@@ -26,7 +27,7 @@ Result = DeleteTopicsResponse.DeletableTopicResult
 
 
 async def handle(
-    _context: RequestContext,
+    context: RequestContext,
     request: DeleteTopicsRequest,
     *,
     metadata: MetadataStore,
@@ -37,11 +38,14 @@ async def handle(
     image = metadata.image
     results: list[Result] = []
     wanted: Counter[tuple[str, bytes]] = Counter()
+    access = _Access(context)
     for (name, topic_id), count in (await _asked(request, budget=budget)).items():
         if name is not None and topic_id != ZERO_UUID:
             results.append(_refused(name, topic_id, "both a name and an id are given"))
         elif count > 1:
             results.append(_refused(name, topic_id, NAMED_TWICE))
+        elif name is not None and not (access.may_describe(name) and access.may_delete(name)):
+            results.append(access.refusal_by_name(name, exists=name in image.topics))
         elif name is not None:
             wanted[name, image.topics[name].id if name in image.topics else ZERO_UUID] += 1
         elif topic_id == ZERO_UUID:
@@ -50,6 +54,8 @@ async def handle(
             results.append(
                 _refused(None, topic_id, "there is no topic with this id", ErrorCode.UNKNOWN_TOPIC_ID)
             )
+        elif not access.may_delete(found):
+            results.append(access.refusal_by_id(found, topic_id))
         else:
             wanted[found, topic_id] += 1
         await budget.checkpoint()
@@ -65,6 +71,29 @@ async def handle(
             results.append(Result(name=name, topic_id=topic_id))
         await budget.checkpoint()
     return DeleteTopicsResponse(responses=results)
+
+
+class _Access:
+    """What the requester may do with topics, and the answers that tell it no more than it may know."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._all = context.authorizes(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def may_delete(self, name: str) -> bool:
+        return self._all or self._context.authorizes(Operation.DELETE, ResourceType.TOPIC, name)
+
+    def may_describe(self, name: str) -> bool:
+        return self._all or self._context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+    def refusal_by_name(self, name: str, *, exists: bool) -> Result:
+        if not exists and self.may_describe(name):
+            return _refused(name, ZERO_UUID, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _refused(name, ZERO_UUID, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def refusal_by_id(self, name: str, topic_id: bytes) -> Result:
+        told = name if self.may_describe(name) else None
+        return _refused(told, topic_id, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 async def _asked(request: DeleteTopicsRequest, *, budget: LoopBudget) -> Counter[tuple[str | None, bytes]]:

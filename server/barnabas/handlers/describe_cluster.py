@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 BROKERS = 1
 CONTROLLERS = 2
-CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
-"""Bits of the ACL operations on a cluster: create, alter, describe, cluster action, describe and alter configs,
-idempotent write."""
 
 
 async def handle(
@@ -36,7 +33,7 @@ async def handle(
     image = metadata.image
     response = DescribeClusterResponse(cluster_id=image.cluster_id, controller_id=image.controller_id)
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = context.cluster_operations()
     for broker_id in image.brokers:
         host, port, rack = advertised_endpoint(metadata.image, broker_id, context.connection)
         response.brokers.append(

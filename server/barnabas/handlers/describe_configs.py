@@ -28,9 +28,11 @@ from barnabas.errors import RequestError
 from barnabas.handlers import broker_loggers
 from barnabas.handlers.config_resources import (
     check_broker_name,
+    require_on_resource,
     synonyms_of_broker_setting,
     value_of_topic_setting,
 )
+from barnabas.security.authorizer import Operation
 from barnabas.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -87,6 +89,7 @@ def _entries(
 ) -> list[Described] | RequestError:
     """A resource's settings as this request wants them, or why they cannot be described."""
     try:
+        require_on_resource(context, Operation.DESCRIBE_CONFIGS, kind, name)
         described = _describe(kind, name, metadata=metadata, config=config, broker_id=broker_id)
     except RequestError as error:
         return error

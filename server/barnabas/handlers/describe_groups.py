@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from barnabas.errors import RequestError
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.shard import GroupShard
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from barnabas.requests.context import RequestContext
 
 NOT_FOUND_SINCE = 6
-GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
-"""Bits of the ACL operations on a group: read, delete, describe, describe and alter configs."""
 
 Described = DescribeGroupsResponse.DescribedGroup
 
@@ -30,11 +29,12 @@ async def handle(
     response = DescribeGroupsResponse()
     for group_id in request.groups:
         try:
+            context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             described = await group_coordinator.perform(group_id, partial(_describe, context, group_id))
         except RequestError as error:
             described = Described(group_id=group_id, error_code=error.code)
         if request.include_authorized_operations and not described.error_code:
-            described.authorized_operations = GROUP_OPERATIONS
+            described.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
         response.groups.append(described)
     return response
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster import controller
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ PartitionResponse = DescribeProducersResponse.PartitionResponse
 
 
 async def handle(
-    _context: RequestContext, request: DescribeProducersRequest, *, replicas: Partitions, budget: LoopBudget
+    context: RequestContext, request: DescribeProducersRequest, *, replicas: Partitions, budget: LoopBudget
 ) -> DescribeProducersResponse:
     """Answer every partition on its own."""
     response = DescribeProducersResponse()
@@ -27,15 +28,20 @@ async def handle(
         result = DescribeProducersResponse.TopicResponse(name=topic.name)
         response.topics.append(result)
         for index in topic.partition_indexes:
-            result.partitions.append(await _describe(topic.name, index, replicas=replicas, budget=budget))
+            result.partitions.append(
+                await _describe(context, topic.name, index, replicas=replicas, budget=budget)
+            )
             await budget.checkpoint()
     return response
 
 
-async def _describe(topic: str, index: int, *, replicas: Partitions, budget: LoopBudget) -> PartitionResponse:
+async def _describe(
+    context: RequestContext, topic: str, index: int, *, replicas: Partitions, budget: LoopBudget
+) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     try:
         controller.check_topic_name(topic)
+        context.require(Operation.READ, ResourceType.TOPIC, topic)
         partition = replicas.leader(topic, index)
     except RequestError as error:
         answer.error_code = error.code

@@ -8,6 +8,7 @@ from barnabas.errors import RequestError
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.topics import by_topic
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.share.records import UNKNOWN_OFFSET
 from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.describe_share_group_offsets import (
@@ -29,7 +30,7 @@ Partition = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseP
 
 
 async def handle(
-    _context: RequestContext,
+    context: RequestContext,
     request: DescribeShareGroupOffsetsRequest,
     *,
     metadata: MetadataStore,
@@ -43,11 +44,21 @@ async def handle(
         answer = Group(group_id=asked.group_id)
         response.groups.append(answer)
         try:
+            context.require(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id)
             if asked.topics is None:
-                topics = await _known(asked.group_id, metadata=metadata, group_coordinator=group_coordinator)
+                topics = [
+                    (name, partitions)
+                    for name, partitions in await _known(
+                        asked.group_id, metadata=metadata, group_coordinator=group_coordinator
+                    )
+                    if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
+                ]
             else:
                 topics = [(topic.topic_name, topic.partitions) for topic in asked.topics]
             for name, partitions in topics:
+                if not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                    answer.topics.append(_refused(name, partitions))
+                    continue
                 answer.topics.append(
                     await _topic(
                         asked.group_id, name, partitions, metadata=metadata, replicas=replicas, shares=shares
@@ -57,6 +68,21 @@ async def handle(
             answer.topics = []
             answer.error_code, answer.error_message = error.code, error.message or None
     return response
+
+
+def _refused(name: str, partitions: list[int]) -> Topic:
+    return Topic(
+        topic_name=name,
+        partitions=[
+            Partition(
+                partition_index=index,
+                start_offset=UNKNOWN_OFFSET,
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                error_message=None,
+            )
+            for index in partitions
+        ],
+    )
 
 
 async def _known(

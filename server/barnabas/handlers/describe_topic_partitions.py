@@ -16,7 +16,8 @@ from barnabas.cluster import controller
 from barnabas.cluster.image import TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
-from barnabas.handlers.metadata import TOPIC_OPERATIONS, describe_partition
+from barnabas.handlers.metadata import describe_partition
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -37,7 +38,7 @@ Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseParti
 
 
 async def handle(
-    _context: RequestContext,
+    context: RequestContext,
     request: DescribeTopicPartitionsRequest,
     *,
     metadata: MetadataStore,
@@ -67,18 +68,26 @@ async def handle(
     most = config.get(settings.MAX_REQUEST_PARTITION_SIZE_LIMIT)
     room = max(min(request.response_partition_limit, most), 1)
     response = DescribeTopicPartitionsResponse()
+    refused: list[Topic] = []
     for name in names:
+        if not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if asked:
+                refused.append(Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+            await budget.checkpoint()
+            continue
         if room <= 0:
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
             break
         info = topics.get(name)
         await budget.checkpoint()
         if info is None:
-            response.topics.append(_unknown(name))
+            response.topics.append(_unknown(context, name))
             first_partition = 0
             continue
         last = first_partition + room
-        response.topics.append(_page(info, first_partition, last, replicas=replicas, broker_id=broker_id))
+        response.topics.append(
+            _page(context, info, first_partition, last, replicas=replicas, broker_id=broker_id)
+        )
         if last < len(info.partitions):
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
                 topic_name=name, partition_index=last
@@ -86,6 +95,7 @@ async def handle(
             break
         room -= len(info.partitions) - first_partition
         first_partition = 0
+    response.topics += refused
     return response
 
 
@@ -101,7 +111,7 @@ async def _sorted_from(names: Collection[str], first: str, *, budget: LoopBudget
     return sorted(rest)
 
 
-def _unknown(name: str) -> Topic:
+def _unknown(context: RequestContext, name: str) -> Topic:
     try:
         controller.check_topic_name(name)
     except RequestError as error:
@@ -109,17 +119,19 @@ def _unknown(name: str) -> Topic:
     return Topic(
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         name=name,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=context.authorized_operations(ResourceType.TOPIC, name),
     )
 
 
-def _page(info: TopicInfo, first: int, last: int, *, replicas: Partitions, broker_id: int) -> Topic:
+def _page(
+    context: RequestContext, info: TopicInfo, first: int, last: int, *, replicas: Partitions, broker_id: int
+) -> Topic:
     make = partial(Partition, eligible_leader_replicas=[], last_known_elr=[])
     return Topic(
         name=info.name,
         topic_id=info.id,
         is_internal=info.internal,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=context.authorized_operations(ResourceType.TOPIC, info.name),
         partitions=[
             describe_partition(info.name, index, partition, make, replicas=replicas, broker_id=broker_id)
             for index, partition in enumerate(info.partitions[first:last], first)

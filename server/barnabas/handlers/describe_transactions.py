@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.transactions.transaction import State
 from barnabas.wire.generated.describe_transactions import (
     DescribeTransactionsRequest,
@@ -21,7 +22,7 @@ Described = DescribeTransactionsResponse.TransactionState
 
 
 async def handle(
-    _context: RequestContext,
+    context: RequestContext,
     request: DescribeTransactionsRequest,
     *,
     transaction_coordinator: TransactionCoordinator,
@@ -31,7 +32,9 @@ async def handle(
     response = DescribeTransactionsResponse()
     for transactional_id in request.transactional_ids:
         try:
-            described = await _describe(transactional_id, transaction_coordinator=transaction_coordinator)
+            described = await _describe(
+                context, transactional_id, transaction_coordinator=transaction_coordinator
+            )
         except RequestError as error:
             described = Described(transactional_id=transactional_id, error_code=error.code)
         response.transaction_states.append(described)
@@ -39,7 +42,10 @@ async def handle(
     return response
 
 
-async def _describe(transactional_id: str, *, transaction_coordinator: TransactionCoordinator) -> Described:
+async def _describe(
+    context: RequestContext, transactional_id: str, *, transaction_coordinator: TransactionCoordinator
+) -> Described:
+    context.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     if not transactional_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     machine = await transaction_coordinator.machine(transactional_id)
@@ -48,7 +54,8 @@ async def _describe(transactional_id: str, *, transaction_coordinator: Transacti
         raise RequestError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
-        topics.setdefault(topic, []).append(partition)
+        if topic in topics or context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            topics.setdefault(topic, []).append(partition)
     return Described(
         transactional_id=transactional_id,
         transaction_state=transaction.state.title,

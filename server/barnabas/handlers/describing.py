@@ -5,7 +5,7 @@ The rule: each group has an answer of its own, and an error of one is not the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -13,13 +13,15 @@ from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.topics import by_topic
-from barnabas.handlers.describe_groups import GROUP_OPERATIONS
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import Decision
 from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.requests.context import RequestContext
 
 
 class Described(Protocol):
@@ -35,14 +37,20 @@ D = TypeVar("D", bound=Described)
 
 
 async def describe_each(
+    context: RequestContext,
     group_ids: Iterable[str],
     describe: Callable[[str, GroupShard], D],
     empty: Callable[[], D],
+    topics_of: Callable[[D], Iterable[str]],
     *,
     with_operations: bool,
     group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
 ) -> list[D]:
-    """Describe each group on its own; where `describe` raises a RequestError, `empty` is filled with that."""
+    """Describe each group on its own; where `describe` raises a RequestError, `empty` is filled with that.
+
+    A group with `topics_of` which the requester may not describe one is not described either.
+    """
 
     def perform(group_id: str, shard: GroupShard, out: Decision) -> D:  # noqa: ARG001
         return describe(group_id, shard)
@@ -50,9 +58,12 @@ async def describe_each(
     groups = []
     for group_id in group_ids:
         try:
+            context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             if not group_id:
                 raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
             described = await group_coordinator.perform(group_id, partial(perform, group_id))
+            topics = topics_of(described)
+            await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, topics, budget)
         except RequestError as error:
             described = empty()
             described.group_id = group_id
@@ -60,9 +71,30 @@ async def describe_each(
             described.error_message = error.message or None
         else:
             if with_operations:
-                described.authorized_operations = GROUP_OPERATIONS
+                described.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
         groups.append(described)
     return groups
+
+
+class _Assigned(Protocol):
+    """A topic in the assignment of a member, of either response."""
+
+    topic_name: str
+
+
+class _Assignment(Protocol):
+    """What a member has."""
+
+    @property
+    def topic_partitions(self) -> Sequence[_Assigned]:
+        """The partitions by topic."""
+
+
+def assigned_topics(assignments: Iterable[_Assignment]) -> Iterator[str]:
+    """Return the names of the topics in assignments."""
+    for assignment in assignments:
+        for topic in assignment.topic_partitions:
+            yield topic.topic_name
 
 
 def named_partitions(

@@ -76,6 +76,13 @@ _ECHOES: dict[int, Echo] = {
         "topics", "topics", "OffsetForLeaderTopicResult", ("topic",),
         Echo("partitions", "partitions", "EpochEndOffset", ("partition",)),
     ),
+    27: Echo(
+        "markers", "markers", "WritableTxnMarkerResult", ("producer_id",),
+        Echo(
+            "topics", "topics", "WritableTxnMarkerTopicResult", ("name",),
+            _partitions("WritableTxnMarkerPartitionResult", asked="partition_indexes"),
+        ),
+    ),
     28: Echo(
         "topics", "topics", "TxnOffsetCommitResponseTopic", ("name",),
         _partitions("TxnOffsetCommitResponsePartition"),
@@ -84,13 +91,31 @@ _ECHOES: dict[int, Echo] = {
     31: Echo("filters", "filter_results", "DeleteAclsFilterResult", ()),
     32: Echo("resources", "results", "DescribeConfigsResult", ("resource_type", "resource_name")),
     33: Echo("resources", "responses", "AlterConfigsResourceResponse", ("resource_type", "resource_name")),
+    34: Echo(
+        "topics", "results", "AlterReplicaLogDirTopicResult", ("name=topic_name",),
+        _partitions("AlterReplicaLogDirPartitionResult"),
+    ),
     37: Echo("topics", "results", "CreatePartitionsTopicResult", ("name",)),
     42: Echo("groups_names", "results", "DeletableGroupResult", ("group_id",)),
+    43: Echo(
+        "topic_partitions", "replica_election_results", "ReplicaElectionResult", ("topic",),
+        _partitions("PartitionResult", answered="partition_result", index="partition_id"),
+    ),
     44: Echo("resources", "responses", "AlterConfigsResourceResponse", ("resource_type", "resource_name")),
+    45: Echo(
+        "topics", "responses", "ReassignableTopicResponse", ("name",),
+        _partitions("ReassignablePartitionResponse"),
+    ),
+    46: Echo(
+        "topics", "topics", "OngoingTopicReassignment", ("name",),
+        _partitions("OngoingPartitionReassignment", asked="partition_indexes"),
+    ),
     61: Echo(
         "topics", "topics", "TopicResponse", ("name",),
         Echo("partition_indexes", "partitions", "PartitionResponse", ("partition_index",)),
     ),
+    65: Echo("transactional_ids", "transaction_states", "TransactionState", ("transactional_id",)),
+    69: Echo("group_ids", "groups", "DescribedGroup", ("group_id",)),
     75: Echo("topics", "topics", "DescribeTopicPartitionsResponseTopic", ("name",)),
     77: Echo("group_ids", "groups", "DescribedGroup", ("group_id",)),
     83: _states("InitializeStateResult"),
@@ -98,13 +123,24 @@ _ECHOES: dict[int, Echo] = {
     85: _states("WriteStateResult"),
     86: _states("DeleteStateResult"),
     87: _states("ReadStateSummaryResult"),
+    89: Echo("group_ids", "groups", "DescribedGroup", ("group_id",)),
     90: Echo("groups", "groups", "DescribeShareGroupOffsetsResponseGroup", ("group_id",)),
 }  # fmt: skip
 
-_TOP_LEVEL_SINCE = {1: 7, 3: 13, 9: 2, 35: 3}
-"""APIs whose top-level error code came later than their first version."""
+_WITHIN = {34: "dirs"}
+"""APIs whose requests have what is answered in one list in several, within the entries of this one."""
+_ALSO_TOP_LEVEL = frozenset((43, 45, 46))
+"""APIs whose entries are answered beside the top-level error code, with it where they have room for one."""
+_TOP_LEVEL_SINCE = {1: 7, 3: 13, 9: 2, 43: 1}
+"""APIs whose top-level error code came later than their first version.
+
+Not DescribeLogDirs, which lists nothing in the versions that have no room for the error, as Kafka does.
+"""
 _TOP_LEVEL_UNTIL = {9: 7, 10: 3}
 """APIs whose top-level error code has given way to one per entry."""
+
+
+_JOIN_GROUP, _NULL_PROTOCOL_SINCE = 11, 7
 
 
 def error_response(api: Api, context: RequestContext, request: Any, code: int, message: str) -> Any:
@@ -120,11 +156,15 @@ def error_response(api: Api, context: RequestContext, request: Any, code: int, m
         response.error_code = code
         if hasattr(response, "error_message"):
             response.error_message = message or None
-    elif api.key in _ECHOES:
-        _echo(_ECHOES[api.key], type(response), request, response, code, message)
-    else:
+        if api.key == _JOIN_GROUP and version >= _NULL_PROTOCOL_SINCE:
+            response.protocol_name = None
+        if api.key not in _ALSO_TOP_LEVEL:
+            return response
+    if api.key not in _ECHOES:
         context.close_after_response = True
         return None
+    for part in getattr(request, _WITHIN[api.key]) if api.key in _WITHIN else (request,):
+        _echo(_ECHOES[api.key], type(response), part, response, code, message)
     return response
 
 
@@ -143,7 +183,7 @@ def _echo(echo: Echo, message_class: Any, asked: Any, answered: Any, code: int, 
                 setattr(answer, target or source, getattr(entry, source))
         if echo.inner is not None:
             _echo(echo.inner, message_class, entry, answer, code, message)
-        else:
+        elif hasattr(answer, "error_code"):
             answer.error_code = code
             if hasattr(answer, "base_offset"):
                 answer.base_offset = -1

@@ -16,6 +16,7 @@ from barnabas.config import broker as settings
 from barnabas.errors import RequestError, StorageError, lacks_files
 from barnabas.replicas.partitions import Partition
 from barnabas.requests.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 
@@ -214,12 +215,25 @@ def fail(data: PartitionData, error: RequestError) -> None:
     data.records = b""
 
 
-def _partition_of(want: SessionPartition, *, metadata: MetadataStore, replicas: Partitions) -> Partition:
+def _partition_of(
+    context: RequestContext,
+    request: FetchRequest,
+    want: SessionPartition,
+    *,
+    metadata: MetadataStore,
+    replicas: Partitions,
+) -> Partition:
     name = want.topic
+    asks = context.asks_authorizer
+    is_replica = asks and max(request.replica_id, request.replica_state.replica_id) >= 0
+    if is_replica and not context.authorizes(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if isinstance(name, bytes):
         name = metadata.image.topic_name(name) or ""
         if not name:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if asks and not is_replica and not context.authorizes(Operation.READ, ResourceType.TOPIC, name):
+        raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return replicas.leader(name, want.index, want.current_leader_epoch)
 
 
@@ -235,7 +249,7 @@ def _read_partition(
     replicas: Partitions,
 ) -> int:
     """Fill in one partition's answer; returns its size in bytes."""
-    partition = _partition_of(want, metadata=metadata, replicas=replicas)
+    partition = _partition_of(context, request, want, metadata=metadata, replicas=replicas)
     done.seen[partition] = partition.appended_bytes
     replica_id = max(request.replica_id, request.replica_state.replica_id)
     if replica_id >= 0:

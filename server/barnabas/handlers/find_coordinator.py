@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.coordination.ports import CoordinatorType
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -79,9 +80,20 @@ async def _find(
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type} here"
             )
+        _check_access(context, CoordinatorType(key_type), key)
         answer.node_id = await coordinator_locator.locate(CoordinatorType(key_type), key)
     except RequestError as error:
         answer.error_code, answer.error_message = error.code, error.message or None
         return answer
     answer.host, answer.port, _ = advertised_endpoint(metadata.image, answer.node_id, context.connection)
     return answer
+
+
+def _check_access(context: RequestContext, key_type: CoordinatorType, key: str) -> None:
+    """Raise unless the requester may know this coordinator; those of share partitions are for brokers alone."""
+    if key_type is CoordinatorType.GROUP:
+        context.require(Operation.DESCRIBE, ResourceType.GROUP, key)
+    elif key_type is CoordinatorType.TRANSACTION:
+        context.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
+    else:
+        context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -20,7 +20,7 @@ Answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 
 async def handle(
-    _context: RequestContext,
+    context: RequestContext,
     request: IncrementalAlterConfigsRequest,
     *,
     metadata: MetadataStore,
@@ -38,6 +38,7 @@ async def handle(
         config=config,
         budget=budget,
         broker_id=broker_id,
+        context=context,
     )
     response = IncrementalAlterConfigsResponse()
     for change in changes:

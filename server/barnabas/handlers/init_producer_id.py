@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -47,6 +48,12 @@ async def _handle(
     transaction_coordinator: TransactionCoordinator,
     producer_ids: ProducerIds,
 ) -> InitProducerIdResponse:
+    if request.transactional_id is not None:
+        context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    elif not context.authorizes(
+        Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME
+    ) and not context.authorizes_on_any(Operation.WRITE, ResourceType.TOPIC):
+        raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     expected = Producer(request.producer_id, request.producer_epoch)
     if (expected.id == NO_PRODUCER_ID) is not (expected.epoch == NO_EPOCH):
         raise RequestError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch go together")

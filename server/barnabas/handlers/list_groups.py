@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ async def handle(
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     response = ListGroupsResponse()
+    sees_all = context.authorizes(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     for shard in await group_coordinator.machines():
         for group_id in shard.groups.keys() | shard.offsets.keys() | shard.pending.groups():
             await budget.checkpoint()
@@ -36,6 +38,8 @@ async def handle(
             kind = group.kind if group else CLASSIC
             state = group.state_name if group else "Empty"
             if (states and state.lower() not in states) or (types and kind not in types):
+                continue
+            if not (sees_all or context.authorizes(Operation.DESCRIBE, ResourceType.GROUP, group_id)):
                 continue
             response.groups.append(
                 ListGroupsResponse.ListedGroup(

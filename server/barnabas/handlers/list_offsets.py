@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
@@ -56,6 +57,7 @@ async def handle(
     for topic in request.topics:
         answered = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name)
         response.topics.append(answered)
+        is_described = context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         for query in topic.partitions:
             is_repeated = (topic.name, query.partition_index) in repeated
             answered.partitions.append(
@@ -64,6 +66,7 @@ async def handle(
                     request,
                     topic.name,
                     query,
+                    is_described=is_described,
                     twice=is_repeated,
                     replicas=replicas,
                     piecework=piecework,
@@ -79,12 +82,15 @@ async def _answer(
     topic: str,
     query: PartitionQuery,
     *,
+    is_described: bool,
     twice: bool,
     replicas: Partitions,
     piecework: Piecework,
 ) -> PartitionAnswer:
     answer = PartitionAnswer(partition_index=query.partition_index)
     try:
+        if not is_described:
+            raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if twice:
             raise RequestError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
         if context.api_version < _SINCE.get(query.timestamp, 0) or query.timestamp < EARLIEST_PENDING_UPLOAD:

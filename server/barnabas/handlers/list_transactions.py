@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.transactions.transaction import State
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -41,7 +42,9 @@ async def handle(
             await budget.checkpoint()
             if not transaction.matches(states, producer_ids, request.duration_filter, context.now_ms):
                 continue
-            if pattern is None or pattern.fullmatch(transaction.id):
+            if pattern is not None and not pattern.fullmatch(transaction.id):
+                continue
+            if context.authorizes(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.id):
                 response.transaction_states.append(
                     ListTransactionsResponse.TransactionState(
                         transactional_id=transaction.id,

@@ -16,7 +16,7 @@ from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
-from barnabas.handlers.describe_cluster import CLUSTER_OPERATIONS
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.primitives import ZERO_UUID
@@ -33,8 +33,6 @@ log = logging.getLogger(__name__)
 
 AUTO_CREATION_FLAG_SINCE = 4
 ASKING_BY_ID_SINCE = 12
-TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-"""Bits of the ACL operations on a topic: read, write, create, delete, alter, describe, describe and alter configs."""
 NOT_ASKED = -(2**31)
 NO_LEADER = -1
 RESERVED_SINCE = 100
@@ -64,8 +62,9 @@ async def handle(
         image = metadata.image
         await _reserve(context, len(image.topics))
         topics = [
-            await _describe(info, request, replicas=replicas, budget=budget, broker_id=broker_id)
+            await _describe(context, info, request, replicas=replicas, budget=budget, broker_id=broker_id)
             for info in image.topics.values()
+            if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, info.name)
         ]
     else:
         asked = await _asked(request.topics, budget=budget)
@@ -82,13 +81,21 @@ async def handle(
         image = metadata.image
         topics = [
             await _one(
-                image, request, name, topic_id, refused, replicas=replicas, budget=budget, broker_id=broker_id
+                context,
+                image,
+                request,
+                name,
+                topic_id,
+                refused,
+                replicas=replicas,
+                budget=budget,
+                broker_id=broker_id,
             )
             for name, topic_id in asked
         ]
     response = MetadataResponse(cluster_id=image.cluster_id, controller_id=image.controller_id, topics=topics)
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = context.cluster_operations()
     for node_id in image.brokers:
         host, port, rack = advertised_endpoint(metadata.image, node_id, context.connection)
         response.brokers.append(
@@ -157,11 +164,15 @@ async def _create_missing(
     refused: dict[str, RequestError] = {}
     missing: list[str] = []
     for name, topic_id in asked:
-        if topic_id == ZERO_UUID and name is not None and name not in metadata.image.topics:
+        if topic_id == ZERO_UUID and name is not None and not _is_described(context, name):
+            refused[name] = RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        elif topic_id == ZERO_UUID and name is not None and name not in metadata.image.topics:
             try:
                 controller.check_topic_name(name)
                 if not allowed:
                     raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+                if not context.authorizes(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+                    context.require(Operation.CREATE, ResourceType.TOPIC, name)
                 missing.append(name)
             except RequestError as error:
                 refused[name] = error
@@ -178,7 +189,12 @@ async def _create_missing(
     return refused
 
 
+def _is_described(context: RequestContext, name: str) -> bool:
+    return context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
 async def _one(
+    context: RequestContext,
     image: ClusterImage,
     request: MetadataRequest,
     name: str | None,
@@ -193,29 +209,41 @@ async def _one(
         name = image.topic_name(topic_id)
         if name is None:
             return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        if not _is_described(context, name):
+            return Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
+    error = refused.get(name or "")
+    if error is not None and error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return Topic(error_code=error.code, name=name or "")
     info = image.topics.get(name or "")
     if info is not None:
-        return await _describe(info, request, replicas=replicas, budget=budget, broker_id=broker_id)
-    error = refused.get(name or "")  # none where somebody else has deleted it meanwhile
-    return Topic(
+        return await _describe(context, info, request, replicas=replicas, budget=budget, broker_id=broker_id)
+    return Topic(  # there is no error where somebody else has deleted the topic meanwhile
         error_code=error.code if error else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         name=name or "",
-        topic_authorized_operations=_operations(request),
+        topic_authorized_operations=_operations(context, request, name or ""),
     )
 
 
-def _operations(request: MetadataRequest) -> int:
-    return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+def _operations(context: RequestContext, request: MetadataRequest, topic: str) -> int:
+    if not request.include_topic_authorized_operations:
+        return NOT_ASKED
+    return context.authorized_operations(ResourceType.TOPIC, topic)
 
 
 async def _describe(
-    info: TopicInfo, request: MetadataRequest, *, replicas: Partitions, budget: LoopBudget, broker_id: int
+    context: RequestContext,
+    info: TopicInfo,
+    request: MetadataRequest,
+    *,
+    replicas: Partitions,
+    budget: LoopBudget,
+    broker_id: int,
 ) -> Topic:
     topic = Topic(
         name=info.name,
         topic_id=info.id,
         is_internal=info.internal,
-        topic_authorized_operations=_operations(request),
+        topic_authorized_operations=_operations(context, request, info.name),
     )
     for index, partition in enumerate(info.partitions):
         topic.partitions.append(

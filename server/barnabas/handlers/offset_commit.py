@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
 from barnabas.groups.shard import GroupShard
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import Decision
 from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
@@ -82,6 +83,7 @@ async def handle(
         response.topics.append(answers)
         if context.api_version >= TOPIC_IDS_SINCE:
             name = metadata.image.topic_name(topic.topic_id) or ""
+        may_read = context.authorizes(Operation.READ, ResourceType.TOPIC, name)
         for partition in topic.partitions:
             await budget.checkpoint()
             answer = PartitionAnswer(partition_index=partition.partition_index)
@@ -99,6 +101,7 @@ async def handle(
                         retention_ms=request.retention_time_ms,
                         metadata=metadata,
                         group_coordinator=group_coordinator,
+                        may_read=may_read,
                     )
                 )
                 accepted.append(answer)
@@ -159,15 +162,19 @@ def checked_commit(
     *,
     commit_timestamp_ms: int = -1,
     retention_ms: int = -1,
+    may_read: bool,
     metadata: MetadataStore,
     group_coordinator: GroupCoordinator,
 ) -> RequestedCommit:
     """An offset as it is kept, and whether its metadata is too long; that is the last thing that is wrong with a commit.
 
-    Raises UNKNOWN_TOPIC_ID without a name, UNKNOWN_TOPIC_OR_PARTITION.
+    Raises UNKNOWN_TOPIC_ID without a name, TOPIC_AUTHORIZATION_FAILED unless the requester `may_read` the topic, and
+    UNKNOWN_TOPIC_OR_PARTITION.
     """
     if not topic:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if not may_read:
+        raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     info = metadata.image.topics.get(topic)
     if info is None or not 0 <= partition < len(info.partitions):
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

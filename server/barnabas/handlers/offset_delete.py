@@ -13,6 +13,7 @@ from barnabas.groups.embedded import CONSUMER
 from barnabas.groups.shard import OFFSETS_AT_ONCE, GroupShard
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.subscription import subscribed_topics
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import Decision, slices
 from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
@@ -28,7 +29,7 @@ Answer = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
 async def handle(
-    _context: RequestContext,
+    context: RequestContext,
     request: OffsetDeleteRequest,
     *,
     metadata: MetadataStore,
@@ -43,10 +44,14 @@ async def handle(
     for topic in request.topics:
         answers = OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name)
         response.topics.append(answers)
+        may_read = context.authorizes(Operation.READ, ResourceType.TOPIC, topic.name)
         for partition in topic.partitions:
             await budget.checkpoint()
             answer = Answer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
+            if not may_read:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             asked.append(((topic.name, partition.partition_index), answer))
     known_topics = metadata.image.topics
     for some in slices(asked, OFFSETS_AT_ONCE) if asked else [[]]:

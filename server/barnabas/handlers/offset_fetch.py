@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.errors import RequestError
 from barnabas.groups.shard import GroupShard
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import Decision
 from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
@@ -59,6 +60,7 @@ async def handle(
         return response
     failure = 0
     try:
+        context.require(Operation.DESCRIBE, ResourceType.GROUP, request.group_id)
         known, unstable = await _offsets(
             request.group_id, request.require_stable, group_coordinator=group_coordinator
         )
@@ -68,14 +70,21 @@ async def handle(
         known, unstable, failure = {}, set(), error.code
     asked: list[tuple[str, list[int]]]
     if request.topics is None:
-        asked = _everything(known)
+        asked = [
+            (name, indexes)
+            for name, indexes in _everything(known)
+            if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        ]
     else:
         asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
     response = OffsetFetchResponse()
     for name, indexes in asked:
         partitions = []
+        seen, refusal = (known, unstable), failure
+        if not failure and not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            seen, refusal = ({}, set()), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         for index in indexes:
-            partitions.append(_fill(Partition(error_code=failure), known, unstable, name, index))
+            partitions.append(_fill(Partition(error_code=refusal), *seen, name, index))
             await give_way()
         response.topics.append(Topic(name=name, partitions=partitions))
     return response
@@ -93,6 +102,7 @@ async def _group(
     answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
     image = metadata.image
     try:
+        context.require(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
         known, unstable = await _offsets(
             group.group_id,
             require_stable,
@@ -107,7 +117,8 @@ async def _group(
         asked = [
             (name, image.topics[name].id if name in image.topics else bytes(16), indexes)
             for name, indexes in _everything(known)
-            if context.api_version < TOPIC_IDS_SINCE or name in image.topics
+            if (context.api_version < TOPIC_IDS_SINCE or name in image.topics)
+            and context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
         ]
     elif context.api_version >= TOPIC_IDS_SINCE:
         asked = [
@@ -118,10 +129,13 @@ async def _group(
         asked = [(topic.name, bytes(16), topic.partition_indexes) for topic in group.topics]
     for name, topic_id, indexes in asked:
         partitions = []
+        seen, refusal = (known, unstable), 0
+        if not name:
+            refusal = int(ErrorCode.UNKNOWN_TOPIC_ID)
+        elif not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            seen, refusal = ({}, set()), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         for index in indexes:
-            partition = _fill(GroupPartition(), known, unstable, name, index)
-            if not name:
-                partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            partition = _fill(GroupPartition(error_code=refusal), *seen, name, index)
             partitions.append(partition)
             await budget.checkpoint()
         answer.topics.append(GroupTopic(name=name, topic_id=topic_id, partitions=partitions))

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -22,7 +24,7 @@ EpochEndOffset = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
 async def handle(
-    _context: RequestContext,
+    context: RequestContext,
     request: OffsetForLeaderEpochRequest,
     *,
     replicas: Partitions,
@@ -30,11 +32,19 @@ async def handle(
 ) -> OffsetForLeaderEpochResponse:
     """Answer every partition on its own."""
     response = OffsetForLeaderEpochResponse()
+    is_replica = context.authorizes(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     for topic in request.topics:
         result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic)
         response.topics.append(result)
+        may = is_replica or context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
         for asked in topic.partitions:
-            result.partitions.append(_answer(topic.topic, asked, replicas=replicas))
+            if may:
+                answer = _answer(topic.topic, asked, replicas=replicas)
+            else:
+                answer = EpochEndOffset(
+                    partition=asked.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                )
+            result.partitions.append(answer)
             await budget.checkpoint()
     return response
 

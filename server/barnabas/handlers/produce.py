@@ -19,6 +19,7 @@ from barnabas.errors import RequestError
 from barnabas.handlers.transactional import Part, admit, refusal
 from barnabas.records.batch import BatchHeader, transactional_producer
 from barnabas.replicas.partitions import ACKS_ALL, Partition
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.topic_partitions import TopicPartition
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
@@ -107,27 +108,34 @@ async def _admit(
 ) -> dict[TopicPartition, RequestError]:
     """See that transactional records are in a transaction; returns the partitions where they are not.
 
-    Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED when they come without a transactional id, and
-    INVALID_PRODUCER_ID_MAPPING when they are of several producers.
+    Topics that the requester may not write to are left out: they are refused when their turn to be appended comes.
+    Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED when the records come without a transactional id or with one that the
+    requester may not write with, and INVALID_PRODUCER_ID_MAPPING when they are of several producers.
     """
-    parts = []
+    parts: list[Part] = []
+    is_transactional = False
     for topic in request.topic_data:
+        name = _name(context, topic, metadata=metadata)
+        may_write = context.authorizes(Operation.WRITE, ResourceType.TOPIC, name)
         for data in topic.partition_data:
             if (
                 isinstance(data.records, memoryview)
                 and (producer := transactional_producer(data.records)) is not None
             ):
-                parts.append(
-                    Part((_name(context, topic, metadata=metadata), data.index), Producer(*producer))
-                )
+                is_transactional = True
+                if may_write:
+                    parts.append(Part((name, data.index), Producer(*producer)))
             await budget.checkpoint()
-    if not parts:
+    if not is_transactional:
         return {}
     if request.transactional_id is None:
         raise RequestError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "transactional records without a transactional id",
         )
+    context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    if not parts:
+        return {}
     if any(part.producer != parts[0].producer for part in parts):
         raise RequestError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer"
@@ -165,6 +173,7 @@ async def _append_topic(
 ) -> ProduceResponse.TopicProduceResponse:
     name = _name(context, topic, metadata=metadata)
     responses = []
+    may_write = context.authorizes(Operation.WRITE, ResourceType.TOPIC, name)
     for data in topic.partition_data:
         await budget.checkpoint()
         response = PartitionResponse(index=data.index)
@@ -172,6 +181,8 @@ async def _append_topic(
         try:
             if not name:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+            if not may_write:
+                raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if refused and (name, data.index) in refused:
                 raise refused[name, data.index]
             partition, end_offset = await _append(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.share.acknowledgement import Acknowledgement, check_acknowledgements
 from barnabas.share.sessions import SessionKey
 from barnabas.topic_partitions import TopicIdPartition
@@ -72,7 +73,7 @@ async def acknowledge(
             check_acknowledgements(
                 acknowledgements, knows_renew=context.api_version >= RENEW_SINCE, is_renew=is_renew
             )
-            check_exists(topic_partition, metadata=metadata)
+            check_readable(context, topic_partition, metadata=metadata)
             if acknowledgements:
                 await shares.partitions.acknowledge((group_id, *topic_partition), member_id, acknowledgements)
         except RequestError as error:
@@ -80,12 +81,19 @@ async def acknowledge(
     return outcomes
 
 
-def check_exists(topic_partition: TopicIdPartition, *, metadata: MetadataStore) -> None:
-    """Raise UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION for a slot that there is not."""
+def check_readable(
+    context: RequestContext, topic_partition: TopicIdPartition, *, metadata: MetadataStore
+) -> None:
+    """Raise unless the partition is there and the requester may read it.
+
+    UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED or UNKNOWN_TOPIC_OR_PARTITION, in this order.
+    """
     image = metadata.image
     name = image.topic_name(topic_partition[0])
     if name is None:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+    if not context.authorizes(Operation.READ, ResourceType.TOPIC, name):
+        raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if not 0 <= topic_partition[1] < len(image.topics[name].partitions):
         raise RequestError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{topic_partition[1]}"

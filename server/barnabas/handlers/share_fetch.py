@@ -17,7 +17,7 @@ from barnabas.handlers.share_common import (
     acknowledge,
     acknowledgements_of,
     check_asker,
-    check_exists,
+    check_readable,
     tell_leaders,
 )
 from barnabas.handlers.share_reading import acquire, look
@@ -163,7 +163,7 @@ async def _fetch(
     bytes_min = min(request.min_bytes, bytes_max)
     while True:
         loaded = await _load(
-            key[0], topic_partitions, answers, metadata=metadata, shares=shares, budget=budget
+            context, key[0], topic_partitions, answers, metadata=metadata, shares=shares, budget=budget
         )
         if not loaded:
             return answers
@@ -194,6 +194,7 @@ def _acquire_request(context: RequestContext, request: ShareFetchRequest, member
 
 
 async def _load(
+    context: RequestContext,
     group_id: str,
     topic_partitions: list[TopicIdPartition],
     answers: Answers,
@@ -209,7 +210,7 @@ async def _load(
             continue
         await budget.checkpoint()
         try:
-            check_exists(topic_partition, metadata=metadata)
+            check_readable(context, topic_partition, metadata=metadata)
             loaded[topic_partition] = await shares.partitions.load((group_id, *topic_partition))
         except RequestError as error:
             answers[topic_partition] = _failed(topic_partition, error)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.groups.shard import GroupShard
-from barnabas.handlers.describing import describe_each, named_partitions
+from barnabas.handlers.describing import assigned_topics, describe_each, named_partitions
 from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 ASSIGNOR = "simple"
@@ -24,23 +25,32 @@ Assignment = ShareGroupDescribeResponse.Assignment
 
 
 async def handle(
-    _context: RequestContext,
+    context: RequestContext,
     request: ShareGroupDescribeRequest,
     *,
     metadata: MetadataStore,
     group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
 ) -> ShareGroupDescribeResponse:
     """Describe each group on its own."""
     describe = partial(_describe, metadata.image)
     with_operations = request.include_authorized_operations
     groups = await describe_each(
+        context,
         request.group_ids,
         describe,
         Described,
+        _topics,
         with_operations=with_operations,
         group_coordinator=group_coordinator,
+        budget=budget,
     )
     return ShareGroupDescribeResponse(groups=groups)
+
+
+def _topics(group: Described) -> Iterator[str]:
+    """Return the topics of which a member has, or is to have, partitions."""
+    return assigned_topics(member.assignment for member in group.members)
 
 
 def _describe(image: ClusterImage, group_id: str, shard: GroupShard) -> Described:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.groups.share.membership import Heartbeat, check_heartbeat
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
@@ -13,15 +14,18 @@ from barnabas.wire.generated.share_group_heartbeat import (
 
 if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 
 async def handle(
-    context: RequestContext, request: ShareGroupHeartbeatRequest, *, shares: Shares
+    context: RequestContext, request: ShareGroupHeartbeatRequest, *, shares: Shares, budget: LoopBudget
 ) -> ShareGroupHeartbeatResponse:
     """Let the group take note, and tell the member where it stands."""
     beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
     try:
+        names = request.subscribed_topic_names or ()
+        await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, budget)
         check_heartbeat(request)
         return await shares.groups.heartbeat(beat)
     except RequestError as error:

@@ -5,7 +5,7 @@ v1 can ask for the description of the topology (KIP-1331); none is stored here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.groups.shard import GroupShard
@@ -21,6 +21,7 @@ from barnabas.wire.generated.streams_group_describe import (
 
 if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 Response = StreamsGroupDescribeResponse
@@ -31,22 +32,38 @@ ASSIGNOR = "sticky"
 
 
 async def handle(
-    _context: RequestContext, request: StreamsGroupDescribeRequest, *, group_coordinator: GroupCoordinator
+    context: RequestContext,
+    request: StreamsGroupDescribeRequest,
+    *,
+    group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
 ) -> StreamsGroupDescribeResponse:
     """Describe each group on its own."""
     with_operations = request.include_authorized_operations
     groups = await describe_each(
+        context,
         request.group_ids,
         _describe,
         Described,
+        _topics_used,
         with_operations=with_operations,
         group_coordinator=group_coordinator,
+        budget=budget,
     )
     if request.include_topology_description:
         for described in groups:
             if not described.error_code:
                 described.topology_description_status = DESCRIPTION_NOT_STORED
     return Response(groups=groups)
+
+
+def _topics_used(group: Described) -> Iterator[str]:
+    """Return the topics of a group's topology."""
+    for part in group.topology.subtopologies or () if group.topology is not None else ():
+        yield from part.source_topics
+        yield from part.repartition_sink_topics
+        for topics in (part.repartition_source_topics, part.state_changelog_topics):
+            yield from (topic.name for topic in topics)
 
 
 def _describe(group_id: str, shard: GroupShard) -> Described:

@@ -8,6 +8,7 @@ this broker never does.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.cluster import controller
@@ -16,8 +17,9 @@ from barnabas.config import broker as settings
 from barnabas.errors import RequestError
 from barnabas.groups.streams.membership import Heartbeat
 from barnabas.groups.streams.requests import check_heartbeat
-from barnabas.groups.streams.topology import InternalTopic
+from barnabas.groups.streams.topology import InternalTopic, Status
 from barnabas.ids import new_uuid
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
@@ -39,19 +42,47 @@ async def handle(
     metadata: MetadataStore,
     group_coordinator: GroupCoordinator,
     config: BrokerConfig,
+    budget: LoopBudget,
 ) -> StreamsGroupHeartbeatResponse:
     """Let the group take note, make the topics that it needs, and tell the member where it stands."""
     beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
     try:
         check_heartbeat(request)
+        await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, _topics(request), budget)
         answer = await group_coordinator.perform(
             request.group_id, lambda shard, out: shard.streams_heartbeat(beat, context.now_ms, out)
         )
     except RequestError as error:
         return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
+    forbidden = _forbidden(context, answer.to_create)
+    if forbidden:
+        for status in answer.response.status or ():
+            if status.status_code == Status.MISSING_INTERNAL_TOPICS:
+                status.status_detail += f"; Unauthorized to CREATE on topics {', '.join(forbidden)}."
+        return answer.response
     for topic in answer.to_create:
         await _create(topic, answer.response, metadata=metadata, config=config)
     return answer.response
+
+
+def _topics(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:
+    """Return all topics that the application says it uses."""
+    for part in request.topology.subtopologies if request.topology is not None else ():
+        yield from part.source_topics
+        yield from part.repartition_sink_topics
+        for topics in (part.repartition_source_topics, part.state_changelog_topics):
+            yield from (topic.name for topic in topics)
+
+
+def _forbidden(context: RequestContext, to_create: Sequence[InternalTopic]) -> list[str]:
+    """Return those of the topics that the requester may not create; with one of them none is made, as in Kafka."""
+    if not to_create or context.authorizes(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return []
+    return [
+        topic.name
+        for topic in to_create
+        if not context.authorizes(Operation.CREATE, ResourceType.TOPIC, topic.name)
+    ]
 
 
 async def _create(

@@ -15,6 +15,7 @@ from barnabas.errors import RequestError
 from barnabas.groups.shard import GroupShard
 from barnabas.handlers.offset_commit import RequestedCommit, check_size, checked_commit, commit_in_slices
 from barnabas.handlers.transactional import Part, admit
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import Decision
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
@@ -53,6 +54,7 @@ async def handle(
     for topic in request.topics:
         answers = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answers)
+        may_read = context.authorizes(Operation.READ, ResourceType.TOPIC, topic.name)
         for partition in topic.partitions:
             await budget.checkpoint()
             answer = PartitionAnswer(partition_index=partition.partition_index)
@@ -68,6 +70,7 @@ async def handle(
                         partition.committed_metadata,
                         metadata=metadata,
                         group_coordinator=group_coordinator,
+                        may_read=may_read,
                     )
                 )
                 accepted.append(answer)

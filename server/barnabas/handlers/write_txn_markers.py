@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.transactions.transaction import EPOCH_BUMPED_SINCE, Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -21,7 +22,7 @@ PartitionResult = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 
 async def handle(
-    _context: RequestContext,
+    context: RequestContext,
     request: WriteTxnMarkersRequest,
     *,
     replicas: Partitions,
@@ -29,6 +30,8 @@ async def handle(
     markers: LocalMarkers,
 ) -> WriteTxnMarkersResponse:
     """Answer each partition of each marker on its own; a producer is answered once, whatever its markers."""
+    if not context.authorizes(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     codes: dict[int, dict[str, dict[int, int]]] = {}
     for marker in request.markers:
         for topic in marker.topics:

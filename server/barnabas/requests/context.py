@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from barnabas.errors import RequestError
 from barnabas.requests.memory import Reservation
-from barnabas.security.authorizer import Requester
+from barnabas.security.authorizer import (
+    CLUSTER_NAME,
+    NO_OPERATIONS,
+    REFUSALS,
+    AllowEverything,
+    Operation,
+    Requester,
+    ResourceType,
+    authorized_operations,
+)
 from barnabas.wire import registry
 
 if TYPE_CHECKING:
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.log_limit import LogLimit
     from barnabas.requests.memory import Memory
-    from barnabas.security.authorizer import Authorizer, Operation, ResourceType
+    from barnabas.security.authorizer import Authorizer
 
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a connection that has not authenticated, as Kafka names it."""
@@ -64,6 +76,12 @@ class Shared:
     memory: Memory
     log_limit: LogLimit
     authorizer: Authorizer
+    asks_authorizer: bool = field(init=False)
+    """Whether anybody may be refused anything."""
+
+    def __post_init__(self) -> None:
+        """Look once whether the authorizer is one."""
+        object.__setattr__(self, "asks_authorizer", not isinstance(self.authorizer, AllowEverything))
 
 
 @dataclass(slots=True)
@@ -116,9 +134,50 @@ class RequestContext:
         if self.reservation is not None:
             self.reservation.reduce(size)
 
+    @property
+    def asks_authorizer(self) -> bool:
+        """Whether anybody may be refused anything."""
+        return self.shared.asks_authorizer
+
     def authorizes(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Say whether whoever asks may do `operation` on a resource."""
-        return self.shared.authorizer.allows(self.connection.requester, operation, resource_type, name)
+        """Return whether the requester may do `operation` on a resource."""
+        shared = self.shared
+        return not shared.asks_authorizer or shared.authorizer.allows(
+            self.connection.requester, operation, resource_type, name
+        )
+
+    def authorizes_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Return whether there is a resource of this type on which the requester may do `operation`."""
+        shared = self.shared
+        return not shared.asks_authorizer or shared.authorizer.allows_on_any(
+            self.connection.requester, operation, resource_type
+        )
+
+    def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        """Raise the resource type's error, as GROUP_AUTHORIZATION_FAILED, unless the operation is allowed."""
+        if not self.authorizes(operation, resource_type, name):
+            raise RequestError(
+                REFUSALS[resource_type], f"{operation.name} on {resource_type.name} {name!r} is denied"
+            )
+
+    async def require_each(
+        self, operation: Operation, resource_type: ResourceType, names: Iterable[str], budget: LoopBudget
+    ) -> None:
+        """Raise as `require` does unless the operation is allowed on every one of these resources."""
+        if self.asks_authorizer:
+            for name in names:
+                self.require(operation, resource_type, name)
+                await budget.checkpoint()
+
+    def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
+        """Return the bits of all operations that the requester may do on a resource (KIP-430)."""
+        return authorized_operations(self.shared.authorizer, self.connection.requester, resource_type, name)
+
+    def cluster_operations(self) -> int:
+        """Return the bits of the operations on the cluster; none without DESCRIBE on it, as Kafka answers."""
+        if not self.authorizes(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+            return NO_OPERATIONS
+        return self.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _api_name(key: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.cluster.image import ClusterImage
@@ -15,3 +16,5 @@ class EventContext:
     image: ClusterImage
     now_ms: int
     out: Decision
+    may_describe: Callable[[str], bool] | None = None
+    """Whether the requester may describe a topic; None where nobody is refused."""

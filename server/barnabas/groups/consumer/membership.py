@@ -6,7 +6,7 @@ subscription or the topics have changed; the target, if it is behind the epoch; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from barnabas.errors import RequestError
@@ -54,6 +54,8 @@ class Heartbeat:
     client_id: str
     client_host: str
     new_member_id: str
+    may_describe: Callable[[str], bool] | None = None
+    """Whether the requester may describe a topic, for what expressions match; None where nobody is refused."""
 
 
 def check_heartbeat(
@@ -280,6 +282,8 @@ def _refresh_regexes(
             regexes[regex] = known
             continue
         topics = matching(regex, context.image.topics)
+        if context.may_describe is not None:
+            topics = frozenset(filter(context.may_describe, topics))
         if known is not None and known.topics == topics:
             regexes[regex] = known
             continue
