@@ -258,6 +258,21 @@ def _deleting() -> Iterator[Step]:
         yield Step(f"delete v6: {label}", "DeleteTopics", 6, values)
 
 
+def _careful() -> Iterator[Step]:
+    """A topic that asks for more replicas in sync than it has: as many as it has are enough."""
+    careful = topic("careful", configs=[("min.insync.replicas", "2")])
+    yield Step("create careful", "CreateTopics", 6, _create(6, careful))
+    partitions = [{"Index": 0, "Records": record_batch([b"one", b"two"])}]
+    for acks in (1, -1):
+        topics = [{"Name": "careful", "PartitionData": partitions}]
+        yield Step(
+            f"careful: produce with acks={acks}",
+            "Produce",
+            8,
+            {"Acks": acks, "TimeoutMs": 9000, "TopicData": topics},
+        )
+
+
 def steps() -> list[Step]:
     """All of them, in an order in which later ones can build on earlier ones."""
-    return [*_creating(), *_growing(), *_records(), *_deleting()]
+    return [*_creating(), *_growing(), *_records(), *_careful(), *_deleting()]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,7 @@ from barnabas.config import broker as settings
 from barnabas.requests.context import ConnectionInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.config.loading import BrokerConfig
     from barnabas.network.transport import Acceptor, Address, Transport
@@ -32,6 +34,8 @@ DRAIN_SECONDS = 1.0
 """How long requests in hand may take to finish at shutdown."""
 
 IDLE_CHECK_SECONDS = 5.0
+CLOSED_AT_ONCE = 50
+"""How many connections are closed in one turn of the event loop, each by its own task."""
 
 _OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -98,6 +102,11 @@ def most_from(host: str, config: BrokerConfig) -> int:
     return config.get(settings.MAX_CONNECTIONS_PER_IP)
 
 
+def _is_idle(since_s: float, connection: Connection) -> bool:
+    """Whether nothing has come or gone since then, and no request is in hand."""
+    return connection.last_active < since_s and not connection.answering
+
+
 class Connections:
     """All open connections of a broker, living in one nursery."""
 
@@ -113,12 +122,13 @@ class Connections:
         self._open: set[Connection] = set()
         self._idle_seconds_max = config.get(settings.CONNECTIONS_MAX_IDLE_MS) / 1000
         self._per_ip: dict[str, int] = {}
+        self._per_listener: dict[str, int] = {}
         self.accepted: dict[str, int] = {}
         """How many have been accepted since the start, by the name of the listener."""
 
     def open_on(self, listener: str) -> int:
         """How many are open on a listener."""
-        return sum(connection.info.listener == listener for connection in self._open)
+        return self._per_listener.get(listener, 0)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -153,6 +163,7 @@ class Connections:
         connection = Connection(self.parts, transport, info)
         self._open.add(connection)
         self._per_ip[host] = self._per_ip.get(host, 0) + 1
+        self._per_listener[listener.name] = self._per_listener.get(listener.name, 0) + 1
         self.accepted[listener.name] = self.accepted.get(listener.name, 0) + 1
         self._nursery.start_soon(self._serve, connection)
 
@@ -161,6 +172,7 @@ class Connections:
             await connection.serve()
         finally:
             self._open.discard(connection)
+            self._per_listener[connection.info.listener] -= 1
             host = connection.info.peer_address[0]
             left = self._per_ip[host] - 1
             if left:
@@ -173,18 +185,26 @@ class Connections:
         while True:
             await trio.sleep(min(IDLE_CHECK_SECONDS, max(self._idle_seconds_max / 2, 0.05)))
             limit = self.parts.now_s() - self._idle_seconds_max
-            for connection in self._open:
-                if connection.last_active < limit and not connection.answering:
-                    log.debug("closing %s: idle for more than %ss", connection.info, self._idle_seconds_max)
-                    connection.scope.cancel()
+            await self._close_some(partial(_is_idle, limit), f"idle for more than {self._idle_seconds_max}s")
+
+    async def _close_some(self, wanted: Callable[[Connection], bool], reason: str) -> None:
+        """Close the connections that are `wanted`, only so many in one turn of the event loop."""
+        closed = 0
+        for connection in tuple(self._open):
+            if wanted(connection):  # as it is now: others have run since the last one
+                log.debug("closing %s: %s", connection.info, reason)
+                connection.scope.cancel()
+                closed += 1
+                if closed % CLOSED_AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
+            await self.parts.budget.checkpoint()
 
     async def drain(self) -> None:
         """Let requests in hand finish for a moment, then close everything."""
         for connection in self._open:
             connection.stopping = True
-            if not connection.answering:
-                connection.scope.cancel()
         with trio.move_on_after(DRAIN_SECONDS):
+            await self._close_some(partial(_is_idle, math.inf), "the broker stops")
             while self._open:
                 await trio.sleep(0.02)
         for connection in self._open:
