@@ -7,7 +7,6 @@ group when a member of that protocol joins, and takes the requests of both from 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.groups import migration
@@ -16,6 +15,7 @@ from barnabas.groups.consumer import classic_members, membership
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
 from barnabas.groups.consumer.membership import Heartbeat
+from barnabas.groups.directory import GroupDirectory
 from barnabas.groups.member import Joining, State
 from barnabas.groups.share import membership as share_membership
 from barnabas.groups.share.group import ShareGroup
@@ -29,16 +29,13 @@ from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 
-if TYPE_CHECKING:
-    from barnabas.groups.shard import GroupShard
-
 EPOCH_GROUPS = (ConsumerGroup, StreamsGroup, ShareGroup)
 
 # --- the consumer protocol ----------------------------------------------------------------------------------
 
 
 def consumer_heartbeat(
-    shard: GroupShard, beat: Heartbeat, context: EventContext
+    shard: GroupDirectory, beat: Heartbeat, context: EventContext
 ) -> ConsumerGroupHeartbeatResponse:
     """A ConsumerGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and what `membership` raises."""
     request = beat.request
@@ -54,7 +51,9 @@ def consumer_heartbeat(
     return ConsumerGroupHeartbeatResponse(member_id=member.id, member_epoch=request.member_epoch)
 
 
-def _to_heartbeat_in(shard: GroupShard, group_id: str, joins: bool, context: EventContext) -> ConsumerGroup:
+def _to_heartbeat_in(
+    shard: GroupDirectory, group_id: str, joins: bool, context: EventContext
+) -> ConsumerGroup:
     known = shard.groups.get(group_id)
     if known is None and joins:
         return ConsumerGroup(group_id, shard.settings)
@@ -75,7 +74,7 @@ def _give_up(group: ClassicGroup, context: EventContext) -> None:
 
 
 def member_overdue(
-    shard: GroupShard, group: ConsumerGroup, timer: str, member_id: str, context: EventContext
+    shard: GroupDirectory, group: ConsumerGroup, timer: str, member_id: str, context: EventContext
 ) -> None:
     """Nothing was heard of a member in time, or it has not done its part."""
     member = membership.overdue(group, timer, member_id)
@@ -83,7 +82,9 @@ def member_overdue(
         _remove(shard, group, member, context)
 
 
-def _remove(shard: GroupShard, group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
+def _remove(
+    shard: GroupDirectory, group: ConsumerGroup, member: ConsumerMember, context: EventContext
+) -> None:
     if migration.can_downgrade(group, member.id, is_replaced=False):
         shard.groups[group.id] = migration.downgrade(group, member.id, context)
     else:
@@ -94,7 +95,7 @@ def _remove(shard: GroupShard, group: ConsumerGroup, member: ConsumerMember, con
 
 
 def streams_heartbeat(
-    shard: GroupShard, beat: streams_membership.Heartbeat, context: EventContext
+    shard: GroupDirectory, beat: streams_membership.Heartbeat, context: EventContext
 ) -> streams_membership.Answer:
     """A StreamsGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and what `streams.membership` raises."""
     request = beat.request
@@ -116,7 +117,7 @@ def streams_heartbeat(
 
 
 def share_heartbeat(
-    shard: GroupShard, beat: share_membership.Heartbeat, context: EventContext
+    shard: GroupDirectory, beat: share_membership.Heartbeat, context: EventContext
 ) -> share_membership.Answer:
     """A ShareGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and what `share.membership` raises."""
     request = beat.request
@@ -133,7 +134,7 @@ def share_heartbeat(
 # --- the classic protocol -----------------------------------------------------------------------------------
 
 
-def join_group(shard: GroupShard, joining: Joining, context: EventContext) -> None:
+def join_group(shard: GroupDirectory, joining: Joining, context: EventContext) -> None:
     """A JoinGroup request; the first of a group makes it. Raises RequestError."""
     request, settings = joining.request, shard.settings
     timeout_ms = request.session_timeout_ms
@@ -164,7 +165,7 @@ def join_group(shard: GroupShard, joining: Joining, context: EventContext) -> No
 
 
 def _join_epoch_group(
-    shard: GroupShard,
+    shard: GroupDirectory,
     group: ConsumerGroup | StreamsGroup | ShareGroup,
     joining: Joining,
     context: EventContext,
@@ -181,7 +182,7 @@ def _join_epoch_group(
         classic_members.answer_join(group, member, joining, context)
 
 
-def sync_group(shard: GroupShard, request: SyncGroupRequest, waiter: int, context: EventContext) -> None:
+def sync_group(shard: GroupDirectory, request: SyncGroupRequest, waiter: int, context: EventContext) -> None:
     """A SyncGroup request. Raises RequestError."""
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup):
@@ -190,7 +191,7 @@ def sync_group(shard: GroupShard, request: SyncGroupRequest, waiter: int, contex
         shard.group(request.group_id).sync(request, waiter, context.now_ms, context.out)
 
 
-def classic_heartbeat(shard: GroupShard, request: HeartbeatRequest, context: EventContext) -> bool:
+def classic_heartbeat(shard: GroupDirectory, request: HeartbeatRequest, context: EventContext) -> bool:
     """A Heartbeat request; whether the member must join again. Raises RequestError."""
     known = shard.groups.get(request.group_id)
     if isinstance(known, ConsumerGroup):
@@ -205,7 +206,7 @@ def classic_heartbeat(shard: GroupShard, request: HeartbeatRequest, context: Eve
 
 
 def leave_group(
-    shard: GroupShard,
+    shard: GroupDirectory,
     group_id: str,
     members: Iterable[LeaveGroupRequest.MemberIdentity],
     context: EventContext,

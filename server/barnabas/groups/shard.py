@@ -19,6 +19,7 @@ from barnabas.groups.consumer import membership
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.membership import Heartbeat
 from barnabas.groups.consumer.replay import replay as replay_consumer
+from barnabas.groups.directory import EpochGroup, Group
 from barnabas.groups.member import Joining, State
 from barnabas.groups.offsets import expired_offsets
 from barnabas.groups.pending import PendingOffsets
@@ -42,10 +43,6 @@ from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.records import group_metadata, legacy_offset_commit, offset_commit
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from barnabas.wire.generated.sync_group import SyncGroupRequest
-
-EpochGroup = ConsumerGroup | StreamsGroup | ShareGroup
-"""Groups whose members have epochs of their own, and that change only by replay."""
-Group = ClassicGroup | EpochGroup
 
 GROUP_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit that tells a member that its group is not there."""

@@ -48,8 +48,9 @@ async def _describe(
     context.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     if not transactional_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    machine = await transaction_coordinator.machine(transactional_id)
-    transaction = machine.transactions.get(transactional_id)
+    transaction = await transaction_coordinator.query(
+        transactional_id, lambda machine: machine.transactions.get(transactional_id)
+    )
     if transaction is None or transaction.state is State.DEAD:
         raise RequestError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     topics: dict[str, list[int]] = {}

@@ -8,8 +8,10 @@ from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.groups.shard import GroupShard
     from barnabas.requests.context import RequestContext
 
 CLASSIC = "classic"
@@ -22,31 +24,31 @@ async def handle(
     request: ListGroupsRequest,
     *,
     group_coordinator: GroupCoordinator,
-    budget: LoopBudget,
 ) -> ListGroupsResponse:
     """List the groups that pass the filters, which do not look at upper and lower case."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    response = ListGroupsResponse()
     sees_all = context.authorizes(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-    for shard in await group_coordinator.machines():
+
+    def look(shard: GroupShard) -> Iterator[ListGroupsResponse.ListedGroup | None]:
         for group_id in shard.groups.keys() | shard.offsets.keys() | shard.pending.groups():
-            await budget.checkpoint()
             group = shard.groups.get(group_id)
             if group is None and not shard.exists(group_id):
                 continue  # it has gone meanwhile
             kind = group.kind if group else CLASSIC
             state = group.state_name if group else "Empty"
             if (states and state.lower() not in states) or (types and kind not in types):
+                yield None
                 continue
             if not (sees_all or context.authorizes(Operation.DESCRIBE, ResourceType.GROUP, group_id)):
+                yield None
                 continue
-            response.groups.append(
-                ListGroupsResponse.ListedGroup(
-                    group_id=group_id,
-                    protocol_type=group.protocol_type if group else "",
-                    group_state=state if context.api_version >= STATE_SINCE else "",
-                    group_type=kind if context.api_version >= TYPE_SINCE else "",
-                )
+            yield ListGroupsResponse.ListedGroup(
+                group_id=group_id,
+                protocol_type=group.protocol_type if group else "",
+                group_state=state if context.api_version >= STATE_SINCE else "",
+                group_type=kind if context.api_version >= TYPE_SINCE else "",
             )
-    return response
+
+    listed = await group_coordinator.query_all(look)
+    return ListGroupsResponse(groups=[group for group in listed if group is not None])

@@ -5,19 +5,19 @@ Filters: states, producer ids, v1 how long a transaction has been open, v2 a pat
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from barnabas.errors import RequestError
+from barnabas.patterns import compile_pattern
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.transactions.transaction import State
-from barnabas.wire.generated.errors import ErrorCode
+from barnabas.transactions.transaction import State, Transaction
 from barnabas.wire.generated.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from barnabas.coordination.transactions import TransactionCoordinator
-    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
+    from barnabas.transactions.shard import TransactionShard
 
 _STATES = {state.title for state in State}
 
@@ -27,7 +27,6 @@ async def handle(
     request: ListTransactionsRequest,
     *,
     transaction_coordinator: TransactionCoordinator,
-    budget: LoopBudget,
 ) -> ListTransactionsResponse:
     """Those that pass every filter."""
     asked = set(request.state_filters)
@@ -35,30 +34,28 @@ async def handle(
     response = ListTransactionsResponse(unknown_state_filters=sorted(asked - states))
     if asked and not states:
         return response
-    pattern = _compiled(request.transactional_id_pattern)
+    text = request.transactional_id_pattern
+    pattern = compile_pattern(text) if text else None
     producer_ids = set(request.producer_id_filters)
-    for machine in await transaction_coordinator.machines():
+
+    def matches(transaction: Transaction) -> bool:
+        return (
+            transaction.matches(states, producer_ids, request.duration_filter, context.now_ms)
+            and (pattern is None or pattern.fullmatch(transaction.id) is not None)
+            and context.authorizes(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.id)
+        )
+
+    def look(machine: TransactionShard) -> Iterator[ListTransactionsResponse.TransactionState | None]:
         for transaction in tuple(machine.transactions.values()):
-            await budget.checkpoint()
-            if not transaction.matches(states, producer_ids, request.duration_filter, context.now_ms):
-                continue
-            if pattern is not None and not pattern.fullmatch(transaction.id):
-                continue
-            if context.authorizes(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.id):
-                response.transaction_states.append(
-                    ListTransactionsResponse.TransactionState(
-                        transactional_id=transaction.id,
-                        producer_id=transaction.producer_id,
-                        transaction_state=transaction.state.title,
-                    )
-                )
+            yield _listed(transaction) if matches(transaction) else None
+
+    response.transaction_states = list(filter(None, await transaction_coordinator.query_all(look)))
     return response
 
 
-def _compiled(pattern: str | None) -> re.Pattern[str] | None:
-    if not pattern:
-        return None
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise RequestError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern!r}: {error}") from error
+def _listed(transaction: Transaction) -> ListTransactionsResponse.TransactionState:
+    return ListTransactionsResponse.TransactionState(
+        transactional_id=transaction.id,
+        producer_id=transaction.producer_id,
+        transaction_state=transaction.state.title,
+    )

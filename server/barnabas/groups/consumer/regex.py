@@ -1,7 +1,6 @@
 """Subscriptions by regular expression, with RE2's syntax and semantics as in Kafka. Pure.
 
-The rule: the whole of a topic's name must match. RE2 takes linear time whatever the expression, so that no member can
-stall the others; its library is loaded when the first expression arrives.
+The rule: the whole of a topic's name must match.
 """
 
 from __future__ import annotations
@@ -9,11 +8,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
-from barnabas.errors import RequestError
-from barnabas.wire.generated.errors import ErrorCode
+from barnabas.patterns import compile_pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +48,7 @@ def match_in_steps(text: str, names: Mapping[str, object]) -> Iterator[None]:
 
     Raises INVALID_REGULAR_EXPRESSION.
     """
-    match = _compiled(text).fullmatch
+    match = compile_pattern(text).fullmatch
     known = _matched.get(text)
     if known is not None and known.among is names:
         _matched.move_to_end(text)
@@ -72,19 +68,3 @@ def match_in_steps(text: str, names: Mapping[str, object]) -> Iterator[None]:
     _matched.move_to_end(text)
     if len(_matched) > _MATCHED_MAX:
         _matched.popitem(last=False)
-
-
-@lru_cache(maxsize=256)
-def _compiled(text: str) -> Any:
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(text, options=options)
-    except re2.error as error:
-        cause = error.args[0] if error.args else ""
-        cause = cause.decode(errors="replace") if isinstance(cause, bytes) else cause
-        raise RequestError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION, f"{text!r} is not a regular expression of RE2: {cause}"
-        ) from None

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
+from barnabas.groups.directory import GroupDirectory
 from barnabas.groups.share import membership, records
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.share.known import KnownTopics, partitions_in
@@ -16,15 +16,12 @@ from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Decision, slices
 from barnabas.topic_partitions import TopicIdPartition, TopicIdPartitions
 
-if TYPE_CHECKING:
-    from barnabas.groups.shard import GroupShard
-
 GROUPS_AT_ONCE = 50
 """So many groups are looked at in one event."""
 
 
 def begin(
-    shard: GroupShard, group_id: str, topic_partitions: Iterable[TopicIdPartition], context: EventContext
+    shard: GroupDirectory, group_id: str, topic_partitions: Iterable[TopicIdPartition], context: EventContext
 ) -> int:
     """A group without members is to begin elsewhere; its state epoch. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
     group = shard.new_share_group(group_id) if not shard.exists(group_id) else shard.share_group(group_id)
@@ -37,7 +34,7 @@ def begin(
 
 
 def begun(
-    shard: GroupShard,
+    shard: GroupDirectory,
     group_id: str,
     done: Iterable[TopicIdPartition],
     failed: Iterable[TopicIdPartition],
@@ -50,7 +47,7 @@ def begun(
 
 
 def being_deleted(
-    shard: GroupShard, group_id: str, topic_ids: frozenset[bytes] | None, out: Decision
+    shard: GroupDirectory, group_id: str, topic_ids: frozenset[bytes] | None, out: Decision
 ) -> TopicIdPartitions:
     """States that are going to be deleted, of these topics or of all; those that there are. None in other groups.
 
@@ -78,7 +75,7 @@ def being_deleted(
     return topic_partitions
 
 
-def deleted(shard: GroupShard, group_id: str, topic_ids: frozenset[bytes], out: Decision) -> None:
+def deleted(shard: GroupDirectory, group_id: str, topic_ids: frozenset[bytes], out: Decision) -> None:
     """The share coordinator has deleted the states of these topics."""
     group = shard.groups.get(group_id)
     if isinstance(group, ShareGroup):
@@ -86,15 +83,15 @@ def deleted(shard: GroupShard, group_id: str, topic_ids: frozenset[bytes], out: 
 
 
 def forgetting_topics(
-    shard: GroupShard, topic_ids: frozenset[bytes]
-) -> Iterator[Callable[[GroupShard, Decision], None]]:
+    shard: GroupDirectory, topic_ids: frozenset[bytes]
+) -> Iterator[Callable[[GroupDirectory, Decision], None]]:
     """Events that forget topics that are gone, some groups at a time."""
     for group_ids in slices(tuple(shard.groups), GROUPS_AT_ONCE):
         yield partial(_forget_topics, group_ids, topic_ids)
 
 
 def _forget_topics(
-    group_ids: Iterable[str], topic_ids: frozenset[bytes], shard: GroupShard, out: Decision
+    group_ids: Iterable[str], topic_ids: frozenset[bytes], shard: GroupDirectory, out: Decision
 ) -> None:
     for group in map(shard.groups.get, group_ids):
         if isinstance(group, ShareGroup):

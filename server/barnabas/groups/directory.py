@@ -1,0 +1,47 @@
+"""What the protocols of groups need of the shard that holds them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Protocol
+
+from barnabas.groups.classic import ClassicGroup
+from barnabas.groups.consumer.group import ConsumerGroup
+from barnabas.groups.settings import GroupSettings
+from barnabas.groups.share.group import ShareGroup
+from barnabas.groups.streams.group import StreamsGroup
+
+EpochGroup = ConsumerGroup | StreamsGroup | ShareGroup
+"""Groups whose members have epochs of their own, and that change only by replay."""
+Group = ClassicGroup | EpochGroup
+
+
+class GroupDirectory(Protocol):
+    """The groups of one shard, by id; implemented by `shard.GroupShard`."""
+
+    settings: GroupSettings
+
+    @property
+    def groups(self) -> MutableMapping[str, Group]:
+        """All groups by id."""
+
+    def exists(self, group_id: str) -> bool:
+        """Whether anything is known of a group."""
+
+    def group(self, group_id: str) -> ClassicGroup:
+        """Return a classic group. Raises UNKNOWN_MEMBER_ID."""
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """Return a consumer group. Raises GROUP_ID_NOT_FOUND."""
+
+    def streams_group(self, group_id: str) -> StreamsGroup:
+        """Return a streams group. Raises GROUP_ID_NOT_FOUND."""
+
+    def new_streams_group(self, group_id: str) -> StreamsGroup:
+        """Return a streams group for its first member."""
+
+    def share_group(self, group_id: str) -> ShareGroup:
+        """Return a share group. Raises GROUP_ID_NOT_FOUND."""
+
+    def new_share_group(self, group_id: str) -> ShareGroup:
+        """Return a share group of which nothing is written yet."""
