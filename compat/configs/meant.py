@@ -19,7 +19,7 @@ MEANT: tuple[Meant, ...] = (
     ),
     Meant(
         ".*",
-        r".*/(metrics\.listener|telemetry\.enable)",
+        r".*/(metrics\.listener|telemetry\.(enable|(client\.)?retained\.(series|bytes)))",
         "settings of Barnabas alone: Kafka has receivers of metrics as plugins",
     ),
     Meant(
@@ -43,6 +43,11 @@ MEANT: tuple[Meant, ...] = (
         r"(validate: |after )?change 4 '1?': (sasl\.jaas\.config|(listener\.\S+\.)?(max\.connections|ssl\.\S+)) set .*",
         ".*",
         "what nothing here would enforce is INVALID_CONFIG: decision 88",
+    ),
+    Meant(
+        r"after all changes.*|after replace .* 4 '1'",
+        r".*/Configs/(sasl\.jaas\.config|listener\.name\.plaintext\.max\.connections)(/(ConfigSource|Synonyms))?",
+        "and so these were not changed before: decision 88",
     ),
     Meant(
         "(validate: )?change 2 'plain': retention.ms (9|-1) 1",

@@ -53,7 +53,7 @@ def both(
         port = free_port()
         ours = directory / "server.properties"
         ours.write_text(
-            re.sub(r"(?m)^zookeeper\..*\n", "", properties)
+            re.sub(r"(?m)^zookeeper\.connect=.*\n", "", properties)
             .replace(kafka.bootstrap, f"127.0.0.1:{port}")
             .replace(str(kafka.log_dir), str(directory / "barnabas"))
         )
