@@ -78,6 +78,12 @@ class Coordinator:
         out = Decision()
         result = event(self.shard, out)
         self._settle(out)
+        for needed in out.effects:
+            self.perform(
+                lambda shard, out, needed=needed: shard.target_computed(
+                    needed, needed.compute(), self.now_ms, out
+                )
+            )
         return result
 
     def perform_and_wait(self, event: Any) -> int:

@@ -149,6 +149,7 @@ def _assemble(
         now_ms,
         lambda: metadata.image,
         give_way=budget.checkpoint,
+        threads=threads,
     )
     markers = LocalMarkers(partitions, groups, now_ms)
     transactions = TransactionCoordinator(

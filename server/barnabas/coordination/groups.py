@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from barnabas.cluster.image import ClusterImage
 from barnabas.coordination.journal import Journal
 from barnabas.coordination.runtime import GiveWay, Runtime, never
-from barnabas.errors import PeerError
+from barnabas.errors import PeerError, RequestError
 from barnabas.groups.settings import GroupSettings
 from barnabas.statemachine.decision import Entry
 
 if TYPE_CHECKING:
+    from barnabas.environment import Threads
+    from barnabas.groups.consumer.membership import TargetNeeded
     from barnabas.groups.shard import GroupShard
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
         image: Callable[[], ClusterImage],
         *,
         give_way: GiveWay = never,
+        threads: Threads | None = None,
     ) -> None:
         def make() -> GroupShard:
             from barnabas.groups.shard import GroupShard
@@ -47,6 +50,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             give_way=give_way,
         )
         self.settings = settings
+        self._threads = threads
 
     def _replay(self, partition: int, machine: GroupShard, entry: Entry, *, loading: bool) -> None:
         if entry.committed is not None:
@@ -63,6 +67,21 @@ class GroupCoordinator(Runtime["GroupShard"]):
         shard = self._shards.get(partition)
         if shard is not None and shard.is_active:  # otherwise it is found when the partition is read
             shard.machine.transaction_ended(producer_id, committed=committed)
+
+    async def take_effect(self, effect: TargetNeeded) -> None:
+        """Compute a large assignment in a thread, and let its group have it."""
+        target = None
+        try:
+            target = await self._threads.run(effect.compute) if self._threads else effect.compute()
+        except Exception:
+            log.exception("the assignment of group %r cannot be computed", effect.group_id)
+        try:
+            await self.perform(
+                effect.group_id,
+                lambda shard, out: shard.target_computed(effect, target, self._now_ms(), out),
+            )
+        except RequestError as error:
+            log.warning("the assignment of group %r is not written: %s", effect.group_id, error)
 
     async def expire_offsets(self) -> None:
         """Forget offsets that are kept too long, and groups of which nothing is left."""

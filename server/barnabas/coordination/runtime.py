@@ -388,7 +388,13 @@ class Runtime(Generic[M]):
             return
         if self._nursery is not None:
             for effect in out.effects:
-                self._nursery.start_soon(self.take_effect, effect)
+                self._nursery.start_soon(self._take_effect, effect)
+
+    async def _take_effect(self, effect: Any) -> None:
+        try:
+            await self.take_effect(effect)
+        except Exception:
+            log.exception("%s: %r", type(self).__name__, type(effect))
 
     async def take_effect(self, effect: Any) -> None:
         """Do what a decision wants to happen elsewhere; for coordinators whose machines want something."""

@@ -17,7 +17,7 @@ from barnabas.groups import protocols
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.consumer import membership
 from barnabas.groups.consumer.group import ConsumerGroup
-from barnabas.groups.consumer.membership import Heartbeat
+from barnabas.groups.consumer.membership import Heartbeat, TargetNeeded
 from barnabas.groups.consumer.replay import replay as replay_consumer
 from barnabas.groups.directory import EpochGroup, Group
 from barnabas.groups.member import Joining, State
@@ -34,7 +34,7 @@ from barnabas.groups.streams.replay import replay as replay_streams
 from barnabas.records.batch import NO_PRODUCER_ID
 from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Decision, nothing, slices
-from barnabas.topic_partitions import TopicPartition
+from barnabas.topic_partitions import TopicIdPartitions, TopicPartition
 from barnabas.wire.codec import record_type_id
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -125,6 +125,14 @@ class GroupShard:
         return protocols.consumer_heartbeat(
             self, beat, EventContext(self.image(), now_ms, out, beat.may_describe)
         )
+
+    def target_computed(
+        self, needed: TargetNeeded, target: Mapping[str, TopicIdPartitions] | None, now_ms: int, out: Decision
+    ) -> None:
+        """A target that an event has asked for was computed, or could not be."""
+        group = self.groups.get(needed.group_id)
+        if isinstance(group, ConsumerGroup):
+            membership.target_computed(group, needed, target, EventContext(self.image(), now_ms, out))
 
     def streams_heartbeat(
         self, beat: streams_membership.Heartbeat, now_ms: int, out: Decision

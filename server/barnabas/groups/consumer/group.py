@@ -51,6 +51,8 @@ class ConsumerGroup:
     """The topics for which the hash was last compared: only another mapping needs another look."""
     hashed: tuple[Mapping[str, TopicInfo], frozenset[str], int] | None = field(default=None, compare=False)
     """The last hash that was made, with what it was made of."""
+    assigning_epoch: int = field(default=0, compare=False)
+    """The epoch for which an assignment is being computed aside, 0 for none."""
     rejoins_due_ms: dict[str, int] = field(default_factory=dict, compare=False)
     """By when members of the classic protocol that were told to must have joined again."""
 

@@ -46,6 +46,30 @@ ASSIGNED_AT_ONCE_MAX = 100
 LARGE_INTERVAL_MS = 1_000
 
 
+COMPUTED_ASIDE_FROM = 2_000
+"""So many members and partitions together are assigned aside, not within an event: some milliseconds' worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetNeeded:
+    """Effect of an event: an assignment to compute for an epoch of a group, of immutable input."""
+
+    group_id: str
+    epoch: int
+    assignor: str
+    subscribers: tuple[Subscriber, ...]
+    partition_counts: Mapping[bytes, int]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the computation is too long for one turn of the event loop."""
+        return len(self.subscribers) + sum(self.partition_counts.values()) >= COMPUTED_ASIDE_FROM
+
+    def compute(self) -> dict[str, TopicIdPartitions]:
+        """Return the partitions by member id."""
+        return ASSIGNORS[self.assignor](self.subscribers, self.partition_counts)
+
+
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """A ConsumerGroupHeartbeat request with what the handler knows beyond its fields."""
@@ -225,7 +249,16 @@ def advance(
     target, target_epoch = group.target_of(after), group.assignment_epoch
     if epoch > target_epoch and _may_assign(group, after, context):
         members = members_with(group.members, group.static_ids, after)
-        target, target_epoch = _write_target(seen, members, epoch, context)[after.id], epoch
+        needed = _target_needed(seen, members, epoch, context)
+        if needed.is_large:
+            if group.assigning_epoch != epoch:
+                group.assigning_epoch = epoch
+                context.out.effects.append(needed)
+            if target_epoch == 0:  # the epoch that a new member needs until then
+                target_epoch = EPOCH_OF_NEW
+                out.records.append(records.target_epoch_record(group.id, EPOCH_OF_NEW, 0))
+        else:
+            target, target_epoch = _write_target(group, needed, needed.compute(), context)[after.id], epoch
     moved = reconcile(after, target_epoch, target, group.owners, reported)
     if moved is not after:
         out.records.append(records.current_record(group.id, moved))
@@ -295,11 +328,10 @@ def _refresh_regexes(
     return regexes
 
 
-def _write_target(
+def _target_needed(
     group: ConsumerGroup, members: list[ConsumerMember], epoch: int, context: EventContext
-) -> dict[str, TopicIdPartitions]:
-    """Let the assignor decide again, and write what is different."""
-    subscribers = [
+) -> TargetNeeded:
+    subscribers = tuple(
         Subscriber(
             member.id,
             topic_ids(group.topics_of(member), context.image),
@@ -307,15 +339,41 @@ def _write_target(
             group.target_of(member),
         )
         for member in members
-    ]
+    )
     wanted = frozenset().union(*(subscriber.topic_ids for subscriber in subscribers))
-    assign = ASSIGNORS[group.assignor_name(members)]
-    target = assign(subscribers, partition_counts(wanted, context.image))
+    counts = partition_counts(wanted, context.image)
+    return TargetNeeded(group.id, epoch, group.assignor_name(members), subscribers, counts)
+
+
+def _write_target(
+    group: ConsumerGroup, needed: TargetNeeded, target: Mapping[str, TopicIdPartitions], context: EventContext
+) -> Mapping[str, TopicIdPartitions]:
+    """Write what is different in a target."""
     for member_id, topic_partitions in target.items():
         if group.target.get(member_id) != topic_partitions:
             context.out.records.append(records.target_record(group.id, member_id, topic_partitions))
-    context.out.records.append(records.target_epoch_record(group.id, epoch, context.now_ms))
+    context.out.records.append(records.target_epoch_record(group.id, needed.epoch, context.now_ms))
     return target
+
+
+def target_computed(
+    group: ConsumerGroup,
+    needed: TargetNeeded,
+    target: Mapping[str, TopicIdPartitions] | None,
+    context: EventContext,
+) -> None:
+    """Write a target that was computed aside, unless the group has moved on: then the next heartbeat asks again.
+
+    `target` is None if it could not be computed.
+    """
+    if group.assigning_epoch == needed.epoch:
+        group.assigning_epoch = 0
+    if (
+        target is not None
+        and group.epoch == needed.epoch > group.assignment_epoch
+        and target.keys() == group.members.keys()
+    ):
+        _write_target(group, needed, target, context)
 
 
 # --- leaving ------------------------------------------------------------------------------------------------

@@ -1,0 +1,90 @@
+"""Assignments of large groups: computed aside on what the group was like, and written only if it still is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.groups.consumer import membership
+from barnabas.groups.consumer.membership import EPOCH_OF_NEW, TargetNeeded
+from barnabas.statemachine.decision import Decision
+from tests.support.consumers import Client, Coordinator, converge
+
+PARTITIONS = 8
+
+
+class Aside(Coordinator):
+    """A coordinator that computes no assignment until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.needed: list[TargetNeeded] = []
+
+    def perform(self, event: Any) -> Any:
+        out = Decision()
+        result = event(self.shard, out)
+        self.needed += out.effects
+        self._settle(out)
+        return result
+
+    def compute(self, *, fails: bool = False) -> None:
+        needed = self.needed.pop(0)
+        target = None if fails else needed.compute()
+        self.perform(lambda shard, out: shard.target_computed(needed, target, self.now_ms, out))
+
+
+@pytest.fixture
+def coordinator(monkeypatch: pytest.MonkeyPatch) -> Aside:
+    monkeypatch.setattr(membership, "COMPUTED_ASIDE_FROM", 0)
+    made = Aside()
+    made.create("t", PARTITIONS)
+    return made
+
+
+def test_a_member_has_an_epoch_and_nothing_until_then(coordinator: Aside) -> None:
+    client = Client(coordinator, "a")
+    client.join()
+    assert (client.epoch, client.owned) == (EPOCH_OF_NEW, set())
+    assert coordinator.state() == "Assigning"
+    for _ in range(4):
+        client.beat()
+    assert len(coordinator.needed) == 2, "by the first member and by its group, not by each heartbeat"
+    coordinator.compute()
+    coordinator.compute()
+    converge(client)
+    assert len(client.owned) == PARTITIONS
+    assert coordinator.state() == "Stable"
+
+
+def test_what_is_computed_for_an_earlier_epoch_is_not_used(coordinator: Aside) -> None:
+    a, b = Client(coordinator, "a"), Client(coordinator, "b")
+    a.join()
+    b.join()
+    assert [needed.epoch for needed in coordinator.needed] == [2, 3]
+    coordinator.compute()
+    assert not coordinator.group().target
+    coordinator.compute()
+    converge(a, b)
+    assert len(a.owned) == len(b.owned) == PARTITIONS // 2
+    assert not a.owned & b.owned
+
+
+def test_one_that_cannot_be_computed_is_tried_again(coordinator: Aside) -> None:
+    client = Client(coordinator, "a")
+    client.join()
+    coordinator.compute(fails=True)
+    assert not coordinator.group().target
+    client.beat()
+    coordinator.compute()
+    converge(client)
+    assert len(client.owned) == PARTITIONS
+
+
+def test_a_group_that_is_gone_needs_none(coordinator: Aside) -> None:
+    client = Client(coordinator, "a")
+    client.join()
+    client.leave()
+    before = list(coordinator.journal)
+    coordinator.compute()
+    assert coordinator.journal == before
