@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
     from barnabas.environment import Environment
     from barnabas.metrics.client_telemetry import Telemetry
+    from barnabas.security.authorizer import Authorizer
 
 
 @asynccontextmanager
@@ -64,10 +65,12 @@ async def assembled(
     *,
     release: ReleaseProfile = KAFKA_4,
     budget: LoopBudget | None = None,
+    authorizer: Authorizer | None = None,
 ) -> AsyncIterator[Broker]:
     """Make a broker, complete and with its background tasks running; it serves when it is told to.
 
-    `budget` replaces the usual one. Everything is closed again at the end, in order.
+    `budget` replaces the usual one; without an `authorizer` everybody may do everything.
+    Everything is closed again at the end, in order.
 
     Raises StartupError or StorageError when the broker cannot start.
     """
@@ -96,6 +99,7 @@ async def assembled(
                         listeners,
                         metrics_address,
                         background,
+                        authorizer or AllowEverything(),
                     )
                 background.cancel_scope.cancel()
         finally:
@@ -126,6 +130,7 @@ def _assemble(
     listeners: list[Listener],
     metrics_address: MetricsAddress | None,
     background: trio.Nursery,
+    authorizer: Authorizer,
 ) -> Broker:
     now_ms, threads = environment.wall_clock_ms, environment.threads
     metadata, logs, partitions = storage.metadata, storage.logs, storage.partitions
@@ -248,7 +253,7 @@ def _assemble(
         background,
         ConnectionParts(
             pipeline=Pipeline(
-                services, Shared(memory, log_limit, AllowEverything()), CodecWorker(threads), meter=meter
+                services, Shared(memory, log_limit, authorizer), CodecWorker(threads), meter=meter
             ),
             memory=memory,
             buffers=BufferPool(),

@@ -33,9 +33,11 @@ async def handle(
     response = AlterShareGroupOffsetsResponse()
     offsets: dict[TopicIdPartition, int] = {}
     answers: dict[TopicIdPartition, Partition] = {}
+    is_refused = False
     for asked in request.topics:
         may_read = context.authorizes(Operation.READ, ResourceType.TOPIC, asked.topic_name)
         info = metadata.image.topics.get(asked.topic_name) if may_read else None
+        is_refused = is_refused or not may_read
         topic = Topic(topic_name=asked.topic_name, topic_id=info.id if info else bytes(16))
         response.responses.append(topic)
         for wanted in asked.partitions:
@@ -49,6 +51,8 @@ async def handle(
             else:
                 offsets[info.id, wanted.partition_index] = wanted.start_offset
                 answers[info.id, wanted.partition_index] = answer
+    if is_refused and not offsets:
+        return response  # no group is made for somebody who may do nothing with it
     try:
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
