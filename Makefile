@@ -6,32 +6,44 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := $(shell find server pipeline -name '*.py')
+WHEEL := $(VENV)/wheel
 ARGS ?=
 EFFORT ?= 100
 
-.PHONY: run setup test test-pipeline pipeline-demo check bench compat compare handover oracle crash soak hostile gen docs lock clean nightly help
+# What is started here runs the wheel of the sources as they are now, which `tools.install_wheel` keeps in $(WHEEL). With
+# BARNABAS_COMPILED=no it runs the sources themselves.
+ifeq ($(filter no 0 off false,$(BARNABAS_COMPILED)),)
+CODE := env PYTHONPATH="$(CURDIR)/$(WHEEL)$${PYTHONPATH:+:$$PYTHONPATH}"
+PYTEST := $(CODE) $(BIN)/python -m pytest -o pythonpath=.
+WITH_CODE := wheel
+else
+CODE :=
+PYTEST := $(BIN)/python -m pytest
+WITH_CODE := $(VENV)/.ready-run
+endif
+
+.PHONY: run setup wheel test test-pipeline pipeline-demo check bench compat compare handover oracle crash soak hostile gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 run: setup  ## start the broker (ARGS="--listen HOST:PORT --data DIR ...")
-	@exec $(BIN)/barnabas serve $(ARGS)
+	@exec $(CODE) $(BIN)/barnabas serve $(ARGS)
 
-setup: $(VENV)/.bytecode  ## set up what `make run` needs, without starting anything
+setup: $(VENV)/.bytecode $(WITH_CODE)  ## set up what `make run` needs, without starting anything
 	@:
 
-test: $(VENV)/.ready-test  ## run the tests (ARGS="-k name ...")
-	$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/.ready-test $(WITH_CODE)  ## run the tests (ARGS="-k name ...")
+	$(PYTEST) $(ARGS)
 
 test-pipeline: $(VENV)/.ready-iceberg  ## run the pipeline's tests, which start Spark (Java 17 or newer)
 	$(BIN)/python -m pytest tests/pipeline $(ARGS)
 
-pipeline-demo: $(VENV)/.ready-spark  ## broker, simulated stream and all jobs; ends with an HTML report (ARGS="--out DIR")
-	$(BIN)/barnabas-pipeline demo $(ARGS)
+pipeline-demo: $(VENV)/.ready-spark $(WITH_CODE)  ## broker, simulated stream and all jobs; ends with an HTML report (ARGS="--out DIR")
+	$(CODE) $(BIN)/barnabas-pipeline demo $(ARGS)
 
-nightly: $(VENV)/.ready-test  ## the random tests, each with a hundred times the examples (EFFORT=100)
-	BARNABAS_TEST_EFFORT=$(EFFORT) HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/property $(ARGS)
+nightly: $(VENV)/.ready-test $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100)
+	BARNABAS_TEST_EFFORT=$(EFFORT) HYPOTHESIS_PROFILE=nightly $(PYTEST) tests/property $(ARGS)
 
 check: $(VENV)/.ready-check  ## lint, types, layering, generated code and docs up to date
 	$(BIN)/ruff check .
@@ -45,30 +57,30 @@ gen: $(VENV)/.ready-test  ## generate the codecs from schemas/ and the reference
 	$(BIN)/python -m codegen
 	$(BIN)/python -m tools.reference
 
-compat: $(VENV)/.ready-test  ## stock clients against the broker: the matrix (ARGS="--clients a,b")
-	$(BIN)/python -m compat.matrix $(ARGS)
+compat: $(VENV)/.ready-test $(WITH_CODE)  ## stock clients against the broker: the matrix (ARGS="--clients a,b")
+	$(CODE) $(BIN)/python -m compat.matrix $(ARGS)
 
 oracle: $(VENV)/.ready-test  ## every message and version against Kafka's own serialisers (needs a JDK)
 	$(BIN)/python compat/codec-oracle/compare.py $(ARGS)
 
-crash: $(VENV)/.ready-test  ## the broker killed under idempotent producers, nothing lost (ARGS="--rounds 200 --seed 7")
-	$(BIN)/python -m compat.crash $(ARGS)
+crash: $(VENV)/.ready-test $(WITH_CODE)  ## the broker killed under idempotent producers, nothing lost (ARGS="--rounds 200 --seed 7")
+	$(CODE) $(BIN)/python -m compat.crash $(ARGS)
 
-compare: $(VENV)/.ready-test  ## settings, admin requests, groups, transactions, telemetry side by side with Apache Kafka (needs a JDK)
-	$(BIN)/python -m compat.configs.compare $(ARGS)
-	$(BIN)/python -m compat.admin.compare $(ARGS)
-	$(BIN)/python -m compat.groups.compare $(ARGS)
-	$(BIN)/python -m compat.telemetry.compare $(ARGS)
+compare: $(VENV)/.ready-test $(WITH_CODE)  ## settings, admin requests, groups, transactions, telemetry side by side with Apache Kafka (needs a JDK)
+	$(CODE) $(BIN)/python -m compat.configs.compare $(ARGS)
+	$(CODE) $(BIN)/python -m compat.admin.compare $(ARGS)
+	$(CODE) $(BIN)/python -m compat.groups.compare $(ARGS)
+	$(CODE) $(BIN)/python -m compat.telemetry.compare $(ARGS)
 
-handover: $(VENV)/.ready-test  ## log dirs, groups and transactions handed from us to Apache Kafka and back, and from Kafka to us (needs a JDK)
-	$(BIN)/python -m compat.log.handover $(ARGS)
-	$(BIN)/python -m compat.groups.handover $(ARGS)
+handover: $(VENV)/.ready-test $(WITH_CODE)  ## log dirs, groups and transactions handed from us to Apache Kafka and back, and from Kafka to us (needs a JDK)
+	$(CODE) $(BIN)/python -m compat.log.handover $(ARGS)
+	$(CODE) $(BIN)/python -m compat.groups.handover $(ARGS)
 
-soak: $(VENV)/.ready-test  ## transactional clients and the broker killed at random, nothing lost (ARGS="--rounds 100 --seed 7")
-	$(BIN)/python -m compat.soak $(ARGS)
+soak: $(VENV)/.ready-test $(WITH_CODE)  ## transactional clients and the broker killed at random, nothing lost (ARGS="--rounds 100 --seed 7")
+	$(CODE) $(BIN)/python -m compat.soak $(ARGS)
 
-hostile: $(VENV)/.ready-test  ## attacks on a running broker, and a client that sends little beside them (ARGS="--short 'bomb-*'")
-	$(BIN)/python -m compat.hostile $(ARGS)
+hostile: $(VENV)/.ready-test $(WITH_CODE)  ## attacks on a running broker, and a client that sends little beside them (ARGS="--short 'bomb-*'")
+	$(CODE) $(BIN)/python -m compat.hostile $(ARGS)
 
 bench: $(VENV)/.ready-test  ## measure, side by side with Apache Kafka and librdkafka's mock cluster (ARGS="--quick")
 	$(BIN)/python -m bench $(ARGS)
@@ -90,20 +102,21 @@ $(VENV)/.ready-run: $(VENV)/bin/python requirements/run.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Compiles the code for records and batches to machine code, where there is a C compiler; without it the broker needs more CPU.
-$(VENV)/.compiled: $(VENV)/.ready-run requirements/compile.txt tools/accelerate.py $(wildcard server/barnabas/records/*.py)
-	@if [ -z "$$($(BIN)/python -m tools.accelerate --lack)" ]; then $(BIN)/python -m pip install --quiet \
-		--disable-pip-version-check --require-hashes -r requirements/compile.txt; fi
-	@$(BIN)/python -m tools.accelerate || [ -z "$$CI" ]
-	@touch $@
+# mypyc, where this machine can compile with it.
+$(VENV)/.ready-compile: $(VENV)/.ready-run requirements/compile.txt
+	@if [ -z "$$($(BIN)/python -c 'import hatch_build; print(hatch_build.missing())')" ]; then \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/compile.txt && touch $@; fi
 
-# Python's byte code, which a process with PYTHONDONTWRITEBYTECODE or without the right to write here would compile at each start.
-$(VENV)/.bytecode: $(VENV)/.compiled $(SOURCES)
-	@$(BIN)/python -m compileall -q server/barnabas pipeline/barnabas_pipeline
+# The project's wheel, installed apart from the packages that it needs: a look at the sources' times if none has changed.
+wheel: $(VENV)/.ready-compile
+	@$(BIN)/python -m tools.install_wheel $(WHEEL)
+
+# Byte code of the packages, which a process with PYTHONDONTWRITEBYTECODE or without the right to write here would make at each start.
+$(VENV)/.bytecode: $(VENV)/.ready-run
 	@$(BIN)/python -m compileall -qq $(VENV)/lib || true  # some packages bring files for other versions of Python
 	@touch $@
 
-$(VENV)/.ready-test: $(VENV)/.compiled requirements/test.txt
+$(VENV)/.ready-test: $(VENV)/.ready-run requirements/test.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/test.txt
 	@touch $@
 

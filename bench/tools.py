@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tools.install_wheel import WheelError, install
+
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / ".tools" / "bench"
 LOADGEN = OUT / "loadgen"
@@ -23,6 +25,19 @@ RUN_TIMEOUT_S = 300
 
 class BenchError(Exception):
     """The benchmark cannot go on; the message is for whoever runs it."""
+
+
+def code_of(checkout: Path) -> Path:
+    """Return where to import the broker of a checkout from: its wheel, brought up to date. Raises BenchError.
+
+    A checkout from before the wheel had compiled modules is measured by its sources, which found them by themselves.
+    """
+    if not (checkout / "hatch_build.py").exists():
+        return checkout / "server"
+    try:
+        return install(checkout, checkout / ".venv" / "wheel")
+    except WheelError as error:
+        raise BenchError(str(error)) from error
 
 
 def build() -> None:

@@ -1,11 +1,34 @@
 """What all tests share."""
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+import barnabas
+from barnabas.records import scan
 
 # A deadline per example is a timed assert: it fails on a busy machine, not on a bug.
 settings.register_profile("barnabas", deadline=None)
 # A night's finding must be found again by day: the blob that repeats it is printed.
 settings.register_profile("nightly", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "barnabas"))
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = Path(barnabas.__file__).resolve().parent
+
+
+def pytest_report_header() -> str:
+    code = "interpreted" if scan.__file__.endswith(".py") else "compiled"
+    return f"barnabas: {PACKAGE}, {code}"
+
+
+def pytest_sessionstart() -> None:
+    """Run the code that is seen: the sources of this checkout, or a wheel that is of these sources."""
+    if PACKAGE == ROOT / "server" / "barnabas":
+        return
+    from tools.install_wheel import is_current
+
+    if not is_current(ROOT, PACKAGE.parent):
+        pytest.exit(f"{PACKAGE} is not of the sources that are here; `make test` builds it", returncode=4)

@@ -1,6 +1,6 @@
 """Renew `requirements/*.txt`: every package pinned with its hashes, layer upon layer.
 
-`run.txt` is what the broker needs, `compile.txt` what compiles parts of it, `test.txt` adds the tests' needs, `check.txt`
+`run.txt` is what the broker needs, `compile.txt` what compiles modules of it, `test.txt` adds the tests' needs, `check.txt`
 the checkers', `spark.txt` the pipeline's, `iceberg.txt` what that needs for Apache Iceberg. Each layer includes the one it
 stands on, so that one environment can hold all of them.
 """

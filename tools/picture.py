@@ -13,6 +13,8 @@ import tempfile
 from html import escape
 from pathlib import Path
 
+from barnabas.testing.running import import_path
+
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "session.svg"
 READY = "barnabas is ready"
@@ -29,7 +31,7 @@ INK, DIM, PAPER, PROMPT = "#e6e1d6", "#8f8a80", "#1d1f21", "#9ccf8a"
 def session() -> list[tuple[str, str]]:
     """Lines with their colours, as they came. Needs kcat, and port 9092 to be free."""
     lines: list[tuple[str, str]] = []
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
+    environment = {**os.environ, "PYTHONPATH": import_path()}
     with tempfile.TemporaryDirectory(prefix="barnabas-") as data:
         command = [sys.executable, "-m", "barnabas", "serve", "--data", data]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as broker:

@@ -20,7 +20,7 @@ from bench.micro import (
     wire,
 )
 from bench.micro.timing import HEADER
-from bench.tools import ROOT
+from bench.tools import ROOT, code_of
 
 GROUPS = {
     "imports": imports,
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.micro", description=__doc__)
     parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], help="all by default")
     chosen = parser.parse_args(argv).groups or list(GROUPS)
-    sys.path.insert(0, str(ROOT / "server"))
+    sys.path.insert(0, str(code_of(ROOT)))
     print(HEADER)
     for group in chosen:
         for timing in GROUPS[group].run():

@@ -10,14 +10,15 @@ from statistics import median
 from time import perf_counter
 
 from bench.micro.timing import Timing
-from bench.tools import ROOT
 
 SAMPLES = 10
 STATEMENTS = ("pass", "import trio", "import barnabas.wire.generated.produce", "import barnabas.cli")
 
 
 def run() -> Iterator[Timing]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
+    from barnabas.testing.running import import_path
+
+    environment = {**os.environ, "PYTHONPATH": import_path()}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     for statement in STATEMENTS:
         samples = []

@@ -122,7 +122,9 @@ def _start_and_stop(path: Path) -> float:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": f"{ROOT / 'server'}{os.pathsep}{ROOT}"}
+    from barnabas.testing.running import import_path
+
+    return {**os.environ, "PYTHONPATH": import_path(ROOT)}
 
 
 def _resident(path: Path, count: int, files_max: int) -> str:

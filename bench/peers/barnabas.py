@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from bench.peers.base import Peer, Running, free_port, spawn
-from bench.tools import ROOT
+from bench.tools import ROOT, code_of
 
 
 class Barnabas(Peer):
@@ -20,6 +20,7 @@ class Barnabas(Peer):
         super().__init__(label)
         self.settings = settings
         self.checkout = (checkout or ROOT).resolve()
+        self.code = code_of(self.checkout)
 
     def describe(self) -> str:
         done = subprocess.run(
@@ -30,7 +31,8 @@ class Barnabas(Peer):
             check=False,
         )
         settings = " ".join(f"{name}={value}" for name, value in self.settings.items())
-        return f"Barnabas {done.stdout.strip()} {settings}".strip()
+        code = "compiled" if list(self.code.glob("barnabas__mypyc*")) else "interpreted"
+        return f"Barnabas {done.stdout.strip()} code={code} {settings}".strip()
 
     def command(self, data: Path, port: int) -> list[str]:
         command = ["-m", "barnabas", "serve", "--listen", f"127.0.0.1:{port}", "--data", str(data)]
@@ -40,7 +42,7 @@ class Barnabas(Peer):
         return command
 
     def environment(self) -> dict[str, str]:
-        environment = {**os.environ, "PYTHONPATH": str(self.checkout / "server")}
+        environment = {**os.environ, "PYTHONPATH": str(self.code)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # a start compiles once, not every time
         return environment
 

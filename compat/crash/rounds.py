@@ -17,8 +17,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.testing.running import import_path
 from compat.crash.producers import KafkaPython, Librdkafka, Load
-from compat.matrix.brokers import ROOT, Barnabas, restart
+from compat.matrix.brokers import Barnabas, restart
 
 TOPIC = "crash"
 # Small segments, so that rolling, sealing and flushing are often in the middle when the kill comes.
@@ -129,7 +130,7 @@ def check(load: Load, found: list[tuple[int, int]]) -> None:
 def verify(data: Path) -> int:
     """Have `barnabas log verify` look at what is on the disk; returns how many segments there are."""
     command = [sys.executable, "-m", "barnabas", "log", "verify", "--deep", "--quiet", "--json", str(data)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
+    environment = {**os.environ, "PYTHONPATH": import_path()}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         errors = [json.loads(line) for line in done.stdout.splitlines()]

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from barnabas.testing.running import import_path
 from compat.kafka import RealKafka, free_port
 from compat.kit.wire import Connection
 
@@ -66,7 +67,7 @@ def barnabas(properties: Path) -> Iterator[None]:
     """Barnabas with these settings, until the end. Raises StartError."""
     log = properties.with_suffix(".out")
     command = [sys.executable, "-m", "barnabas", "serve", "--config", str(properties)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
+    environment = {**os.environ, "PYTHONPATH": import_path()}
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, env=environment)
     assert process.stdout is not None

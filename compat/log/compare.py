@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from barnabas.testing.running import import_path
 from compat.kafka import RealKafka
 from compat.log import dumps, workload
 
@@ -58,7 +59,7 @@ def barnabas(directory: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "barnabas", "serve", "--listen", "127.0.0.1:0", "--data", str(directory)]
     for name, value in SETTINGS.items():
         command += ["--set", f"{name}={value}"]
-    environment = {"PYTHONPATH": str(dumps.ROOT / "server")}
+    environment = {"PYTHONPATH": import_path()}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as broker:
         assert broker.stdout is not None
         try:

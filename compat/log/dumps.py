@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from barnabas.testing.running import import_path
 from compat.kafka import release, tool_command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,7 +94,7 @@ def barnabas_rows(*arguments: str) -> tuple[int, list[Entry]]:
     command, *rest = arguments
     done = subprocess.run(
         [sys.executable, "-m", "barnabas", "log", command, "--json", *rest],
-        capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False, env={"PYTHONPATH": str(ROOT / "server")},
+        capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False, env={"PYTHONPATH": import_path()},
     )  # fmt: skip
     if done.returncode > 1:
         raise RuntimeError(f"barnabas log {command} failed: {done.stderr}")

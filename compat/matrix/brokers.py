@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
+from barnabas.testing.running import import_path
 from compat.kafka import RealKafka
 from compat.kafka.process import LIGHT_JVM
 
@@ -68,7 +69,7 @@ class Barnabas:
         command += ["--listen", self.bootstrap, "--data", str(self.directory / "data")]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
+        environment = {**os.environ, "PYTHONPATH": import_path()}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment)
         line = self._first_line(self._process)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.testing.running import import_path
+
 ROOT = Path(__file__).resolve().parents[2]
 READY = "bootstrap.servers="
 STOP_SECONDS_MAX = 20
@@ -55,7 +57,7 @@ def _start(
         command += ["--data", str(data)]
     for setting in settings:
         command += ["--set", setting]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'server'}{os.pathsep}{ROOT}"}
+    environment = {**os.environ, "PYTHONPATH": import_path(ROOT)}
     with (data.parent / f"{data.name}.log").open("a") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     assert process.stdout is not None

@@ -5,6 +5,7 @@ The full one is a file system of its own in memory (tmpfs), which any user may m
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -16,7 +17,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 
-from .conftest import PROGRAM, ROOT, StartBroker
+from barnabas.testing.running import import_path
+
+from .conftest import PROGRAM, StartBroker
 
 pytestmark = pytest.mark.e2e
 
@@ -112,7 +115,8 @@ def test_a_full_disk_refuses_writes_serves_readers_and_takes_more_when_there_is_
     expected = [*before, b"w" * VALUE_BYTES, b"x" * VALUE_BYTES, b"y" * VALUE_BYTES]
     assert read(broker.bootstrap, "t", [0], len(expected)) == {0: expected}
     verify = [sys.executable, "-m", "barnabas", "log", "verify", str(seen_by_broker / "data")]
-    verified = subprocess.run(verify, capture_output=True, text=True, check=False, cwd=ROOT / "server")
+    environment = {**os.environ, "PYTHONPATH": import_path()}
+    verified = subprocess.run(verify, capture_output=True, text=True, check=False, env=environment)
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert broker.stop() == 0
 

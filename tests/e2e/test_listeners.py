@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.testing.running import import_path
+
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,7 +64,7 @@ class Net:
         process = subprocess.Popen(
             ["ip", "netns", "exec", self.name(place), sys.executable, *command],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "server")},
+            env={**os.environ, "PYTHONPATH": import_path()},
         )  # fmt: skip
         self.processes.append(process)
         assert process.stdout is not None

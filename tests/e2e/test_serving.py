@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from barnabas.ephemeral import MEMORY, PREFIX, sweep
+from barnabas.testing.running import import_path
 
 pytestmark = pytest.mark.e2e
 
-SERVER = Path(__file__).resolve().parents[2] / "server"
 SECONDS_MAX = 30
 
 
@@ -25,7 +25,7 @@ class Started:
 
     def __init__(self, *arguments: str, listen: str = "127.0.0.1:0") -> None:
         command = [sys.executable, "-m", "barnabas", "serve", "--listen", listen, *arguments]
-        environment = {**os.environ, "PYTHONPATH": str(SERVER)}
+        environment = {**os.environ, "PYTHONPATH": import_path()}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         )
@@ -61,7 +61,7 @@ def run(*arguments: str, stdout: str | None = None) -> subprocess.CompletedProce
     with open(stdout or os.devnull, "w") as output:
         return subprocess.run(
             command, stdout=output, stderr=subprocess.PIPE, text=True, timeout=SECONDS_MAX, check=False,
-            env={**os.environ, "PYTHONPATH": str(SERVER)},
+            env={**os.environ, "PYTHONPATH": import_path()},
         )  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def test_kafkas_file_for_a_single_node_serves_with_one_warning(tmp_path, started
     command = [sys.executable, "-m", "barnabas", "serve", "--config", str(file)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(SERVER)},
+        env={**os.environ, "PYTHONPATH": import_path()},
     )  # fmt: skip
     broker = Started.__new__(Started)
     broker.process = process

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from barnabas.testing import BrokerFailedError, RunningBroker
+from barnabas.testing.running import import_path
 
 pytestmark = pytest.mark.e2e
 
@@ -138,7 +139,7 @@ def test_the_examples_run_as_they_are_printed(page: str, number: int, said: str)
     done = subprocess.run(
         [sys.executable, "-c", examples(page)[number]],
         capture_output=True, text=True, timeout=60, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "server")},
+        env={**os.environ, "PYTHONPATH": import_path()},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(said, done.stdout)

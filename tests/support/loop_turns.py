@@ -7,14 +7,11 @@ its own, because the interpreted sources must run, whose lines can be counted.
 from __future__ import annotations
 
 import json
-import os
 import struct
 import sys
 import tempfile
 import time
 from functools import partial
-
-os.environ["BARNABAS_COMPILED"] = "no"
 
 import trio
 

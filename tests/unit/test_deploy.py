@@ -45,6 +45,8 @@ def test_the_compose_file_advertises_the_port_that_it_maps():
     assert ("OUTSIDE", "0.0.0.0", int(inner)) in [parse_endpoint(text) for text in config.listeners()]
 
 
-def test_what_the_image_is_built_with_is_a_target_of_make():
-    (target,) = re.findall(r"^RUN make (\S+)$", (ROOT / "deploy/Containerfile").read_text(), re.M)
-    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M)
+def test_what_the_image_is_built_of_is_there_and_not_left_out_of_its_context():
+    (requirements,) = re.findall(r"-r (\S+)$", (ROOT / "deploy/Containerfile").read_text(), re.M)
+    assert (ROOT / requirements).exists()
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    assert not {requirements, "pyproject.toml", "hatch_build.py", "server", "README.md"} & set(ignored)

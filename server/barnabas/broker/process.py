@@ -9,16 +9,18 @@ import gc
 import logging
 import signal
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas import compiled, output
+from barnabas import output
 from barnabas.broker.assembly import assembled
 from barnabas.broker.codecs import SWITCH_SECONDS
 from barnabas.broker.startup import StartupError, open_to_others
 from barnabas.environment.real import real_environment
 from barnabas.errors import StorageError
+from barnabas.records import scan
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -59,7 +61,7 @@ def _say_ready(broker: Broker) -> None:
             "delete everything (--listen localhost:PORT serves this machine only)", ", ".join(wide),
         )  # fmt: skip
     metrics = f" metrics={broker.metrics_address.url}" if broker.metrics_address is not None else ""
-    code = "compiled" if compiled.IN_USE else "interpreted"
+    code = "compiled" if scan.__file__.endswith(tuple(EXTENSION_SUFFIXES)) else "interpreted"
     data = ",".join(broker.services.config.log_dirs)
     try:
         print(

@@ -61,7 +61,7 @@ class RunningBroker:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, "PYTHONPATH": _import_path()},
+            env={**os.environ, "PYTHONPATH": import_path()},
         )
         try:
             line = self._first_line()
@@ -158,11 +158,14 @@ class RunningBroker:
         self._process = None
 
 
-def _import_path() -> str:
-    """PYTHONPATH with the directory that this package was imported from, as in a checkout that is not installed."""
+def import_path(*others: str | os.PathLike[str]) -> str:
+    """Return a PYTHONPATH by which a child process imports this very package, be it installed or in a checkout.
+
+    It is followed by `others`, and by what this process inherited.
+    """
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     inherited = os.environ.get("PYTHONPATH")
-    return f"{here}{os.pathsep}{inherited}" if inherited else here
+    return os.pathsep.join([here, *map(str, others), *([inherited] if inherited else [])])
 
 
 async def _in_thread(function: Callable[[], object]) -> None:

@@ -1,0 +1,146 @@
+"""The wheel that make keeps installed is of the sources as they are, compiled or not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hatch_build
+from tools import install_wheel
+from tools.install_wheel import ROOT, install, is_current
+
+PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "small"
+version = "1"
+[tool.hatch.build.targets.wheel]
+packages = ["server/small"]
+[tool.hatch.build.targets.wheel.hooks.custom]
+modules = ["small.doubled"]
+[tool.mypy]
+strict = true
+"""
+DOUBLED = "def doubled(number: int) -> int:\n    return number * 2\n"
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A small project with the build hook of ours; its wheels are pure unless a test asks for more."""
+    monkeypatch.setenv(hatch_build.SWITCH, "no")
+    package = tmp_path / "checkout" / "server" / "small"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "doubled.py").write_text(DOUBLED)
+    (package / "other.py").write_text("NAME = 'other'\n")
+    shutil.copy(ROOT / "hatch_build.py", tmp_path / "checkout")
+    (tmp_path / "checkout" / "pyproject.toml").write_text(PROJECT)
+    return tmp_path / "checkout"
+
+
+@pytest.fixture
+def target(tmp_path):
+    return tmp_path / "venv" / "wheel"
+
+
+def run(target: Path, code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=True, cwd=target.parent, env={**os.environ, "PYTHONPATH": str(target)},
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+DOUBLE = "from small import doubled; print(doubled.doubled(21), doubled.__file__.endswith('.py'))"
+
+
+def test_an_edited_source_is_what_runs_afterwards(checkout, target):
+    install(checkout, target)
+    assert run(target, DOUBLE) == "42 True"
+    (checkout / "server/small/doubled.py").write_text(DOUBLED.replace("2", "3"))
+    assert not is_current(checkout, target)
+    install(checkout, target)
+    assert run(target, DOUBLE) == "63 True"
+
+
+def test_nothing_is_built_while_no_source_has_changed(checkout, target, monkeypatch):
+    install(checkout, target)
+
+    def not_again(*_: object) -> Path:
+        raise AssertionError("built again")
+
+    monkeypatch.setattr(install_wheel, "build", not_again)
+    install(checkout, target)
+    assert is_current(checkout, target)
+
+
+def test_a_removed_module_is_gone_with_its_byte_code_and_the_others_stay_untouched(checkout, target):
+    install(checkout, target)
+    kept = (target / "small/doubled.py").stat().st_mtime_ns
+    assert list((target / "small/__pycache__").glob("other.*"))
+    (checkout / "server/small/other.py").unlink()
+    install(checkout, target)
+    assert not (target / "small/other.py").exists()
+    assert not list((target / "small/__pycache__").glob("other.*"))
+    assert (target / "small/doubled.py").stat().st_mtime_ns == kept
+
+
+def test_a_build_that_fails_leaves_no_wheel_that_counts_as_current(checkout, target, capfd):
+    install(checkout, target)
+    (checkout / "pyproject.toml").write_text("[project]\n")
+    with pytest.raises(install_wheel.WheelError, match="cannot be built"):
+        install(checkout, target)
+    assert not is_current(checkout, target)
+    (checkout / "pyproject.toml").write_text(PROJECT)
+    assert run(install(checkout, target), DOUBLE) == "42 True"
+    capfd.readouterr()
+
+
+def test_a_machine_without_a_compiler_gets_the_sources_and_one_line(checkout, target, monkeypatch, capfd):
+    monkeypatch.setenv(hatch_build.SWITCH, "")
+    monkeypatch.setenv("CC", "/nonexistent/cc")
+    install(checkout, target)
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "the wheel is pure Python" in line
+    assert "no C compiler" in line
+    assert run(target, DOUBLE) == "42 True"
+
+
+def test_a_compiler_that_fails_gets_the_sources_and_its_message(checkout, target, monkeypatch, capfd):
+    if lack := hatch_build.missing():
+        pytest.skip(f"this machine cannot compile: {lack}")
+    monkeypatch.setenv(hatch_build.SWITCH, "")
+    (checkout / "server/small/doubled.py").write_text(DOUBLED.replace("* 2", "* '2'"))
+    install(checkout, target)
+    assert "small/doubled.py:2: error:" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_an_edited_source_of_a_compiled_module_is_what_runs_afterwards(checkout, target, monkeypatch):
+    if lack := hatch_build.missing():
+        pytest.skip(f"this machine cannot compile: {lack}")
+    monkeypatch.setenv(hatch_build.SWITCH, "yes")
+    install(checkout, target)
+    assert run(target, DOUBLE) == "42 False"
+    (checkout / "server/small/doubled.py").write_text(DOUBLED.replace("2", "3"))
+    install(checkout, target)
+    assert run(target, DOUBLE) == "63 False"
+    monkeypatch.setenv(hatch_build.SWITCH, "no")
+    install(checkout, target)
+    assert run(target, DOUBLE) == "63 True"
+    assert not list(target.rglob("*.so"))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("", None), ("no", False), ("0", False), ("Off", False), ("false", False), ("yes", True), ("1", True)],
+)
+def test_the_switch_is_read_as_people_write_it(text, wanted):
+    assert hatch_build.switched(text) is wanted
