@@ -39,6 +39,7 @@ from barnabas.coordination.transactions import TransactionCoordinator
 from barnabas.lazy import Lazy
 from barnabas.loop_budget import LoopBudget
 from barnabas.release import KAFKA_4, ReleaseProfile
+from barnabas.replicas.in_sync import shrink_periodically
 from barnabas.replicas.moving import LogMover
 from barnabas.requests.context import Shared
 from barnabas.requests.fetch_sessions import FetchSessions
@@ -290,8 +291,11 @@ def _assemble(
         metrics = MetricsEndpoint(metrics_address, Exposition(sources, meter, groups.machines, threads))
 
     for run in (
-        storage.flusher.run, housekeeping.run, memory.run, log_limit.run, mover.run, groups.run, transactions.run,
-        coordinator_events.run,
+        storage.flusher.run, storage.alter_partition.run, housekeeping.run, memory.run, log_limit.run, mover.run,
+        groups.run, transactions.run, coordinator_events.run,
     ):  # fmt: skip
         background.start_soon(run)
+    background.start_soon(
+        shrink_periodically, partitions, budget, lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS)
+    )
     return Broker(services, memory, listeners, connections, metrics_address, metrics, stopping)

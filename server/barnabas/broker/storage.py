@@ -24,8 +24,10 @@ from barnabas.log.config import LogConfig
 from barnabas.log.manager import LogManager
 from barnabas.replicas.failures import LogDirFailures
 from barnabas.replicas.flushing import Flusher
+from barnabas.replicas.in_sync import LocalAlterPartition
 from barnabas.replicas.lost_dirs import LostDirs, lost_dirs
 from barnabas.replicas.partitions import Partitions
+from barnabas.replicas.replica import ReplicaContext
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
@@ -44,6 +46,7 @@ class Storage:
     failures: LogDirFailures
     flusher: Flusher
     lost_dirs: LostDirs
+    alter_partition: LocalAlterPartition
 
 
 @asynccontextmanager
@@ -108,7 +111,17 @@ async def _open(
     config.set_dynamic(store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker_id)))
     failures = LogDirFailures(logs, now_ms, on_all_lost)
     flusher = Flusher(now_ms, failures.failed, threads)
-    partitions = Partitions(broker_id, logs, failures.failed, flusher.request, budget)
+    alter_partition = LocalAlterPartition(broker_id, store)
+    context = ReplicaContext(
+        broker_id=broker_id,
+        storage_failed=failures.failed,
+        request_flush=flusher.request,
+        alter_partition=alter_partition,
+        clock_ms=lambda: int(environment.monotonic() * 1000),
+        lag_max_ms=lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
+        live_brokers=lambda: store.image.brokers,
+    )
+    partitions = Partitions(logs, context, budget)
     failures.on_lost.append(partitions.lose)
     set_aside_deleted(logs, partitions, store.deleted_topics)
     await store.change(lambda image: lead_all(broker_id, image))
@@ -118,7 +131,7 @@ async def _open(
     await _follow_first(store.image, before, partitions, config_for, now_ms())
     registry = LostDirs(broker_id, logs, partitions, store)
     await store.change(registry.register)
-    return Storage(broker_id, logs, store, partitions, failures, flusher, registry)
+    return Storage(broker_id, logs, store, partitions, failures, flusher, registry, alter_partition)
 
 
 async def _follow_first(

@@ -150,7 +150,9 @@ async def _node(families: Families, sources: Sources) -> None:
         count += len(partitions)
         ours += sum(partition.leader == sources.broker_id for partition in partitions)
         behind += sum(len(partition.isr) < len(partition.replicas) for partition in partitions)
-    led = len(sources.partitions)
+    led = 0
+    async for replicas in _in_slices(list(sources.partitions), sources.budget):
+        led += sum(not replica.closed for replica in replicas)
     offline = max(ours - led, 0)  # both may have changed while others ran
     for name, text, value in (
         ("kafka_controller_kafkacontroller_activecontrollercount", "Controllers here", 1),
@@ -212,8 +214,8 @@ async def _topics(families: Families, sources: Sources, meter: RequestMeter) -> 
     messages_in: Counter[str] = Counter()
     async for partitions in _in_slices(list(sources.partitions), sources.budget):
         for partition in partitions:
-            bytes_in[partition.topic] += partition.appended_bytes
-            messages_in[partition.topic] += partition.appended_records
+            bytes_in[partition.topic] += partition.appended_bytes - partition.replicated_bytes
+            messages_in[partition.topic] += partition.appended_records - partition.replicated_records
     topics = sources.metadata.image.topics
     meter.forget_topics(topics.__contains__)
     async for names in _in_slices(topics, sources.budget):

@@ -15,7 +15,7 @@ from barnabas.errors import StorageError
 
 if TYPE_CHECKING:
     from barnabas.environment import Threads
-    from barnabas.replicas.partitions import Partition, StorageFailed
+    from barnabas.replicas.replica import Replica, StorageFailed
 
 SYNCS_AT_ONCE = 8
 """Syncs of different partitions that run side by side: a file system joins those that meet."""
@@ -33,11 +33,11 @@ class Flusher:
         self._now_ms = now_ms
         self._threads = threads
         self._storage_failed = storage_failed
-        self._wanted: dict[Partition, bool] = {}  # those in hand, with whether they want another sync
+        self._wanted: dict[Replica, bool] = {}  # those in hand, with whether they want another sync
         self._limiter = trio.CapacityLimiter(SYNCS_AT_ONCE)
         self._nursery: trio.Nursery | None = None
 
-    def request(self, partition: Partition) -> None:
+    def request(self, partition: Replica) -> None:
         """Sync all that `partition` has now, and call its `flushed` then."""
         is_in_hand = partition in self._wanted
         self._wanted[partition] = True
@@ -52,8 +52,8 @@ class Flusher:
                 nursery.start_soon(self._flush, partition)
             await trio.sleep_forever()
 
-    async def _flush(self, partition: Partition) -> None:
-        while self._wanted[partition] and not partition.closed:
+    async def _flush(self, partition: Replica) -> None:
+        while self._wanted[partition] and not partition.is_offline:
             self._wanted[partition] = False
             try:
                 task = partition.log.begin_flush()
@@ -62,7 +62,7 @@ class Flusher:
                     task.finish(self._now_ms())
             except StorageError as error:
                 self._storage_failed(error)
-                if not partition.closed:  # the disk is only full: there may be room later
+                if not partition.is_offline:  # the disk is only full: there may be room later
                     self._wanted[partition] = True
                     await trio.sleep(FULL_RETRY_SECONDS)
             else:

@@ -1,20 +1,19 @@
-"""The partitions that this broker holds, and who waits for what on them.
+"""The replicas that this broker holds, and how they follow the metadata.
 
-The rule: every change of a partition's end or high watermark goes through `Partition`, which wakes exactly the
-waiters that the change concerns. Nobody polls a log.
+The rule: the metadata image alone decides on the role of a replica, by the tables of `replication.roles`; what is long is
+prepared in slices before the image is seen.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
-
-import trio
+from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError, StorageError
 from barnabas.log.format.properties import is_damaged_copy
-from barnabas.records.validate import Origin
+from barnabas.replicas.replica import ACKS_ALL, Replica
+from barnabas.replication.roles import Role, Step, is_stale, steps, target_role
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -22,268 +21,113 @@ if TYPE_CHECKING:
     from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
-    from barnabas.log.results import AppendResult
     from barnabas.loop_budget import LoopBudget
-    from barnabas.records.steps import Steps
-    from barnabas.records.validate import ValidatedBatches
+    from barnabas.replicas.replica import ReplicaContext
 
 log = logging.getLogger(__name__)
 
-ACKS_ALL = -1
+__all__ = ["ACKS_ALL", "Partition", "Partitions"]
 
-
-StorageFailed = Callable[[StorageError], RequestError]
-RequestFlush = Callable[["Partition"], None]
-
-
-class Watcher(Protocol):
-    """Something that waits for a partition to grow."""
-
-    def partition_advanced(self, partition: Partition) -> None:
-        """The high watermark or the last stable offset has moved, or the partition is no longer led here."""
-
-
-class Partition:
-    """A log that this broker leads, with its leader epoch and its waiters.
-
-    Lifecycle: made when the cluster image names this broker as the leader, closed when it no longer does or the
-    topic is deleted; closing wakes every waiter, who then meet the error that a new request would meet.
-    """
-
-    __slots__ = (
-        "_committed",
-        "_flushed",
-        "_request_flush",
-        "_storage_failed",
-        "_watchers",
-        "_why_closed",
-        "appended_bytes",
-        "appended_records",
-        "closed",
-        "in_sync_count",
-        "index",
-        "leader_epoch",
-        "log",
-        "topic",
-    )
-
-    def __init__(
-        self,
-        topic: str,
-        index: int,
-        partition_log: PartitionLog,
-        info: PartitionInfo,
-        storage_failed: StorageFailed,
-        request_flush: RequestFlush,
-    ) -> None:
-        self.topic = topic
-        self.index = index
-        self.log = partition_log
-        self.leader_epoch = info.leader_epoch
-        self.in_sync_count = len(info.isr)
-        self.closed = False
-        self.appended_bytes = 0
-        self.appended_records = 0
-        self._why_closed = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        self._storage_failed = storage_failed
-        self._request_flush = request_flush
-        self._watchers: set[Watcher] = set()
-        self._committed: list[tuple[int, trio.Event]] = []
-        self._flushed: list[tuple[int, trio.Event]] = []
-
-    def validation(
-        self, records: memoryview, *, acks: int, api_version: int, now_ms: int
-    ) -> Steps[ValidatedBatches]:
-        """Return the steps that validate a producer's records, for `append`.
-
-        Raises NOT_ENOUGH_REPLICAS; the steps raise RequestError with Kafka's code for the records.
-        """
-        self._check_replicas(acks)
-        return self.log.validation(records, now_ms=now_ms, api_version=api_version)
-
-    def append(self, valid: ValidatedBatches, *, acks: int, api_version: int, now_ms: int) -> AppendResult:
-        """Append a producer's validated records as the leader.
-
-        Raises RequestError with Kafka's code when the producer's state or the in-sync replicas do not allow it, or the
-        partition was closed since it was looked up; KAFKA_STORAGE_ERROR when the disk fails or is full.
-        """
-        if self.closed:
-            raise RequestError(self._why_closed)
-        self._check_replicas(acks)
-        try:
-            result = self.log.append_valid(
-                valid, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
-            )
-        except StorageError as error:
-            raise self._storage_failed(error) from error
-        self.appended(result)
-        return result
-
-    def _check_replicas(self, acks: int) -> None:
-        if acks == ACKS_ALL and self.in_sync_count < self.log.config.min_insync_replicas:
-            raise RequestError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.in_sync_count} replicas of {self.topic}-{self.index} are in sync, "
-                f"min.insync.replicas is {self.log.config.min_insync_replicas}",
-            )
-
-    def append_own(self, records: bytearray, *, now_ms: int) -> AppendResult:
-        """Append what this broker's own coordinators have written. Raises RequestError, StorageError."""
-        try:
-            result = self.log.append_as_leader(
-                records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR
-            )
-        except StorageError as error:
-            self._storage_failed(error)
-            raise
-        self.appended(result)
-        return result
-
-    def appended(self, result: AppendResult) -> None:
-        """Something was appended by whatever way: move the high watermark as far as replicas and medium allow."""
-        self.appended_bytes += result.size
-        self.appended_records += result.record_count
-        if self.log.wants_flush:
-            self._request_flush(self)
-        elif self.in_sync_count <= 1:
-            self.log.advance_high_watermark(self.log.log_end_offset)
-            self._advanced()
-
-    def flushed(self) -> None:
-        """A flush that was asked for is done: what it has synced may be acknowledged."""
-        recovery_point = self.log.recovery_point
-        _wake(self._flushed, recovery_point)
-        if self.in_sync_count <= 1:
-            self.log.advance_high_watermark(recovery_point)
-            self._advanced()
-
-    async def wait_flushed(self, end_offset: int) -> None:
-        """Wait for the flush that `flush.messages` asks for before the records up to `end_offset` are acknowledged.
-
-        Returns at once where it asks for none. Raises RequestError as `wait_committed` does.
-        """
-        if self.log.wants_flush:
-            await self._wait(self._flushed, end_offset, lambda: self.log.recovery_point)
-
-    async def wait_committed(self, end_offset: int) -> None:
-        """Wait until the high watermark has reached `end_offset` (the offset after the last record waited for).
-
-        Raises RequestError when the partition closes meanwhile: NOT_LEADER_OR_FOLLOWER, or KAFKA_STORAGE_ERROR if
-        its disk has failed.
-        """
-        await self._wait(self._committed, end_offset, lambda: self.log.high_watermark)
-
-    async def _wait(
-        self, waiters: list[tuple[int, trio.Event]], end_offset: int, reached: Callable[[], int]
-    ) -> None:
-        while reached() < end_offset:
-            if self.closed:
-                raise RequestError(self._why_closed)
-            entry = (end_offset, trio.Event())
-            waiters.append(entry)
-            try:
-                await entry[1].wait()
-            finally:
-                waiters.remove(entry)
-
-    def subscribe(self, watcher: Watcher) -> None:
-        """Tell `watcher` of every advance until it unsubscribes."""
-        self._watchers.add(watcher)
-
-    def unsubscribe(self, watcher: Watcher) -> None:
-        """Stop telling `watcher`."""
-        self._watchers.discard(watcher)
-
-    def close(self, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """No longer led here: wake everybody, and tell those who wait why."""
-        self.closed = True
-        self._why_closed = why
-        for _, event in (*self._committed, *self._flushed):
-            event.set()
-        self._advanced()
-
-    def _advanced(self) -> None:
-        if self._committed:
-            _wake(self._committed, self.log.high_watermark)
-        if self._watchers:
-            for watcher in tuple(self._watchers):
-                watcher.partition_advanced(self)
-
-
-def _wake(waiters: Iterable[tuple[int, trio.Event]], reached: int) -> None:
-    for end_offset, event in waiters:
-        if end_offset <= reached:
-            event.set()
+Partition = Replica
 
 
 class Partitions:
-    """All partitions led by this broker, kept in step with the cluster image."""
+    """All replicas of this broker, kept in step with the metadata image.
 
-    def __init__(
-        self,
-        broker_id: int,
-        logs: LogManager,
-        storage_failed: StorageFailed,
-        request_flush: RequestFlush,
-        budget: LoopBudget,
-    ) -> None:
-        """`storage_failed` is told of every disk that fails; it returns what the client must see.
+    Those whose log is not there are offline: of them only the image knows.
+    """
+
+    def __init__(self, logs: LogManager, context: ReplicaContext, budget: LoopBudget) -> None:
+        """Know of no image yet.
 
         `lost_dirs` are the directory ids of log dirs that this broker has had, and that are not there now.
         """
-        self._broker_id = broker_id
+        self._broker_id = context.broker_id
+        self._context = context
         self._logs = logs
-        self._storage_failed = storage_failed
-        self._request_flush = request_flush
         self._budget = budget
         self._prepared: list[tuple[PartitionLog, PartitionInfo]] = []
         self.lost_dirs: frozenset[bytes] = frozenset()
-        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._replicas: dict[tuple[str, int], Replica] = {}
+        self._replicated: dict[tuple[str, int], Replica] = {}  # those of them that other brokers have too
         self._image: ClusterImage | None = None
 
-    def __iter__(self) -> Iterator[Partition]:
-        return iter(tuple(self._partitions.values()))
+    def __iter__(self) -> Iterator[Replica]:
+        return iter(tuple(self._replicas.values()))
 
     def __len__(self) -> int:
-        return len(self._partitions)
+        return len(self._replicas)
 
-    def leader(self, topic: str, index: int, current_leader_epoch: int = -1) -> Partition:
-        """The partition, if this broker leads it in the epoch that the client believes in.
+    def replicated(self) -> tuple[Replica, ...]:
+        """Return the replicas of partitions that other brokers have replicas of too."""
+        return tuple(self._replicated.values())
+
+    def leader(self, topic: str, index: int, current_leader_epoch: int = -1) -> Replica:
+        """Return a partition's replica, if this broker leads it in the epoch that the client believes in.
 
         `current_leader_epoch` is -1 when the client does not check (KIP-320). Raises RequestError with
         UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH or
         UNKNOWN_LEADER_EPOCH.
         """
-        partition = self._partitions.get((topic, index))
-        if partition is None:
+        replica = self._replicas.get((topic, index))
+        if replica is None:
             raise RequestError(*self._why_not(topic, index))
-        if current_leader_epoch >= 0 and current_leader_epoch != partition.leader_epoch:
-            if current_leader_epoch < partition.leader_epoch:
-                raise RequestError(ErrorCode.FENCED_LEADER_EPOCH)
-            raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        return partition
+        if current_leader_epoch >= 0:
+            replica.check_leader_epoch(current_leader_epoch)
+        if replica.closed:
+            raise RequestError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self._broker_id} follows the leader of {topic}-{index}",
+            )
+        return replica
+
+    def local(self, topic: str, index: int, current_leader_epoch: int = -1) -> Replica:
+        """Return a partition's replica, be it leader or follower. Raises RequestError as `leader` does."""
+        replica = self._replicas.get((topic, index))
+        if replica is None:
+            raise RequestError(*self._why_not(topic, index))
+        replica.check_leader_epoch(current_leader_epoch)
+        return replica
+
+    def role(self, topic: str, index: int) -> Role:
+        """Return the role of this broker for a partition."""
+        replica = self._replicas.get((topic, index))
+        if replica is not None:
+            return replica.role
+        info = self._info(topic, index)
+        return target_role(info, self._broker_id, is_log_available=False)
+
+    def current_leader(self, topic: str, index: int) -> tuple[int, int]:
+        """Return the broker that leads a partition and its leader epoch, as far as this broker knows; -1 for none."""
+        info = self._info(topic, index)
+        return (info.leader, info.leader_epoch) if info is not None else (-1, -1)
 
     def is_offline(self, topic: str, index: int, info: PartitionInfo) -> bool:
-        """Whether this broker should lead a partition and cannot, since its log is not there."""
-        return info.leader == self._broker_id and (topic, index) not in self._partitions
+        """Say whether this broker should lead a partition and cannot, since its log is not there."""
+        return info.leader == self._broker_id and (topic, index) not in self._replicas
+
+    def _info(self, topic: str, index: int) -> PartitionInfo | None:
+        info = self._image.topics.get(topic) if self._image else None
+        return info.partitions[index] if info is not None and 0 <= index < len(info.partitions) else None
 
     def _why_not(self, topic: str, index: int) -> tuple[ErrorCode, str]:
-        info = self._image.topics.get(topic) if self._image else None
-        if info is None or not 0 <= index < len(info.partitions):
+        info = self._info(topic, index)
+        if info is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}"
-        if info.partitions[index].leader == self._broker_id:
+        if target_role(info, self._broker_id) is not Role.NONE:
             return (
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"the log of {topic}-{index} is offline; see the broker's log",
             )
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._broker_id} does not lead {topic}-{index}"
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._broker_id} has no replica of {topic}-{index}"
 
     async def prepare(self, delta: Delta, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
-        """Make the logs of the partitions that are new in `delta`, for which `config_for` has the settings.
+        """Make the logs of the replicas that are new in `delta`, for which `config_for` has the settings.
 
-        Others run in between; the partitions are led from `publish` on. A log that was there before and is missing is
-        not made again as long as a log dir is offline or lost, in which it may be: its partition is offline too, until
-        an election gives up what it had. When the old image is empty, all of the new one may have been there before.
+        Others run in between; the replicas have their roles from `publish` on. A log that was there before and is
+        missing is not made again as long as a log dir is offline or lost, in which it may be: its partition is offline
+        too, until an election gives up what it had. When the old image is empty, all of the new one may have been there
+        before.
         """
         is_start = not delta.old.version
         for name in delta.topics:
@@ -296,57 +140,100 @@ class Partitions:
             known = before.partitions if before is not None else ()
             config = config_for(name)
             for index, info in enumerate(topic.partitions):
-                if info.leader == self._broker_id and (name, index) not in self._partitions:
-                    begins = index >= len(known) or info.leader_epoch > known[index].leader_epoch
+                if (
+                    target_role(info, self._broker_id) is not Role.NONE
+                    and (name, index) not in self._replicas
+                ):
+                    begins = self._begins(info, known[index] if index < len(known) else None)
                     made = self._find_or_make(topic, index, config, now_ms, is_new=begins and not is_start)
                     if made is not None:
                         self._prepared.append((made, info))
                 await self._budget.checkpoint()
 
+    def _begins(self, info: PartitionInfo, known: PartitionInfo | None) -> bool:
+        """Say whether a replica may begin with an empty log: whatever it had before is not needed, or given up."""
+        if target_role(known, self._broker_id) is Role.NONE:
+            return True
+        assert known is not None
+        return info.leader == self._broker_id and info.leader_epoch > known.leader_epoch
+
     def publish(self, delta: Delta) -> None:
-        """Lead what `prepare` has made, and no longer what another broker leads now."""
+        """Give each replica the role that the new image says: those that `prepare` has made, and those that were here."""
         self._image = delta.new
         for partition_log, info in self._prepared:
-            name, index = partition_log.topic, partition_log.partition
-            if self._logs.get(name, index) is partition_log:  # its log dir may have failed meanwhile
-                partition = Partition(
-                    name, index, partition_log, info, self._storage_failed, self._request_flush
-                )
-                self._partitions[name, index] = partition
-                if partition.in_sync_count <= 1:
-                    partition_log.advance_high_watermark(partition_log.log_end_offset)
+            key = partition_log.topic, partition_log.partition
+            if self._logs.get(*key) is partition_log:  # its log dir may have failed meanwhile
+                replica = self._replicas[key] = Replica(*key, partition_log, self._context)
+                self._follow(replica, None, info)
         self._prepared.clear()
         for name in delta.topics:
             topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
             if topic is not None and before is not None and not delta.replaced(name):
                 for index, known in enumerate(before.partitions):
                     info = topic.partitions[index]
-                    if info is not known:
-                        self._follow(name, index, info)
+                    existing = self._replicas.get((name, index)) if info is not known else None
+                    if existing is not None and existing.role is not Role.OFFLINE:
+                        self._follow(existing, known, info)
 
-    def _follow(self, name: str, index: int, info: PartitionInfo) -> None:
-        partition = self._partitions.get((name, index))
-        if info.leader != self._broker_id:
-            self._close(name, index)
-        elif partition is not None:
-            partition.leader_epoch = info.leader_epoch
-            partition.in_sync_count = len(info.isr)
+    def _follow(self, replica: Replica, known: PartitionInfo | None, info: PartitionInfo) -> None:
+        """Give a replica the role that `info` says, step by step."""
+        if known is not None and is_stale(known, info):
+            log.error(
+                "%s-%d: metadata that are older than what is known are left out", replica.topic, replica.index
+            )
+            return
+        if len(info.replicas) > 1:
+            self._replicated[replica.topic, replica.index] = replica
+        else:
+            self._replicated.pop((replica.topic, replica.index), None)
+        for step in steps(replica.role, target_role(info, self._broker_id), known, info):
+            match step:
+                case Step.BEGIN_EPOCH:
+                    replica.lead(info)
+                case Step.UPDATE_ISR:
+                    replica.update_isr(info)
+                case Step.START_FETCHING:
+                    replica.follow(info)
+                case Step.CLOSE_WAITERS:
+                    replica.close_waiters()
+                case Step.DELETE_LOG:  # the log itself goes with `clean_up`
+                    self._close(replica.topic, replica.index)
+                case (
+                    Step.OPEN_LOG | Step.STOP_FETCHING
+                ):  # done by `prepare`; a new epoch ends what was fetched in
+                    pass
 
     async def clean_up(self, delta: Delta, now_ms: int) -> None:
-        """Delete the logs of the topics that are gone; others run in between."""
+        """Delete the logs of topics and replicas that are gone; others run in between."""
         for name in delta.topics:
-            if name not in delta.new.topics:
+            topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
+            if topic is None:
                 await self._delete(name, delta, now_ms)
+            elif before is not None and not delta.replaced(name):
+                for index, known in enumerate(before.partitions):
+                    if self._is_no_replica_now(known, topic.partitions[index]):
+                        self._delete_log(name, index, now_ms)
+                    await self._budget.checkpoint()
+
+    def _is_no_replica_now(self, known: PartitionInfo, info: PartitionInfo) -> bool:
+        return (
+            known is not info
+            and target_role(info, self._broker_id) is Role.NONE
+            and target_role(known, self._broker_id) is not Role.NONE
+        )
 
     async def _delete(self, name: str, delta: Delta, now_ms: int) -> None:
         topic = delta.old.topics.get(name)
         for index in range(len(topic.partitions) if topic else 0):
-            self._close(name, index)
-            try:
-                self._logs.delete(name, index, now_ms)
-            except StorageError as error:
-                self._storage_failed(error)
+            self._delete_log(name, index, now_ms)
             await self._budget.checkpoint()
+
+    def _delete_log(self, name: str, index: int, now_ms: int) -> None:
+        self._close(name, index)
+        try:
+            self._logs.delete(name, index, now_ms)
+        except StorageError as error:
+            self._storage_failed(error)
 
     def _find_or_make(
         self, topic: TopicInfo, index: int, config: LogConfig, now_ms: int, *, is_new: bool
@@ -403,19 +290,22 @@ class Partitions:
                     return None
 
     def _close(self, name: str, index: int, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        partition = self._partitions.pop((name, index), None)
-        if partition is not None:
-            partition.close(why)
+        replica = self._replicas.pop((name, index), None)
+        self._replicated.pop((name, index), None)
+        if replica is not None:
+            replica.close(why)
+
+    def _storage_failed(self, error: StorageError) -> None:
+        self._context.storage_failed(error)
 
     def replace_log(self, partition_log: PartitionLog) -> None:
-        """A partition's log has been moved: it goes on with this one."""
-        partition = self._partitions.get((partition_log.topic, partition_log.partition))
-        if partition is not None:
-            partition.log = partition_log
-            self._request_flush(partition)  # whoever waits for the old one's flush waits for this one's now
+        """Let a replica go on with a log that was moved."""
+        replica = self._replicas.get((partition_log.topic, partition_log.partition))
+        if replica is not None:
+            replica.replace_log(partition_log)
 
     def lose(self, logs: Iterable[PartitionLog]) -> None:
-        """These logs' disk has failed: their partitions answer KAFKA_STORAGE_ERROR from now on."""
+        """Take replicas offline whose disk has failed: they answer KAFKA_STORAGE_ERROR from now on."""
         for partition_log in logs:
             self._close(partition_log.topic, partition_log.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -425,7 +315,7 @@ class Partitions:
             info = self._image.topics.get(name) if self._image is not None else None
             config = config_for(name)
             for index in range(len(info.partitions) if info else 0):
-                partition = self._partitions.get((name, index))
-                if partition is not None:
-                    partition.log.config = config
+                replica = self._replicas.get((name, index))
+                if replica is not None:
+                    replica.log.config = config
             await self._budget.checkpoint()

@@ -7,11 +7,13 @@ for it. A replica that is about to join counts already (KIP-497), so that it can
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from dataclasses import dataclass
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_BROKER_EPOCH = -1
+NEVER_MS = -(2**62)
+"""Long before any time that a clock shows."""
 
 
 @dataclass(slots=True)
@@ -23,7 +25,7 @@ class FollowerState:
     last_fetch_ms: int = 0
     last_fetch_leader_end_offset: int = UNKNOWN_OFFSET
     """The leader's log end offset when it last fetched."""
-    last_caught_up_ms: int = 0
+    last_caught_up_ms: int = NEVER_MS
     """The last time at which it is known to have had everything that the leader had then."""
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
 
@@ -70,7 +72,7 @@ class LeaderState:
         self.isr = frozenset(isr) | {broker_id}
         self._pending: IsrChange | None = None
         self._followers = {
-            replica: FollowerState(last_caught_up_ms=now_ms if replica in self.isr else 0)
+            replica: FollowerState(last_caught_up_ms=now_ms if replica in self.isr else NEVER_MS)
             for replica in self.replicas
             if replica != broker_id
         }
@@ -125,7 +127,7 @@ class LeaderState:
         self.isr = frozenset(isr) | {self.broker_id}
         self._followers = {
             replica: self._followers.get(replica)
-            or FollowerState(last_caught_up_ms=now_ms if replica in joined else 0)
+            or FollowerState(last_caught_up_ms=now_ms if replica in joined else NEVER_MS)
             for replica in self.replicas
             if replica != self.broker_id
         }
@@ -141,28 +143,65 @@ class LeaderState:
         """The in-sync replicas, and those that are about to join."""
         return self.isr | self._pending.isr if self._pending is not None else self.isr
 
-    def advance_high_watermark(self, leader_end_offset: int) -> bool:
+    def advance_high_watermark(
+        self,
+        leader_end_offset: int,
+        *,
+        min_isr: int = 1,
+        live: Container[int] = (),
+        now_ms: int = 0,
+        lag_max_ms: int = 0,
+    ) -> bool:
         """Move the high watermark as far as every in-sync replica has come; whether it has moved.
 
-        A follower that has not fetched in this epoch holds it where it is.
+        It stays where it is while fewer than `min_isr` replicas are in sync (KIP-966), and while an in-sync follower has
+        not fetched in this epoch. A `live` follower outside of the ISR that has caught up within `lag_max_ms` holds it
+        too: it could never join a leader that goes on without it.
         """
+        if not self.has_enough_in_sync(min_isr):
+            return False
         lowest = leader_end_offset
-        for replica in self.maximal_isr:
-            if replica != self.broker_id:
-                state = self._followers.get(replica)
-                lowest = min(lowest, state.end_offset if state is not None else UNKNOWN_OFFSET)
+        if self._followers:
+            maximal = self.maximal_isr
+            for replica, state in self._followers.items():
+                if state.end_offset < lowest and (
+                    replica in maximal or (now_ms - state.last_caught_up_ms <= lag_max_ms and replica in live)
+                ):
+                    lowest = state.end_offset
         if lowest <= self.high_watermark:
             return False
         self.high_watermark = lowest
         return True
 
-    def lowest_log_start_offset(self, leader_log_start_offset: int) -> int:
-        """Return the smallest log start offset of all live replicas, the low watermark that DeleteRecords answers."""
-        return min((leader_log_start_offset, *(state.log_start_offset for state in self._followers.values())))
+    def lowest_log_start_offset(
+        self, leader_log_start_offset: int, live: Container[int] | None = None
+    ) -> int:
+        """Return the smallest log start offset of all live replicas, the low watermark that DeleteRecords answers.
+
+        All replicas count where `live` is None.
+        """
+        starts = [
+            state.log_start_offset
+            for replica, state in self._followers.items()
+            if live is None or replica in live
+        ]
+        return min(leader_log_start_offset, *starts) if starts else leader_log_start_offset
 
     def has_enough_in_sync(self, min_isr: int) -> bool:
         """Say whether acks=all may be accepted: `min.insync.replicas`, but no more than there are replicas."""
-        return len(self.isr) >= min(min_isr, max(len(self.replicas), 1))
+        return len(self.isr) >= min_isr or len(self.isr) >= len(self.replicas)
+
+    def has_enough_after_append(self, min_isr: int) -> bool:
+        """Say whether records that all in-sync replicas have may be acknowledged to acks=all.
+
+        Replicas that are about to join count, as they do for the high watermark.
+        """
+        return len(self.maximal_isr) >= min(min_isr, len(self.replicas))
+
+    @property
+    def has_followers(self) -> bool:
+        """Whether any other broker has a replica."""
+        return bool(self._followers)
 
     # --- the in-sync replicas -------------------------------------------------------------------------------
 

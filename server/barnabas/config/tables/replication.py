@@ -35,7 +35,7 @@ ROWS: tuple[Row, ...] = (
      "How long a follower waits for records."),
     ("replica.high.watermark.checkpoint.interval.ms", "long", "5000", "", "high", "", "fixed",
      "How often high watermarks are written down; here together with the recovery points."),
-    ("replica.lag.time.max.ms", "long", "30000", "", "high", "", "single",
+    ("replica.lag.time.max.ms", "long", "30000", "", "high", "", "",
      "A follower that is behind for so long is no longer in sync."),
     ("replica.selector.class", "string", None, "", "medium", "", "jvm",
      "Class that picks the replica which a consumer reads from."),

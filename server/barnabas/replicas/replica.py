@@ -1,0 +1,529 @@
+"""A topic-partition on this broker: its log, its role, and who waits for what on it.
+
+The rule: every change of a replica's end or high watermark goes through `Replica`, which wakes exactly the waiters that
+the change concerns. Nobody polls a log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from barnabas.errors import RequestError, StorageError
+from barnabas.records.validate import Origin
+from barnabas.replication.follower import EpochEnd
+from barnabas.replication.leader import UNKNOWN_BROKER_EPOCH, IsrChange, LeaderState
+from barnabas.replication.roles import Role
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.image import PartitionInfo
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.log.results import AppendResult
+    from barnabas.records.steps import Steps
+    from barnabas.records.validate import ValidatedBatches
+
+ACKS_ALL = -1
+UNCOMMITTED_APPENDS_MAX = 1000
+"""So many appends are told apart while they wait for followers; more than that count as one."""
+
+StorageFailed = Callable[[StorageError], RequestError]
+RequestFlush = Callable[["Replica"], None]
+
+
+class Watcher(Protocol):
+    """Something that waits for a replica to grow."""
+
+    def partition_advanced(self, replica: Replica) -> None:
+        """Take note that readers see more of the replica, or that it has another role or is gone."""
+
+
+class AlterPartition(Protocol):
+    """Where the leader's proposals for the ISR go: the controller, local or remote (KIP-497)."""
+
+    def propose(self, replica: Replica, change: IsrChange) -> None:
+        """Have the ISR changed; `replica.isr_settled` is called with the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaContext:
+    """What all replicas of a broker share.
+
+    `storage_failed` is called with every StorageError, and returns what the client must see; `clock_ms` is a
+    monotonic time; `live_brokers` are the ids of those that may join an ISR.
+    """
+
+    broker_id: int
+    storage_failed: StorageFailed
+    request_flush: RequestFlush
+    alter_partition: AlterPartition
+    clock_ms: Callable[[], int]
+    lag_max_ms: Callable[[], int]
+    live_brokers: Callable[[], Container[int]]
+
+
+class Waiter:
+    """Somebody who waits for an offset; `error` is set where it will never be reached."""
+
+    __slots__ = ("end_offset", "error", "event")
+
+    def __init__(self, end_offset: int) -> None:
+        self.end_offset = end_offset
+        self.event = trio.Event()
+        self.error: ErrorCode | None = None
+
+
+class Replica:
+    """A log, with its role, its leader epoch and its waiters.
+
+    Lifecycle: made offline; `lead` and `follow` as the metadata say; `close` when the topic is deleted, the replica is
+    moved to another broker, or its disk has failed. Whoever waits on a leader that is one no longer meets the error that
+    a new request would meet.
+    """
+
+    __slots__ = (
+        "_committed",
+        "_context",
+        "_flushed",
+        "_low_watermark",
+        "_own_end_offset",
+        "_state",
+        "_uncommitted",
+        "_watchers",
+        "_watchers_of_end",
+        "_why_closed",
+        "appended_bytes",
+        "appended_records",
+        "closed",
+        "committed_bytes",
+        "index",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "replicated_bytes",
+        "replicated_records",
+        "role",
+        "topic",
+    )
+
+    def __init__(self, topic: str, index: int, partition_log: PartitionLog, context: ReplicaContext) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = partition_log
+        self.role = Role.OFFLINE
+        self.leader_id = -1
+        self.leader_epoch = -1
+        self.closed = True
+        """Whether it is not led here (any more)."""
+        self.appended_bytes = 0
+        self.appended_records = 0
+        self.replicated_bytes = 0
+        """As many of `appended_bytes` as came from a leader, not from producers."""
+        self.replicated_records = 0
+        self.committed_bytes = 0
+        """As many of `appended_bytes` as are below the high watermark."""
+        self._context = context
+        self._state: LeaderState | None = None
+        self._own_end_offset = 0  # up to where this broker has the records as safe as flush.messages asks for
+        self._why_closed = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self._uncommitted: deque[tuple[int, int]] = deque()  # (log end offset, appended_bytes) of each append
+        self._watchers: set[Watcher] = set()
+        self._watchers_of_end: set[Watcher] = set()
+        self._committed: list[Waiter] = []
+        self._flushed: list[Waiter] = []
+        self._low_watermark: list[Waiter] = []
+
+    def __repr__(self) -> str:
+        return f"<{self.role.name.lower()} of {self.topic}-{self.index} in epoch {self.leader_epoch}: {self.log}>"
+
+    # --- roles ----------------------------------------------------------------------------------------------
+
+    def lead(self, info: PartitionInfo) -> None:
+        """Begin a leader epoch. Nothing is known of the followers yet."""
+        assert info.leader_epoch >= self.leader_epoch, "leader epochs never go back"
+        log = self.log
+        self._state = LeaderState(
+            self._context.broker_id,
+            leader_epoch=info.leader_epoch,
+            partition_epoch=info.partition_epoch,
+            replicas=info.replicas,
+            isr=info.isr,
+            epoch_start_offset=log.log_end_offset,
+            high_watermark=log.high_watermark,
+            now_ms=self._context.clock_ms(),
+        )
+        self._own_end_offset = log.log_end_offset
+        self._set_role(Role.LEADER, info)
+        self.closed = False
+
+    def update_isr(self, info: PartitionInfo) -> None:
+        """Follow the metadata in the same leader epoch: the high watermark may advance."""
+        self._leader_state().update(
+            partition_epoch=info.partition_epoch,
+            replicas=info.replicas,
+            isr=info.isr,
+            now_ms=self._context.clock_ms(),
+        )
+        self._advance()
+        self._low_watermark_moved()
+
+    def follow(self, info: PartitionInfo) -> None:
+        """Follow another broker's leader, or wait for one where there is none."""
+        assert info.leader_epoch >= self.leader_epoch, "leader epochs never go back"
+        self._state = None
+        self._set_role(Role.FOLLOWER, info)
+        self._wake_watchers()
+
+    def _set_role(self, role: Role, info: PartitionInfo) -> None:
+        self.role = role
+        self.leader_id, self.leader_epoch = info.leader, info.leader_epoch
+        self._uncommitted.clear()
+        self.committed_bytes = self.appended_bytes
+        if self.log.high_watermark < self.log.log_end_offset:  # what comes between them is news to readers
+            self.committed_bytes -= self.log.size_bytes
+            self._note_uncommitted()
+        self._why_closed = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def close_waiters(self, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """Stop to lead: whoever waits meets `why`."""
+        self.closed = True
+        self._state = None
+        self._why_closed = why
+        for waiter in (*self._committed, *self._flushed, *self._low_watermark):
+            if not waiter.event.is_set():
+                waiter.error = why
+                waiter.event.set()
+        self._wake_watchers()
+
+    def close(self, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """Be offline, or no replica any more: requests meet `why`."""
+        self.role = Role.OFFLINE
+        self.close_waiters(why)
+
+    def replace_log(self, partition_log: PartitionLog) -> None:
+        """Go on with a copy of the log in another log dir."""
+        self.log = partition_log
+        self._context.request_flush(self)  # whoever waits for the old one's flush waits for this one's now
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if a client believes in another epoch (KIP-320).
+
+        -1 is not checked.
+        """
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise RequestError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether there is nothing here to read or write any more."""
+        return self.role is Role.OFFLINE
+
+    def _leader_state(self) -> LeaderState:
+        """Return what a leader knows; raises RequestError if this is none."""
+        if self._state is None:
+            raise RequestError(self._why_closed)
+        return self._state
+
+    # --- appending ------------------------------------------------------------------------------------------
+
+    def validation(
+        self, records: memoryview, *, acks: int, api_version: int, now_ms: int
+    ) -> Steps[ValidatedBatches]:
+        """Return the steps that validate a producer's records, for `append`.
+
+        Raises NOT_ENOUGH_REPLICAS; the steps raise RequestError with Kafka's code for the records.
+        """
+        self._check_replicas(acks)
+        return self.log.validation(records, now_ms=now_ms, api_version=api_version)
+
+    def append(self, valid: ValidatedBatches, *, acks: int, api_version: int, now_ms: int) -> AppendResult:
+        """Append a producer's validated records as the leader.
+
+        Raises RequestError with Kafka's code when the producer's state or the in-sync replicas do not allow it, or the
+        replica leads no longer; KAFKA_STORAGE_ERROR when the disk fails or is full.
+        """
+        self._check_replicas(acks)
+        try:
+            result = self.log.append_valid(
+                valid, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
+            )
+        except StorageError as error:
+            raise self._context.storage_failed(error) from error
+        self.appended(result)
+        return result
+
+    def _check_replicas(self, acks: int) -> None:
+        """Raise NOT_ENOUGH_REPLICAS: no more replicas than there are need to be in sync, as since Apache Kafka 4.0."""
+        state = self._leader_state()
+        if acks == ACKS_ALL and not state.has_enough_in_sync(self.log.config.min_insync_replicas):
+            raise RequestError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(state.isr)} of {len(state.replicas)} replicas of {self.topic}-{self.index} are in sync, "
+                f"min.insync.replicas is {self.log.config.min_insync_replicas}",
+            )
+
+    def append_own(self, records: bytearray, *, now_ms: int) -> AppendResult:
+        """Append what this broker's own coordinators have written. Raises RequestError, StorageError."""
+        self._leader_state()
+        try:
+            result = self.log.append_as_leader(
+                records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR
+            )
+        except StorageError as error:
+            self._context.storage_failed(error)
+            raise
+        self.appended(result)
+        return result
+
+    def appended(self, result: AppendResult) -> None:
+        """Take note of an append to a leader: move the high watermark as far as replicas and medium allow."""
+        self.appended_bytes += result.size
+        self.appended_records += result.record_count
+        if self.log.wants_flush:
+            self._context.request_flush(self)
+        else:
+            self._own_end_offset = self.log.log_end_offset
+            self._advance()
+        if self.log.high_watermark < self.log.log_end_offset:
+            self._note_uncommitted()
+        if self._watchers_of_end:
+            self._wake_watchers_of_end()
+
+    def flushed(self) -> None:
+        """Take note of a flush that was asked for: what it has synced may be acknowledged."""
+        recovery_point = self.log.recovery_point
+        _wake(self._flushed, recovery_point)
+        if self._state is not None and recovery_point > self._own_end_offset:
+            self._own_end_offset = recovery_point
+            self._advance()
+
+    # --- the high watermark ---------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Move the high watermark as far as the in-sync replicas have come."""
+        state, context, log = self._leader_state(), self._context, self.log
+        if state.has_followers:
+            has_moved = state.advance_high_watermark(
+                self._own_end_offset,
+                min_isr=log.config.min_insync_replicas,
+                live=context.live_brokers(),
+                now_ms=context.clock_ms(),
+                lag_max_ms=context.lag_max_ms(),
+            )
+        else:  # neither clock nor metadata matter
+            has_moved = state.advance_high_watermark(self._own_end_offset)
+        if has_moved:
+            log.advance_high_watermark(state.high_watermark)
+        self._advanced()
+
+    def _note_uncommitted(self) -> None:
+        if len(self._uncommitted) >= UNCOMMITTED_APPENDS_MAX:
+            self._uncommitted.pop()
+        self._uncommitted.append((self.log.log_end_offset, self.appended_bytes))
+
+    def _advanced(self) -> None:
+        """Tell everybody who waits for the high watermark, or for a last stable offset that a marker has moved."""
+        log = self.log
+        reached = log.high_watermark
+        assert log.log_start_offset <= log.last_stable_offset <= reached <= log.log_end_offset, log
+        if reached == log.log_end_offset:
+            self.committed_bytes = self.appended_bytes
+            if self._uncommitted:
+                self._uncommitted.clear()
+        else:
+            while self._uncommitted and self._uncommitted[0][0] <= reached:
+                self.committed_bytes = self._uncommitted.popleft()[1]
+        if self._committed:
+            _wake(self._committed, reached)
+        if self._watchers:
+            self._wake_watchers()
+
+    # --- waiting --------------------------------------------------------------------------------------------
+
+    async def wait_flushed(self, end_offset: int) -> None:
+        """Wait for the flush that `flush.messages` asks for before the records up to `end_offset` are acknowledged.
+
+        Returns at once where it asks for none. Raises RequestError as `wait_committed` does.
+        """
+        if self.log.wants_flush:
+            await self._wait(self._flushed, end_offset, lambda: self.log.recovery_point)
+
+    async def wait_committed(self, end_offset: int) -> None:
+        """Wait until the high watermark has reached `end_offset` (the offset after the last record waited for).
+
+        Raises RequestError when the replica leads no longer: NOT_LEADER_OR_FOLLOWER, or KAFKA_STORAGE_ERROR if its
+        disk has failed; NOT_ENOUGH_REPLICAS_AFTER_APPEND if replicas have left the ISR meanwhile.
+        """
+        await self._wait(self._committed, end_offset, lambda: self.log.high_watermark)
+        state = self._state
+        if state is not None and not state.has_enough_after_append(self.log.config.min_insync_replicas):
+            raise RequestError(
+                ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                f"replicas of {self.topic}-{self.index} went out of sync after the append",
+            )
+
+    async def wait_low_watermark(self, offset: int) -> None:
+        """Wait until all live replicas have deleted what is before `offset`. Raises RequestError as above."""
+        await self._wait(self._low_watermark, offset, lambda: self.low_watermark)
+
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start offset of all live replicas. Raises RequestError if this is no leader."""
+        state = self._leader_state()
+        return state.lowest_log_start_offset(self.log.log_start_offset, self._context.live_brokers())
+
+    async def _wait(self, waiters: list[Waiter], end_offset: int, reached: Callable[[], int]) -> None:
+        if reached() >= end_offset:
+            return
+        self._leader_state()
+        waiter = Waiter(end_offset)
+        waiters.append(waiter)
+        try:
+            await waiter.event.wait()
+        finally:
+            waiters.remove(waiter)
+        if waiter.error is not None:
+            raise RequestError(waiter.error)
+
+    def subscribe(self, watcher: Watcher, *, to_log_end: bool = False) -> None:
+        """Have `watcher` called at every advance until it unsubscribes: of the high watermark, or of the log end."""
+        (self._watchers_of_end if to_log_end else self._watchers).add(watcher)
+
+    def unsubscribe(self, watcher: Watcher) -> None:
+        """Call `watcher` no more."""
+        self._watchers.discard(watcher)
+        self._watchers_of_end.discard(watcher)
+
+    def _wake_watchers(self) -> None:
+        for watcher in tuple(self._watchers):
+            watcher.partition_advanced(self)
+        if self._state is None:
+            self._wake_watchers_of_end()
+
+    def _wake_watchers_of_end(self) -> None:
+        for watcher in tuple(self._watchers_of_end):
+            watcher.partition_advanced(self)
+
+    # --- followers ------------------------------------------------------------------------------------------
+
+    def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
+        """Raise RequestError if a broker that fetches is no replica: one of us has old metadata.
+
+        UNKNOWN_LEADER_EPOCH if it checks the leader epoch, NOT_LEADER_OR_FOLLOWER otherwise, as Kafka answers.
+        """
+        if self._leader_state().follower(replica_id) is None:
+            raise RequestError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH
+                if current_leader_epoch >= 0
+                else ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {replica_id} has no replica of {self.topic}-{self.index}",
+            )
+
+    def follower_fetched(
+        self,
+        replica_id: int,
+        fetch_offset: int,
+        *,
+        log_start_offset: int,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+    ) -> None:
+        """Take note of how far a follower has come: it may join the ISR, and the high watermark may advance."""
+        state = self._leader_state()
+        is_known = state.follower_fetched(
+            replica_id,
+            fetch_offset,
+            log_start_offset=log_start_offset,
+            leader_end_offset=self.log.log_end_offset,
+            now_ms=self._context.clock_ms(),
+            broker_epoch=broker_epoch,
+        )
+        if not is_known:
+            return
+        if replica_id not in state.isr and replica_id in self._context.live_brokers():
+            change = state.propose_expansion(replica_id)
+            if change is not None:
+                self._context.alter_partition.propose(self, change)
+        self._advance()
+        self._low_watermark_moved()
+
+    def _low_watermark_moved(self) -> None:
+        if self._low_watermark and self._state is not None:
+            _wake(self._low_watermark, self.low_watermark)
+
+    def shrink_isr(self) -> None:
+        """Propose that followers leave the ISR that have not caught up for `replica.lag.time.max.ms`."""
+        state, context = self._state, self._context
+        if state is None or not state.has_followers:
+            return
+        change = state.propose_shrink(self.log.log_end_offset, context.clock_ms(), context.lag_max_ms())
+        if change is not None:
+            context.alter_partition.propose(self, change)
+
+    def isr_settled(self, change: IsrChange, *, partition_epoch: int | None) -> None:
+        """Take note of the controller's answer: the new partition epoch, or None if the change was refused."""
+        if self._state is not None:
+            self._state.settled(change, partition_epoch=partition_epoch)
+            self._advance()
+
+    @property
+    def in_sync_replicas(self) -> frozenset[int]:
+        """The ISR as the leader knows it. Raises RequestError if this is no leader."""
+        return self._leader_state().isr
+
+    # --- leader epochs --------------------------------------------------------------------------------------
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+        """Return where the largest leader epoch up to `epoch` ends; (-1, -1) if it is unknown.
+
+        The log has no entry for an epoch in which nothing was written: a leader's own begins at the log end then.
+        """
+        log = self.log
+        if self._state is not None and self.leader_epoch > log.epochs.latest:
+            if epoch == self.leader_epoch:
+                return EpochEnd(epoch, log.log_end_offset)
+            if log.epochs.latest < epoch < self.leader_epoch:
+                latest = log.epochs.latest
+                return EpochEnd(latest if latest >= 0 else epoch, log.log_end_offset)
+        return EpochEnd(*log.end_offset_for_epoch(epoch))
+
+    def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
+        """Return where this log and the fetcher's part, if that is before its fetch offset (KIP-595).
+
+        Raises OFFSET_OUT_OF_RANGE for an epoch that is not known here, or an offset before the log start.
+        """
+        end = self.end_offset_for_epoch(last_fetched_epoch)
+        if end.end_offset < 0 or end.epoch < 0:
+            raise RequestError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {last_fetched_epoch} is not known here")
+        if fetch_offset < self.log.log_start_offset:
+            raise RequestError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"the log begins at {self.log.log_start_offset}"
+            )
+        if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset:
+            return end
+        return None
+
+    # --- what a follower does -------------------------------------------------------------------------------
+
+    def replicated(self, result: AppendResult, high_watermark: int) -> None:
+        """Take note of what a follower has appended, and of the high watermark that follows from its leader's."""
+        assert self.role is Role.FOLLOWER, self.role
+        self.appended_bytes += result.size
+        self.appended_records += result.record_count
+        self.replicated_bytes += result.size
+        self.replicated_records += result.record_count
+        self.log.advance_high_watermark(high_watermark)
+        if self.log.high_watermark < self.log.log_end_offset and result.size:
+            self._note_uncommitted()
+        self._advanced()
+
+
+def _wake(waiters: Iterable[Waiter], reached: int) -> None:
+    for waiter in waiters:
+        if waiter.end_offset <= reached:
+            waiter.event.set()

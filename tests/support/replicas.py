@@ -1,0 +1,131 @@
+"""Brokers that have nothing but replicas: logs on a memory disk, metadata by hand, fetches by call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from barnabas.cluster.image import (
+    BrokerInfo,
+    BrokerRegistered,
+    Change,
+    ClusterImage,
+    Delta,
+    PartitionChanged,
+    PartitionInfo,
+    TopicCreated,
+    TopicInfo,
+)
+from barnabas.errors import RequestError, StorageError
+from barnabas.log.config import LogConfig
+from barnabas.log.manager import LogManager
+from barnabas.loop_budget import LoopBudget
+from barnabas.records.steps import run
+from barnabas.replicas.following import Fetched, FetchPosition, FollowerLog
+from barnabas.replicas.partitions import Partitions
+from barnabas.replicas.replica import ACKS_ALL, Replica, ReplicaContext
+from barnabas.replication.leader import IsrChange
+from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.wire.generated.errors import ErrorCode
+from tests.support.logs import NOW_MS, TOPIC_ID, batch
+
+LAG_MAX_MS = 100
+TOPIC = "t"
+
+
+class Node:
+    """One broker with a replica of `t-0`; its disk works, its clock is set by hand."""
+
+    def __init__(self, broker_id: int, **settings: int) -> None:
+        self.broker_id = broker_id
+        self.disk = MemoryDisk()
+        self.disk.make_dirs("/d")
+        self.config = LogConfig(**settings)  # type: ignore[arg-type]
+        self.now_ms = 0
+        self.proposals: list[tuple[Replica, IsrChange]] = []
+        self.image = ClusterImage("c")
+        self.flushes: list[Replica] = []
+        self.live: frozenset[int] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Open the logs; nothing is known of the cluster yet."""
+        self.logs = LogManager(["/d"], config_for=lambda topic: self.config, disk=self.disk)
+        self.logs.open(NOW_MS)
+        context = ReplicaContext(
+            broker_id=self.broker_id,
+            storage_failed=self._storage_failed,
+            request_flush=self.flushes.append,
+            alter_partition=self,
+            clock_ms=lambda: self.now_ms,
+            lag_max_ms=lambda: LAG_MAX_MS,
+            live_brokers=lambda: self.image.brokers if self.live is None else self.live,
+        )
+        self.replicas = Partitions(self.logs, context, LoopBudget())
+
+    def _storage_failed(self, error: StorageError) -> RequestError:
+        self.replicas.lose(self.logs.take_offline(error.log_dir, error))
+        return RequestError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def propose(self, replica: Replica, change: IsrChange) -> None:
+        """Implement `AlterPartition`."""
+        self.proposals.append((replica, change))
+
+    async def apply(self, changes: Iterable[Change]) -> None:
+        """Follow the metadata."""
+        changes = list(changes)
+        new = self.image.apply(changes)
+        delta = Delta.of(self.image, new, changes)
+        await self.replicas.prepare(delta, lambda topic: self.config, NOW_MS)
+        self.image = new
+        self.replicas.publish(delta)
+        await self.replicas.clean_up(delta, NOW_MS)
+
+    async def create(self, info: PartitionInfo) -> None:
+        """Hear of the topic `t` for the first time, and of three brokers."""
+        brokers = [BrokerRegistered(BrokerInfo(one, None, {})) for one in (1, 2, 3)]
+        await self.apply([*brokers, TopicCreated(TopicInfo(TOPIC, TOPIC_ID, (info,)))])
+
+    async def change(self, info: PartitionInfo) -> None:
+        """Hear of another state of `t-0`."""
+        await self.apply([PartitionChanged(TOPIC, 0, info)])
+
+    @property
+    def replica(self) -> Replica:
+        """The replica of `t-0`."""
+        return self.replicas.local(TOPIC, 0)
+
+    def produce(self, *values: bytes, acks: int = ACKS_ALL) -> int:
+        """Append as the leader; returns the offset after the records."""
+        leader = self.replicas.leader(TOPIC, 0)
+        arguments = {"acks": acks, "api_version": 11, "now_ms": NOW_MS}
+        valid = run(leader.validation(memoryview(batch(*values)), **arguments))
+        return leader.append(valid, **arguments).last_offset + 1
+
+    def answer(self, replica_id: int, asked: FetchPosition, max_bytes: int = 1 << 20) -> Fetched:
+        """Answer a follower's fetch, as the handler of Fetch does. Raises RequestError."""
+        leader = self.replicas.leader(TOPIC, 0, asked.current_leader_epoch)
+        leader.check_follower(replica_id, asked.current_leader_epoch)
+        log = leader.log
+        high_watermark, start = log.high_watermark, log.log_start_offset
+        if asked.last_fetched_epoch >= 0:
+            diverging = leader.diverging_epoch(asked.last_fetched_epoch, asked.fetch_offset)
+            if diverging is not None:
+                return Fetched(b"", high_watermark, start, diverging)
+        read = log.read(asked.fetch_offset, max_bytes=max_bytes, upper_offset=log.log_end_offset)
+        leader.follower_fetched(replica_id, asked.fetch_offset, log_start_offset=asked.log_start_offset)
+        return Fetched(read.to_bytes(), high_watermark, start)
+
+
+def fetch_once(follower: FollowerLog, broker_id: int, leader: Node, max_bytes: int = 1 << 20) -> bool:
+    """Let a follower fetch once; whether there was an answer that it could use."""
+    asked = follower.position
+    try:
+        answer = leader.answer(broker_id, asked, max_bytes)
+    except RequestError as error:
+        if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            return False
+        log = leader.replica.log
+        return follower.out_of_range(
+            leader_start_offset=log.log_start_offset, leader_end_offset=log.log_end_offset
+        )
+    return follower.fetched(asked, answer)
