@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from errno import ENOENT
 from typing import NamedTuple
 
@@ -42,6 +43,32 @@ def read_meta(disk: Disk, path: str) -> MetaProperties | None:
             f"{names.META_PROPERTIES} is damaged: {error}. Restore it from a copy, or remove it (rm "
             f"{path}/{names.META_PROPERTIES}): then the broker writes a new one, and no record is lost"
         ) from error
+
+
+def make_dir(disk: Disk, path: str) -> None:
+    """Make a log dir unless it is there, so that it outlives a power cut once something in it is synced.
+
+    Raises OSError.
+    """
+    new = []
+    place = path.rstrip("/")
+    while place and not _exists(disk, place):
+        new.append(place)
+        place = place.rpartition("/")[0]
+    disk.make_dirs(path)
+    if not new and not _exists(disk, f"{path}/{names.META_PROPERTIES}"):
+        new = [path.rstrip("/")]  # made by somebody who may not have come as far as the sync
+    for place in reversed(new):
+        with suppress(PermissionError):  # a directory may be open for writing and not for reading
+            disk.sync_dir(place.rpartition("/")[0] or ("/" if place.startswith("/") else "."))
+
+
+def _exists(disk: Disk, path: str) -> bool:
+    try:
+        disk.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def check_node_id(path: str, meta: MetaProperties, expected: int | None) -> None:

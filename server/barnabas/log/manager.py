@@ -126,7 +126,7 @@ class LogManager:
         self._end_moves(now_ms)
 
     def _lock(self, path: str) -> None:
-        self.disk.make_dirs(path)
+        logdir.make_dir(self.disk, path)
         try:
             self._locks[path] = self.disk.lock(f"{path}/{names.LOCK}")
         except BlockingIOError as error:

@@ -9,6 +9,7 @@ from barnabas.errors import StorageError
 from barnabas.log.config import LogConfig
 from barnabas.log.format import names
 from barnabas.log.manager import LogManager
+from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.faults import FaultyDisk
 from tests.support.logs import NOW_MS, TOPIC_ID, Broker, append, batch, read_all
 
@@ -337,3 +338,12 @@ def test_a_read_that_fails_names_the_log_dir(tmp_path, disk):
         with pytest.raises(StorageError) as error:
             attempt()
         assert error.value.log_dir == str(tmp_path)
+
+
+@pytest.mark.parametrize("path", ["/data", "/srv/broker/data"])
+def test_a_new_log_dir_outlives_a_power_cut(path):
+    disk = MemoryDisk()
+    logs = LogManager([path], config_for=lambda _: LogConfig(), disk=disk)
+    logs.open(0)
+    logs.write_meta("cluster", 1)
+    assert disk.crash().stat(f"{path}/{names.META_PROPERTIES}").size
