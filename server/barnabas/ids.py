@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Protocol
 
 
-def new_uuid() -> bytes:
+class RandomBytes(Protocol):
+    """A source of random bytes, as `environment.Entropy` is one."""
+
+    def token_bytes(self, size: int, /) -> bytes:
+        """Return `size` random bytes."""
+
+
+def new_uuid(entropy: RandomBytes) -> bytes:
     """A random id of 16 bytes whose base64url text does not begin with a dash, as Kafka's."""
     while True:
-        value = secrets.token_bytes(16)
+        value = entropy.token_bytes(16)
         if value[0] >> 2 != 62 and value[:15] != bytes(15):
             return value
 
@@ -27,7 +34,7 @@ def parse_uuid(text: str) -> bytes:
     return value
 
 
-def new_member_id(name: str) -> str:
+def new_member_id(name: str, entropy: RandomBytes) -> str:
     """A member id for a group: the client's name and a random part, as Kafka makes them."""
-    value = secrets.token_hex(16)
+    value = entropy.token_bytes(16).hex()
     return f"{name}-{value[:8]}-{value[8:12]}-{value[12:16]}-{value[16:20]}-{value[20:]}"

@@ -143,7 +143,7 @@ def _assemble(
     piecework = Piecework(budget, threads)
 
     # --- coordinators ---------------------------------------------------------------------------------------
-    topic_creation = TopicCreation(config, metadata)
+    topic_creation = TopicCreation(config, metadata, environment.entropy)
     producer_ids = ProducerIds(metadata)
 
     def internal(topic: str) -> InternalTopic:
@@ -184,7 +184,7 @@ def _assemble(
     def make_telemetry() -> Telemetry:
         from barnabas.metrics.client_telemetry import Telemetry
 
-        made = Telemetry(config, metadata.image.configs, threads, budget, now_ms)
+        made = Telemetry(config, metadata.image.configs, threads, budget, now_ms, environment.entropy)
         background.start_soon(made.run)
         return made
 
@@ -215,6 +215,7 @@ def _assemble(
         broker_id=storage.broker_id,
         clock_ms=now_ms,
         entropy=environment.entropy,
+        threads=threads,
         served=release.served_by(config),
         budget=budget,
         piecework=piecework,
@@ -254,7 +255,11 @@ def _assemble(
         background,
         ConnectionParts(
             pipeline=Pipeline(
-                services, Shared(memory, log_limit, authorizer), CodecWorker(threads), meter=meter
+                services,
+                Shared(memory, log_limit, authorizer),
+                CodecWorker(threads),
+                meter=meter,
+                now_s=environment.monotonic,
             ),
             memory=memory,
             buffers=BufferPool(),

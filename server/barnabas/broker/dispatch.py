@@ -8,7 +8,6 @@ whose unsupported versions are answered with the supported ones (KIP-511).
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -49,6 +48,7 @@ class Pipeline:
         *,
         meter: RequestMeter | None = None,
         interceptor: Interceptor | None = None,
+        now_s: Callable[[], float],
     ) -> None:
         """`meter` counts requests, where somebody reads the counts."""
         self._services = services
@@ -57,6 +57,7 @@ class Pipeline:
         self._served = services.served
         self._now_ms = services.clock_ms
         self._meter = meter
+        self._now_s = now_s
         self._interceptor = interceptor
         self._handlers: dict[int, Handler] = {}
 
@@ -80,7 +81,7 @@ class Pipeline:
             self._now_ms(),
         )
         connection.request = context
-        started = time.perf_counter() if self._meter is not None else 0.0
+        started = self._now_s() if self._meter is not None else 0.0
         try:
             request = await self._decode(api, context, frame, header)
             response = await self._respond(api, context, request)
@@ -104,7 +105,7 @@ class Pipeline:
             if self._meter is not None:
                 self._meter.answered(
                     api.name, api.key, context.api_version, response, len(frame), size,
-                    time.perf_counter() - started, codes,
+                    self._now_s() - started, codes,
                 )  # fmt: skip
             return not context.close_after_response
         finally:

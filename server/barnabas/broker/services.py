@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.producer_ids import ProducerIds
     from barnabas.coordination.shares import Shares
     from barnabas.coordination.transactions import TransactionCoordinator
-    from barnabas.environment import Entropy
+    from barnabas.environment import Entropy, Threads
     from barnabas.lazy import Lazy
     from barnabas.log.manager import LogManager
     from barnabas.loop_budget import LoopBudget
@@ -44,6 +44,7 @@ class Services:
     broker_id: int
     clock_ms: Callable[[], int]
     entropy: Entropy
+    threads: Threads
     served: Mapping[int, Api]
     budget: LoopBudget
     piecework: Piecework

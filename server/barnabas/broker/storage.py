@@ -21,6 +21,7 @@ from barnabas.coordination.adoption import adopt_logs, lead_all, set_aside_delet
 from barnabas.errors import StorageError
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.log.config import LogConfig
+from barnabas.log.logdir import make_dir
 from barnabas.log.manager import LogManager
 from barnabas.replicas.failures import LogDirFailures
 from barnabas.replicas.flushing import Flusher
@@ -82,7 +83,7 @@ async def _open(
     disk, now_ms, threads = environment.disk, environment.wall_clock_ms, environment.threads
     dirs = list(config.log_dirs)
     try:
-        disk.make_dirs(dirs[0])
+        make_dir(disk, dirs[0])
     except OSError as error:
         raise StorageError(dirs[0], error) from error
     store = EmbeddedStore(dirs, disk, threads, budget)
@@ -105,7 +106,7 @@ async def _open(
     if logs.node_id is not None and not config.is_node_id_set:
         config.use_node_id(logs.node_id)
         broker_id = logs.node_id
-    cluster_id = logs.cluster_id or uuid_text(new_uuid())
+    cluster_id = logs.cluster_id or uuid_text(new_uuid(environment.entropy))
     logs.write_meta(cluster_id, broker_id)
     await store.open(cluster_id, BrokerInfo(broker_id, config.get(settings.BROKER_RACK), dict(endpoints)))
     config.set_dynamic(store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker_id)))
@@ -126,7 +127,11 @@ async def _open(
     set_aside_deleted(logs, partitions, store.deleted_topics)
     await store.change(lambda image: lead_all(broker_id, image))
     before = store.image
-    await store.change(lambda image: adopt_logs(logs, broker_id, config, image, store.lost_lines))
+    await store.change(
+        lambda image: adopt_logs(
+            logs, broker_id, config, image, store.lost_lines, entropy=environment.entropy
+        )
+    )
     partitions.lost_dirs = lost_dirs(logs, broker_id, store.image)
     await _follow_first(store.image, before, partitions, config_for, now_ms())
     registry = LostDirs(broker_id, logs, partitions, store)

@@ -7,6 +7,7 @@ out of turn, or not in time, ends the connection, since nothing that comes after
 from __future__ import annotations
 
 import math
+import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -25,7 +26,6 @@ from barnabas.client.errors import (
 from barnabas.client.frames import FrameReader
 from barnabas.client.sasl import Exchange, exchange
 from barnabas.client.settings import ClientSettings, Endpoint
-from barnabas.ids import new_uuid
 from barnabas.wire import registry
 from barnabas.wire.errors import DecodeError, EncodeError
 from barnabas.wire.generated.errors import ErrorCode
@@ -35,6 +35,7 @@ from barnabas.wire.regions import FileRegion
 Dial = Callable[[Endpoint], Awaitable[trio.abc.Stream]]
 """Opens a byte stream to an address. Raises OSError."""
 
+NONCE_BYTES = 32  # of a login
 PRODUCE, SASL_HANDSHAKE = 0, 17
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
@@ -245,7 +246,7 @@ class Connection:
         if response.error_code:
             offered = ", ".join(response.mechanisms) or "nothing"
             raise AuthenticationError(f"{self.peer} offers {offered}, not {credentials.mechanism}")
-        messages = exchange(credentials, new_uuid() + new_uuid())
+        messages = exchange(credentials, secrets.token_bytes(NONCE_BYTES))
         data: bytes | None = next(messages)
         while data is not None:
             answer = await self.ask(SaslAuthenticateRequest(auth_bytes=data), version_max=2)

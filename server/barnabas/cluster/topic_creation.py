@@ -19,12 +19,14 @@ from barnabas.ids import new_uuid
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
+    from barnabas.environment import Entropy
 
 
 class TopicCreation:
     """Makes topics with the broker's defaults."""
 
-    def __init__(self, config: BrokerConfig, metadata: MetadataStore) -> None:
+    def __init__(self, config: BrokerConfig, metadata: MetadataStore, entropy: Entropy) -> None:
+        self._entropy = entropy
         self._config = config
         self._metadata = metadata
 
@@ -60,9 +62,16 @@ class TopicCreation:
         shape = SHAPES.get(name)
         if shape is None:
             return TopicWish(
-                name, new_uuid(), get(settings.NUM_PARTITIONS), get(settings.DEFAULT_REPLICATION_FACTOR)
+                name,
+                new_uuid(self._entropy),
+                get(settings.NUM_PARTITIONS),
+                get(settings.DEFAULT_REPLICATION_FACTOR),
             )
         replicas = min(get(shape.replication_factor), len(image.brokers))
         return TopicWish(
-            name, new_uuid(), get(shape.partitions), replicas, settings=shape.settings(self._config)
+            name,
+            new_uuid(self._entropy),
+            get(shape.partitions),
+            replicas,
+            settings=shape.settings(self._config),
         )

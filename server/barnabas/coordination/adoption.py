@@ -32,6 +32,7 @@ from barnabas.replicas.lost_dirs import LOST, present_dirs
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
+    from barnabas.environment import Entropy
     from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
     from barnabas.replicas.partitions import Partitions
@@ -68,7 +69,13 @@ def set_aside_deleted(logs: LogManager, partitions: Partitions, topic_ids: Colle
 
 
 def adopt_logs(
-    all_logs: LogManager, broker_id: int, config: BrokerConfig, image: ClusterImage, lost_lines: int = 0
+    all_logs: LogManager,
+    broker_id: int,
+    config: BrokerConfig,
+    image: ClusterImage,
+    lost_lines: int = 0,
+    *,
+    entropy: Entropy,
 ) -> list[Change]:
     """Topics for the logs that no topic knows, as many partitions as there are logs up to the highest.
 
@@ -94,7 +101,7 @@ def adopt_logs(
     for name, logs in sorted(found.items()):
         count = max(one.partition for one in logs) + 1
         ids = Counter(one.topic_id for one in logs if one.topic_id)  # one of them may be damaged
-        topic_id = ids.most_common(1)[0][0] if ids else new_uuid()
+        topic_id = ids.most_common(1)[0][0] if ids else new_uuid(entropy)
         changes.append(
             TopicCreated(
                 TopicInfo(name, topic_id, tuple(PartitionInfo(broker_id, me, me) for _ in range(count)))

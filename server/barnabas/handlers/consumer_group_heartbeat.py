@@ -22,6 +22,7 @@ from barnabas.wire.generated.consumer_group_heartbeat import (
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.environment import Entropy
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
@@ -35,6 +36,7 @@ async def handle(
     metadata: MetadataStore,
     group_coordinator: GroupCoordinator,
     budget: LoopBudget,
+    entropy: Entropy,
 ) -> ConsumerGroupHeartbeatResponse:
     """Let the group take note, and tell the member where it stands."""
     groups = group_coordinator
@@ -47,7 +49,7 @@ async def handle(
         request,
         context.client_id or "",
         context.connection.client_host,
-        uuid_text(new_uuid()),
+        uuid_text(new_uuid(entropy)),
         may_describe,
     )
     try:

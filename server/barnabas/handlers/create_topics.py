@@ -24,6 +24,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
+    from barnabas.environment import Entropy
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
@@ -42,6 +43,7 @@ async def handle(
     metadata: MetadataStore,
     config: BrokerConfig,
     budget: LoopBudget,
+    entropy: Entropy,
 ) -> CreateTopicsResponse:
     """Make all topics in one change; one that is refused does not keep the others back."""
     names = await _counted(request, budget=budget)
@@ -52,7 +54,7 @@ async def handle(
         )
     except RequestError as error:
         return CreateTopicsResponse(topics=[_refused(name, refused.get(name, error)) for name in names])
-    wishes = await _wishes(request, names, refused, config=config, budget=budget)
+    wishes = await _wishes(request, names, refused, config=config, budget=budget, entropy=entropy)
 
     def decide(image: ClusterImage) -> Iterator[Change]:
         return create_topics(image, config, list(wishes.values()), refused)
@@ -123,6 +125,7 @@ async def _wishes(
     *,
     config: BrokerConfig,
     budget: LoopBudget,
+    entropy: Entropy,
 ) -> dict[str, TopicWish]:
     """Return what is asked for, by name; adds the errors for what cannot be asked for in this way to `refused`."""
     wishes: dict[str, TopicWish] = {}
@@ -133,14 +136,14 @@ async def _wishes(
         try:
             if names[name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
-            wishes[name] = _wish(config, topic)
+            wishes[name] = _wish(config, topic, entropy)
         except RequestError as error:
             refused[name] = error
         await budget.checkpoint()
     return wishes
 
 
-def _wish(config: BrokerConfig, topic: CreateTopicsRequest.CreatableTopic) -> TopicWish:
+def _wish(config: BrokerConfig, topic: CreateTopicsRequest.CreatableTopic, entropy: Entropy) -> TopicWish:
     overrides = _settings(topic)
     assignments = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
     if len(assignments) < len(topic.assignments):
@@ -154,7 +157,7 @@ def _wish(config: BrokerConfig, topic: CreateTopicsRequest.CreatableTopic) -> To
         partitions = config.get(settings.NUM_PARTITIONS)
     if replicas == BROKER_DEFAULT:
         replicas = config.get(settings.DEFAULT_REPLICATION_FACTOR)
-    return TopicWish(topic.name, new_uuid(), partitions, replicas, assignments, overrides)
+    return TopicWish(topic.name, new_uuid(entropy), partitions, replicas, assignments, overrides)
 
 
 def _refused(name: str, error: RequestError) -> Result:

@@ -10,8 +10,6 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
-import trio
-
 from barnabas.cluster import controller
 from barnabas.cluster.image import TopicInfo
 from barnabas.config import broker as settings
@@ -27,6 +25,7 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
+    from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.partitions import Partitions
     from barnabas.requests.context import RequestContext
@@ -46,6 +45,7 @@ async def handle(
     config: BrokerConfig,
     budget: LoopBudget,
     broker_id: int,
+    threads: Threads,
 ) -> DescribeTopicPartitionsResponse:
     """One page, from the cursor on."""
     topics = metadata.image.topics
@@ -54,7 +54,7 @@ async def handle(
         asked.add(topic.name)
         await budget.checkpoint()
     first_name = request.cursor.topic_name if request.cursor is not None else ""
-    names = await _sorted_from(asked or topics, first_name, budget=budget)
+    names = await _sorted_from(asked or topics, first_name, budget=budget, threads=threads)
     first_partition = 0
     if request.cursor is not None:
         if request.cursor.partition_index < 0:
@@ -99,7 +99,9 @@ async def handle(
     return response
 
 
-async def _sorted_from(names: Collection[str], first: str, *, budget: LoopBudget) -> list[str]:
+async def _sorted_from(
+    names: Collection[str], first: str, *, budget: LoopBudget, threads: Threads
+) -> list[str]:
     """The names from `first` on, in order; sorted in a thread where there are many, which takes longer than a hop."""
     rest = []
     for name in tuple(names):
@@ -107,7 +109,7 @@ async def _sorted_from(names: Collection[str], first: str, *, budget: LoopBudget
             rest.append(name)
         await budget.checkpoint()
     if len(rest) > SORTED_INLINE_MAX:
-        return await trio.to_thread.run_sync(sorted, rest)
+        return await threads.run(lambda: sorted(rest))
     return sorted(rest)
 
 

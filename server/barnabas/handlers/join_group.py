@@ -16,6 +16,7 @@ from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupRespon
 
 if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.environment import Entropy
     from barnabas.requests.context import RequestContext
 
 REBALANCE_TIMEOUT_SINCE = 1
@@ -25,12 +26,16 @@ NULL_PROTOCOL_SINCE = 7
 
 
 async def handle(
-    context: RequestContext, request: JoinGroupRequest, *, group_coordinator: GroupCoordinator
+    context: RequestContext,
+    request: JoinGroupRequest,
+    *,
+    group_coordinator: GroupCoordinator,
+    entropy: Entropy,
 ) -> JoinGroupResponse:
     """Join; errors answer with the member id that was sent."""
     now_ms = context.now_ms
     instance_id, client_id = request.group_instance_id, context.client_id or ""
-    new_id = new_member_id(client_id if instance_id is None else instance_id)
+    new_id = new_member_id(client_id if instance_id is None else instance_id, entropy)
     if context.api_version < REBALANCE_TIMEOUT_SINCE:
         request.rebalance_timeout_ms = request.session_timeout_ms
     try:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.environment import Entropy
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
@@ -43,6 +44,7 @@ async def handle(
     group_coordinator: GroupCoordinator,
     config: BrokerConfig,
     budget: LoopBudget,
+    entropy: Entropy,
 ) -> StreamsGroupHeartbeatResponse:
     """Let the group take note, make the topics that it needs, and tell the member where it stands."""
     beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
@@ -61,7 +63,7 @@ async def handle(
                 status.status_detail += f"; Unauthorized to CREATE on topics {', '.join(forbidden)}."
         return answer.response
     for topic in answer.to_create:
-        await _create(topic, answer.response, metadata=metadata, config=config)
+        await _create(topic, answer.response, metadata=metadata, config=config, entropy=entropy)
     return answer.response
 
 
@@ -91,9 +93,10 @@ async def _create(
     *,
     metadata: MetadataStore,
     config: BrokerConfig,
+    entropy: Entropy,
 ) -> None:
     """Make a topic, unless it is there; the application is told why it cannot be made."""
-    topic_id = new_uuid()
+    topic_id = new_uuid(entropy)
 
     def decide(image: ClusterImage) -> list[Change]:
         if topic.name in image.topics:

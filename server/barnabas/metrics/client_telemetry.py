@@ -9,6 +9,7 @@ import logging
 import socket
 import struct
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -24,7 +25,7 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.cluster.image import ResourceKey, Settings
     from barnabas.config.loading import BrokerConfig
-    from barnabas.environment import Threads
+    from barnabas.environment import Entropy, Threads
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
     from barnabas.telemetry.instances import ClientInstance
@@ -51,13 +52,16 @@ class Telemetry:
         threads: Threads,
         budget: LoopBudget,
         now_ms: Callable[[], int],
+        entropy: Entropy,
     ) -> None:
         """`configs` are all resources' settings as of now; `take_subscriptions` is told when they change."""
         self._threads = threads
         self._budget = budget
         self._now_ms = now_ms
         self.bytes_max = config.get(settings.TELEMETRY_MAX_BYTES)
-        self.instances = ClientInstances(Subscriptions(), bytes_max=self.bytes_max, new_id=new_uuid)
+        self.instances = ClientInstances(
+            Subscriptions(), bytes_max=self.bytes_max, new_id=partial(new_uuid, entropy)
+        )
         self.pushed = PushedMetrics(
             Bounds(
                 series=config.get(settings.TELEMETRY_RETAINED_SERIES),

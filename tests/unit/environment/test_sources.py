@@ -1,0 +1,97 @@
+"""What comes from the outside comes in through the environment: nothing else reads a clock, or starts a thread."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import barnabas
+
+SOURCES = Path(barnabas.__file__).parent
+FORBIDDEN = {
+    "time": {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep"},
+    "secrets": None,  # None: everything
+    "random": None,
+    "uuid": {"uuid1", "uuid4"},
+    "os": {"urandom", "open", "sendfile", "pread", "pwrite", "fsync", "fdatasync"},
+    "threading": {"Thread", "Timer"},
+    "concurrent.futures": {"ThreadPoolExecutor"},
+    "socket": {"socket", "create_connection", "create_server", "getaddrinfo", "getfqdn", "gethostname"},
+    "trio": {"to_thread", "from_thread", "open_tcp_stream", "serve_tcp", "open_file", "Path"},
+    "trio.to_thread": None,
+    "datetime": {"now", "utcnow", "today"},
+}
+MAY = {
+    "environment/real.py": "the operating system's environment",
+    "network/sockets.py": "its network",
+    "log/disk.py": "its disk",
+    "loop_budget.py": "measures the real loop; a simulated broker gets another budget",
+    "log/recovering.py": "several threads of its own, with their clock; one thread makes it unused",
+    "log/closing.py": "threads of its own that only sync, for more logs than a simulation has",
+    "log/rate_limit.py": "sleeps in threads of background work",
+    "ephemeral.py": "part of the process, before there is a broker",
+    "compiled.py": "part of the process",
+    "output.py": "part of the process",
+}
+MAY_PACKAGES = {
+    "client": "programs of its users, with their own clock and connections",
+    "logtool": "a program of its own",
+    "testing": "simulations are the other environment",
+    "wire/generated": "code for messages",
+}
+
+
+def test_nothing_but_the_environment_reaches_the_outside() -> None:
+    found = {}
+    for path in sorted(SOURCES.rglob("*.py")):
+        name = path.relative_to(SOURCES).as_posix()
+        if name not in MAY and not any(name.startswith(f"{package}/") for package in MAY_PACKAGES):
+            uses = outside_uses(ast.parse(path.read_text()))
+            if uses:
+                found[name] = uses
+    assert not found
+
+
+def test_what_may_reach_the_outside_is_there() -> None:
+    for name in (*MAY, *MAY_PACKAGES):
+        assert (SOURCES / name).exists(), name
+
+
+def test_the_forbidden_is_recognised() -> None:
+    for code in (
+        "import time\ntime.monotonic()",
+        "from time import monotonic as now",
+        "import trio\nawait trio.to_thread.run_sync(f)",
+        "from secrets import token_bytes",
+        "import os\nos.fsync(3)",
+        "import datetime\ndatetime.datetime.now()",
+    ):
+        assert outside_uses(ast.parse(code)), code
+    assert not outside_uses(ast.parse("import trio, os\nawait trio.sleep(1)\nos.path.join('a')"))
+
+
+def outside_uses(tree: ast.AST) -> list[str]:
+    """Return what a module uses of `FORBIDDEN`, with lines; names that are only types are not looked at."""
+    modules: dict[str, str] = {}
+    uses = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                modules[alias.asname or alias.name.partition(".")[0]] = alias.name
+        elif isinstance(node, ast.ImportFrom) and node.module in FORBIDDEN:
+            forbidden = FORBIDDEN[node.module]
+            for alias in node.names:
+                if forbidden is None or alias.name in forbidden:
+                    uses.append(f"{node.lineno}: from {node.module} import {alias.name}")
+                elif node.module == "datetime":
+                    modules[alias.asname or alias.name] = "datetime"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            root = node.value
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            module = modules.get(root.id) if isinstance(root, ast.Name) else None
+            forbidden = FORBIDDEN.get(module or "", set())
+            if module in FORBIDDEN and (forbidden is None or node.attr in forbidden):
+                uses.append(f"{node.lineno}: {module}.{node.attr}")
+    return uses
