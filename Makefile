@@ -22,7 +22,7 @@ PYTEST := $(BIN)/python -m pytest
 WITH_CODE := $(VENV)/.ready-run
 endif
 
-.PHONY: run setup wheel test test-pipeline pipeline-demo check bench compat compare handover oracle crash soak hostile gen docs lock clean nightly help
+.PHONY: run setup wheel test test-pipeline pipeline-demo check bench compat compare handover oracle crash soak hostile simulate gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -78,6 +78,9 @@ handover: $(VENV)/.ready-test $(WITH_CODE)  ## log dirs, groups and transactions
 
 soak: $(VENV)/.ready-test $(WITH_CODE)  ## transactional clients and the broker killed at random, nothing lost (ARGS="--rounds 100 --seed 7")
 	$(CODE) $(BIN)/python -m compat.soak $(ARGS)
+
+simulate: $(VENV)/.ready-test $(WITH_CODE)  ## whole brokers in simulated worlds, every history judged (ARGS="--count 10000", "--seed 7" repeats one)
+	$(CODE) $(BIN)/python -m tests.simulation $(ARGS)
 
 hostile: $(VENV)/.ready-test $(WITH_CODE)  ## attacks on a running broker, and a client that sends little beside them (ARGS="--short 'bomb-*'")
 	$(CODE) $(BIN)/python -m compat.hostile $(ARGS)

@@ -185,6 +185,16 @@ class MemoryDisk:
         survivor.boots = self.boots + 1
         return survivor
 
+    def fork(self) -> MemoryDisk:
+        """Return the disk as it is now, for whoever comes after a process that was killed.
+
+        All that was written is there, synced or not. What still happens to this disk does not happen to that one.
+        """
+        copy = MemoryDisk(_forked(self._root, {}))
+        copy.now_ms, copy.room, copy.fault = self.now_ms, self.room, self.fault
+        copy._ids, copy.boots = self._ids, self.boots
+        return copy
+
     # --- the Disk protocol ----------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
@@ -338,6 +348,22 @@ def _apply(names: dict[str, Inode], changes: Changes) -> None:
             names.pop(name, None)
         else:
             names[name] = inode
+
+
+def _forked(inode: Inode, known: dict[Inode, Inode]) -> Inode:
+    """Copy a file, or a directory and all that it names or has named."""
+    if inode in known:
+        return known[inode]
+    copy = known[inode] = Inode(inode.is_dir, modified_ms=inode.modified_ms)
+    copy.content = bytearray(inode.content)
+    copy.synced_content = inode.synced_content
+    copy.writes = list(inode.writes)
+    copy.names = {name: _forked(child, known) for name, child in inode.names.items()}
+    copy.synced_names = {name: _forked(child, known) for name, child in inode.synced_names.items()}
+    copy.changes = [
+        [(name, child and _forked(child, known)) for name, child in changes] for changes in inode.changes
+    ]
+    return copy
 
 
 def _survivor(inode: Inode, random: Random | None, known: dict[Inode, Inode]) -> Inode:

@@ -245,6 +245,7 @@ class SimulatedAcceptor:
         self._changed = trio.Event()
         self.address = address
         self.is_listening = False
+        self._is_closed = False
 
     def listen(self) -> None:
         """Let connections come in."""
@@ -259,7 +260,7 @@ class SimulatedAcceptor:
         """Wait until there may be a connection to accept."""
         await trio.lowlevel.checkpoint()
         while not self._waiting:
-            if self.address not in self._network.acceptors:
+            if self._is_closed:
                 raise trio.ClosedResourceError
             self._changed = trio.Event()
             await self._changed.wait()
@@ -268,11 +269,17 @@ class SimulatedAcceptor:
         """Return the next connection; None if there is none."""
         return self._waiting.popleft() if self._waiting else None
 
-    def close(self) -> None:
-        """Stop listening; who has not been accepted is reset."""
-        self._network.acceptors.pop(self.address, None)
+    def vanish(self) -> None:
+        """Stop listening without a word to who waits here; who has not been accepted is reset."""
+        if self._network.acceptors.get(self.address) is self:  # not the one of whoever came after it
+            del self._network.acceptors[self.address]
         while self._waiting:
             self._waiting.popleft().reset()
+
+    def close(self) -> None:
+        """Stop listening; who has not been accepted is reset."""
+        self.vanish()
+        self._is_closed = True
         self._changed.set()
 
 
@@ -323,7 +330,7 @@ class SimulatedNetwork:
     def crash(self, name: str) -> None:
         """Let a host vanish: its addresses are free, its connections break."""
         for acceptor in [one for one in self.acceptors.values() if one.address[0] == name]:
-            acceptor.close()
+            acceptor.vanish()
         self.reset(lambda dialled, accepted: name in (dialled, accepted))
 
     # --- connecting -----------------------------------------------------------------------------------------

@@ -1,0 +1,138 @@
+"""A whole broker, unchanged, on a host of a simulated world: started, killed, cut off from power, started again.
+
+The rule: whoever is killed does nothing more that anybody sees. Its connections break and its addresses are free at
+once, and what its last tasks still do while they are cancelled, they do to a disk that nobody looks at.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from random import Random
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.broker.assembly import assembled
+from barnabas.config.loading import BrokerConfig
+from barnabas.loop_budget import LoopBudget
+from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.testing.simulation.world import WallClock, World
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+
+PORT = 9092
+USED_UP_PROBABILITY = 0.1
+SETTINGS = {
+    "log.dirs": "/data",
+    "num.recovery.threads.per.data.dir": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""Of every simulated broker, unless its own say something else: recovery without threads, few internal partitions."""
+
+
+class SimulatedBudget(LoopBudget):
+    """A budget that is used up by chance, so that long work is interrupted at all of its checkpoints in some run."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(clock=lambda: 0.0)
+        self._random = random
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether whoever has more to do must give way."""
+        return self._random.random() < USED_UP_PROBABILITY
+
+    async def checkpoint(self) -> None:
+        """Let others run, by chance."""
+        if self._random.random() < USED_UP_PROBABILITY:
+            await trio.lowlevel.checkpoint()
+
+
+class SimulatedBroker:
+    """A machine with a broker on it. Lifecycle: `start` and `kill`, `cut_power` or `stop`, any number of times.
+
+    The disk, what has been synced of it, and the wall clock are the machine's: they outlive the broker.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        nursery: trio.Nursery,
+        host: str = "broker",
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`nursery` is where the broker's tasks live; `settings` are added to `SETTINGS`."""
+        self.host = host
+        self.clock = WallClock()
+        self.disk = MemoryDisk()
+        self.broker: Broker | None = None
+        """The broker while it serves."""
+        self._world = world
+        self._nursery = nursery
+        self._settings = {**SETTINGS, "listeners": f"PLAINTEXT://{host}:{PORT}", **(settings or {})}
+        self._scope = trio.CancelScope()
+        self._ended = trio.Event()
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of the listener."""
+        return f"{self.host}:{PORT}"
+
+    async def start(self) -> Broker:
+        """Start a broker on what the disk holds, and return it when it serves. Raises StorageError, StartupError."""
+        self._scope, self._ended = trio.CancelScope(), trio.Event()
+        broker: Broker = await self._nursery.start(self._run, self.disk, self._scope, self._ended)
+        self.broker = broker
+        return broker
+
+    async def _run(
+        self,
+        disk: MemoryDisk,
+        scope: trio.CancelScope,
+        ended: trio.Event,
+        *,
+        task_status: trio.TaskStatus[Broker],
+    ) -> None:
+        environment = self._world.environment(self.host, disk, self.clock)
+        budget = SimulatedBudget(Random(f"{self._world.seed}/{self.host}/budget"))
+        try:
+            with scope:
+                async with (
+                    assembled(BrokerConfig(self._settings), environment, budget=budget) as broker,
+                    trio.open_nursery() as nursery,
+                ):
+                    await nursery.start(broker.serve)
+                    task_status.started(broker)
+                    await broker.stopping.wait()
+        finally:
+            ended.set()
+
+    def kill(self) -> None:
+        """End the broker at once, as SIGKILL does: what it has written is there, synced or not."""
+        self._end(self.disk.fork())
+
+    def cut_power(self, random: Random) -> None:
+        """End the machine at once: of what was not synced, anything may be lost or torn."""
+        self._end(self.disk.crash(random))
+
+    def _end(self, survivor: MemoryDisk) -> None:
+        self.disk, self.broker = survivor, None
+        self._world.network.crash(self.host)
+        self._scope.cancel()
+
+    async def stop(self) -> None:
+        """Stop the broker cleanly, as SIGTERM does."""
+        if self.broker is not None:
+            self.broker.stop()
+            self.broker = None
+        await self._ended.wait()
+
+
+def quiet_logs() -> None:
+    """Let the broker's lines of the log go, which a history of crashes is full of."""
+    logging.getLogger("barnabas").setLevel(logging.CRITICAL)

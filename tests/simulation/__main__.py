@@ -1,0 +1,51 @@
+"""`python -m tests.simulation --seed N` repeats one history; `--count N --first M` runs many, and names those that fail."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+
+from barnabas.testing.simulation.broker import quiet_logs
+from tests.simulation.scenario import Plan, judged
+
+
+def main() -> int:
+    """Run what the command line asks for; returns 1 if any history was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, help="repeat one history, and print it")
+    parser.add_argument("--count", type=int, default=1000, help="how many histories (1000)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
+    options = parser.parse_args()
+    if options.seed is not None:
+        return _repeat(options.seed)
+    quiet_logs()
+    gc.freeze()
+    failed = []
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    for seed in range(options.first, options.first + options.count):
+        _, broken = judged(seed)
+        if broken:
+            failed.append(seed)
+            print(f"seed {seed}: {len(broken)} broken, the first: {broken[0]}", flush=True)
+    took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
+    per_minute = options.count / cpu_s * 60
+    print(
+        f"{options.count} histories from seed {options.first}: {len(failed)} broken {failed[:20]}; {took_s:.1f} s, "
+        f"{cpu_s:.1f} s of CPU, {per_minute:,.0f} a minute of CPU"
+    )
+    return 1 if failed else 0
+
+
+def _repeat(seed: int) -> int:
+    print(Plan.drawn(seed))
+    history, broken = judged(seed)
+    print("\n".join(history.events))
+    for text in broken:
+        print(f"BROKEN: {text}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""Judging a history: what a broker has promised to the clients, and what they found.
+
+The rule: each check says in one line what was broken, by which partition, offset and value, so that a seed can be
+followed from there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from tests.simulation.history import Final, History, Transaction
+
+
+def violations(history: History) -> list[str]:
+    """Return what the broker has broken, nothing if it kept its promises."""
+    return [
+        *history.surprises,
+        *_dense(history),
+        *_acknowledged(history),
+        *_unchanged(history),
+        *_whole_transactions(history),
+        *_commits(history),
+        *_generations(history),
+    ]
+
+
+def _values(final: Final) -> dict[int, bytes]:
+    return {offset: value for batch in final.batches for offset, value in batch.values.items()}
+
+
+def _dense(history: History) -> Iterator[str]:
+    """Offsets follow each other without a gap, control batches included."""
+    for partition, final in sorted(history.finals.items()):
+        expected = final.start
+        for batch in final.batches:
+            if batch.base_offset != expected:
+                yield f"{partition}: a batch begins at {batch.base_offset}, not at {expected}"
+            offsets = range(batch.base_offset, batch.last_offset + 1)
+            if not batch.is_control and list(batch.values) != list(offsets):
+                yield f"{partition}: the batch at {batch.base_offset} holds {list(batch.values)}, not {list(offsets)}"
+            expected = batch.last_offset + 1
+        if expected != final.end:
+            yield f"{partition}: ends at {expected}, and ListOffsets says {final.end}"
+
+
+def _acknowledged(history: History) -> Iterator[str]:
+    """What was acknowledged is there, at its offset; what an idempotent producer sent is there at most once."""
+    found = {partition: _values(final) for partition, final in history.finals.items()}
+    counts = {partition: Counter(values.values()) for partition, values in found.items()}
+    sent = {(write.partition, write.value) for write in history.writes}
+    for write in history.writes:
+        count = counts[write.partition][write.value]
+        if write.is_acknowledged and not count:
+            yield f"{write.partition}: {write.value!r} was acknowledged (offset {write.offset}) and is lost"
+        elif (
+            write.is_acknowledged
+            and write.offset is not None
+            and found[write.partition].get(write.offset) != write.value
+        ):
+            yield (
+                f"{write.partition}: {write.value!r} was acknowledged at {write.offset}, where "
+                f"{found[write.partition].get(write.offset)!r} is"
+            )
+        if write.is_idempotent and count > 1:
+            yield f"{write.partition}: {write.value!r} of an idempotent producer is there {count} times"
+    for partition, values in found.items():
+        for offset, value in values.items():
+            if (partition, value) not in sent:
+                yield f"{partition}: {value!r} at {offset} was sent by nobody"
+    for partition, values in found.items():
+        last: dict[str, int] = {}
+        order = {
+            (w.partition, w.value): (w.producer, n) for n, w in enumerate(history.writes) if w.is_idempotent
+        }
+        for offset, value in sorted(values.items()):
+            known = order.get((partition, value))
+            if known is not None:
+                producer, number = known
+                if number < last.get(producer, -1):
+                    yield f"{partition}: {value!r} at {offset} is out of the order of its producer"
+                last[producer] = number
+
+
+def _unchanged(history: History) -> Iterator[str]:
+    """What was read once is there for ever, unchanged."""
+    found = {partition: _values(final) for partition, final in history.finals.items()}
+    for read in history.reads:
+        now = found[read.partition].get(read.offset)
+        if now != read.value:
+            yield f"{read.partition}: {read.reader} read {read.value!r} at {read.offset}, where {now!r} is now"
+
+
+def _whole_transactions(history: History) -> Iterator[str]:
+    """A read-committed reader gets all of a committed transaction and nothing of an aborted one."""
+    shown = {
+        (partition, value)
+        for partition, final in history.finals.items()
+        for value in final.committed.values()
+    }
+    visible: dict[int, bool] = {}
+    for transaction in history.transactions:
+        acknowledged = [write for write in transaction.writes if write.is_acknowledged]
+        seen = [write for write in transaction.writes if (write.partition, write.value) in shown]
+        visible[id(transaction)] = bool(seen)
+        if transaction.outcome == "committed" and len(seen) < len(acknowledged):
+            missing = [write.value for write in acknowledged if write not in seen]
+            yield f"{transaction.name} was committed, and {missing} of it cannot be read"
+        elif transaction.outcome == "aborted" and seen:
+            yield f"{transaction.name} was aborted, and {[w.value for w in seen]} of it can be read"
+        elif transaction.outcome == "unknown" and seen and len(seen) < len(acknowledged):
+            yield f"{transaction.name}: only {[w.value for w in seen]} of it can be read"
+        if seen and not transaction.wants_commit:
+            yield f"{transaction.name}: nobody asked for a commit, and {[w.value for w in seen]} can be read"
+    of_value: dict[tuple[tuple[str, int], bytes], Transaction] = {
+        (write.partition, write.value): one for one in history.transactions for write in one.writes
+    }
+    for read in history.reads:
+        transaction = of_value.get((read.partition, read.value))
+        if read.committed_only and transaction is not None and not visible[id(transaction)]:
+            yield (
+                f"{read.partition}: {read.reader} read {read.value!r} at {read.offset} "
+                f"of {transaction.name}, which is not committed"
+            )
+    for write in history.writes:
+        if (
+            write.transaction is None
+            and write.is_acknowledged
+            and (write.partition, write.value) not in shown
+        ):
+            yield f"{write.partition}: {write.value!r} is of no transaction, and a read-committed reader misses it"
+
+
+def _commits(history: History) -> Iterator[str]:
+    """A committed offset is the last one that was committed; members only commit what is farther on."""
+    for fetched in history.fetched_commits:
+        of_partition = [
+            one for one in history.commits if (one.group, one.partition) == (fetched.group, fetched.partition)
+        ]
+        known = max(
+            (
+                one.offset
+                for one in of_partition
+                if one.ended_s is not None and one.ended_s <= fetched.began_s
+            ),
+            default=-1,
+        )
+        where = f"{fetched.group}/{fetched.partition}"
+        if fetched.offset < known:
+            yield f"{where}: {known} was committed, and {fetched.offset} is what was fetched at {fetched.began_s:.3f}"
+        if fetched.offset >= 0 and fetched.offset not in {one.offset for one in of_partition}:
+            yield f"{where}: {fetched.offset} was fetched, which nobody has committed"
+
+
+def _generations(history: History) -> Iterator[str]:
+    """A generation that has assignments has one leader, and each partition has one owner in it."""
+    by_generation: dict[tuple[str, int], dict[str, frozenset[int]]] = defaultdict(dict)
+    leaders: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for owned in history.owned:
+        key = (owned.group, owned.generation)
+        before = by_generation[key].setdefault(owned.member, owned.partitions)
+        if before != owned.partitions:
+            yield f"{key}: {owned.member} got {sorted(before)} and then {sorted(owned.partitions)}"
+        leaders[key].add(owned.leader)
+    for key, members in by_generation.items():
+        if len(leaders[key]) > 1:
+            yield f"{key} has leaders {sorted(leaders[key])}"
+        counts = Counter(partition for partitions in members.values() for partition in partitions)
+        for partition, count in sorted(counts.items()):
+            if count > 1:
+                owners = sorted(member for member, partitions in members.items() if partition in partitions)
+                yield f"{key}: partition {partition} is owned by {owners}"

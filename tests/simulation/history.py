@@ -1,0 +1,125 @@
+"""What clients saw of one broker in one simulated run, as the checker judges it.
+
+The rule: clients only add what they have seen themselves: a request before it is sent, an answer once it is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Partition = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Write:
+    """One value that a producer has sent, as often as it took; `offset` is None where no answer named one."""
+
+    partition: Partition
+    value: bytes
+    producer: str
+    is_idempotent: bool
+    is_acknowledged: bool = False
+    offset: int | None = None
+    transaction: Transaction | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """One transaction; `outcome` is "committed" or "aborted" once the coordinator has said so."""
+
+    name: str
+    outcome: str = "unknown"
+    wants_commit: bool = False
+    """Whether a commit has been asked for."""
+    writes: list[Write] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Read:
+    """A record that a consumer was given; `value` is what it held."""
+
+    reader: str
+    partition: Partition
+    offset: int
+    value: bytes
+    committed_only: bool
+
+
+@dataclass(slots=True)
+class Joined:
+    """A member's answer to JoinGroup."""
+
+    group: str
+    generation: int
+    member: str
+    leader: str
+
+
+@dataclass(slots=True)
+class Owned:
+    """A member's answer to SyncGroup: what it owns in a generation."""
+
+    group: str
+    generation: int
+    member: str
+    leader: str
+    partitions: frozenset[int]
+
+
+@dataclass(slots=True)
+class Commit:
+    """An offset that was sent to a group's coordinator; times are trio's, `ended_s` that of an answer without error."""
+
+    group: str
+    partition: int
+    offset: int
+    began_s: float
+    ended_s: float | None = None
+
+
+@dataclass(slots=True)
+class Committed:
+    """An offset that the coordinator has given, -1 for none."""
+
+    group: str
+    partition: int
+    offset: int
+    began_s: float
+
+
+@dataclass(slots=True)
+class Batch:
+    """A batch as it is in the log at the end; `values` by offset."""
+
+    base_offset: int
+    last_offset: int
+    is_control: bool
+    values: dict[int, bytes]
+
+
+@dataclass(slots=True)
+class Final:
+    """What a partition holds at the end: all batches, and what a read-committed reader gets."""
+
+    batches: list[Batch] = field(default_factory=list)
+    committed: dict[int, bytes] = field(default_factory=dict)
+    start: int = 0
+    end: int = 0
+    """The first offset and the next one, as ListOffsets has them."""
+
+
+@dataclass(slots=True)
+class History:
+    """Everything of one run; `events` is a line for each thing that happened, in order, and repeats with the seed."""
+
+    writes: list[Write] = field(default_factory=list)
+    transactions: list[Transaction] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+    joined: list[Joined] = field(default_factory=list)
+    owned: list[Owned] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    fetched_commits: list[Committed] = field(default_factory=list)
+    finals: dict[Partition, Final] = field(default_factory=dict)
+    surprises: list[str] = field(default_factory=list)
+    """Answers that no client may ever get here, such as a gap in the sequence of a producer that left none."""
+    events: list[str] = field(default_factory=list)

@@ -1,0 +1,220 @@
+"""One history from one seed: who takes part, what befalls them, and in the end what everybody finds.
+
+The rule: everything is drawn from the seed. Faults end after a while, so that all clients can come to an end; then
+everything is read once more, often by a broker that was started again.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from random import Random
+
+import trio
+
+from barnabas.testing.simulation.broker import SimulatedBroker
+from barnabas.testing.simulation.network import Weather
+from barnabas.testing.simulation.world import World, run_world
+from tests.simulation.checker import violations
+from tests.simulation.clients import Asker, Producer, Reader, asking, create_topic, read_finals
+from tests.simulation.history import History
+from tests.simulation.members import GROUP_PARTITIONS, Member, fetch_committed
+
+SECONDS_MAX = 120.0
+"""Of the simulated clock; a history that is not at its end by then hangs."""
+CLOCK_STEP_MS_MAX = 30_000
+"""Longer than the session of a group's member, shorter than the timeout of a transaction."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a seed has drawn."""
+
+    producers: int = 0
+    idempotent: int = 0
+    transactional: int = 0
+    readers: int = 0
+    members: int = 0
+    keeps_synced_only: bool = False
+    """Whether power is cut; then everything is synced before it is acknowledged."""
+    faults: int = 0
+    settings: dict[str, str] = field(default_factory=dict)
+    weather: Weather = field(default_factory=Weather)
+
+    @classmethod
+    def drawn(cls, seed: int) -> Plan:
+        """Draw one."""
+        random = Random(f"{seed}/plan")
+        kinds = random.sample(["producers", "idempotent", "transactional", "members"], random.randint(1, 2))
+        plan = cls(readers=random.choice((0, 0, 1, 2)), faults=random.randint(1, 3))
+        for kind in kinds:
+            setattr(plan, kind, random.randint(2, 3) if kind == "members" else 1)
+        plan.keeps_synced_only = random.random() < 0.4
+        if plan.keeps_synced_only:
+            plan.settings["log.flush.interval.messages"] = "1"
+        if random.random() < 0.3:
+            plan.settings["log.segment.bytes"] = "1024"
+        if random.random() < 0.2:
+            plan.weather = Weather(latency_max_s=0.05, split_probability=0.5)
+        return plan
+
+
+def run(seed: int, history: History | None = None) -> History:
+    """Run the history of a seed, into `history` if that is given.
+
+    Raises TimeoutError when it does not come to its end, and ExceptionGroup when a broker cannot start again.
+    """
+    plan, seen = Plan.drawn(seed), history or History()
+
+    async def program(world: World) -> None:
+        await _Run(world, plan, seen).run()
+
+    run_world(seed, program, weather=plan.weather, seconds_max=SECONDS_MAX)
+    return seen
+
+
+def judged(seed: int) -> tuple[History, list[str]]:
+    """Run the history of a seed and return it with what was broken in it."""
+    history = History()
+    try:
+        run(seed, history)
+    except TimeoutError as error:
+        return history, [str(error)]
+    except ExceptionGroup as error:
+        return history, ["".join(traceback.format_exception(error))]
+    return history, violations(history)
+
+
+class _Run:
+    """The parts of one run."""
+
+    def __init__(self, world: World, plan: Plan, history: History) -> None:
+        self.world = world
+        self.plan = plan
+        self.history = history
+        self.random = Random(f"{world.seed}/faults")
+        self.is_over = trio.Event()
+        self.machine: SimulatedBroker
+
+    async def run(self) -> None:
+        """Run everything."""
+        async with trio.open_nursery() as nursery:
+            self.machine = SimulatedBroker(self.world, nursery, settings=self.plan.settings)
+            await self.machine.start()
+            async with self._client("admin") as admin:
+                await create_topic(admin)
+            async with trio.open_nursery() as others:
+                others.start_soon(self._readers)
+                async with trio.open_nursery() as working:
+                    self._start_clients(working)
+                    working.start_soon(self._faults)
+                self.is_over.set()
+            await self._end()
+            self.machine.kill()
+
+    def _client(self, name: str) -> AbstractAsyncContextManager[Asker]:
+        return asking(self.world, self.machine.bootstrap, name, self.history)
+
+    def _start_clients(self, nursery: trio.Nursery) -> None:
+        random, plan = self.random, self.plan
+
+        def start(name: str, work: Callable[[Asker], Awaitable[None]]) -> None:
+            async def task() -> None:
+                async with self._client(name) as asker:
+                    await work(asker)
+
+            nursery.start_soon(task)
+
+        async def produce(asker: Asker, acks: int, batches: int) -> None:
+            await Producer(asker, acks=acks).produce(batches)
+
+        async def produce_once(asker: Asker, batches: int) -> None:
+            producer = Producer(asker)
+            await producer.initialize()
+            await producer.produce(batches)
+
+        for n in range(plan.producers):
+            acks, batches = random.choice((1, -1)), random.randint(3, 8)
+            start(f"plain{n}", lambda asker, acks=acks, batches=batches: produce(asker, acks, batches))
+        for n in range(plan.idempotent):
+            batches = random.randint(3, 8)
+            start(f"idempotent{n}", lambda asker, batches=batches: produce_once(asker, batches))
+        for n in range(plan.transactional):
+            name, count = f"transactional{n}", random.randint(1, 4)
+            start(
+                name,
+                lambda asker, name=name, count=count: Producer(asker, transactional_id=name).transact(count),
+            )
+        for n in range(plan.members):
+            rounds = random.randint(2, 6)
+            start(f"member{n}", lambda asker, rounds=rounds: Member(asker).take_part(rounds))
+
+    async def _readers(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for n in range(self.plan.readers):
+                nursery.start_soon(self._read, f"reader{n}", self.random.random() < 0.5)
+
+    async def _read(self, name: str, committed_only: bool) -> None:
+        async with self._client(name) as asker:
+            await Reader(asker, committed_only=committed_only).follow(self.is_over)
+
+    # --- what goes wrong ------------------------------------------------------------------------------------
+
+    async def _faults(self) -> None:
+        random = self.random
+        span_s = 3.0 if self.plan.members else 0.4
+        for _ in range(self.plan.faults):
+            await trio.sleep(random.uniform(0, span_s))
+            await random.choice((self._crash, self._crash, self._reset, self._cut, self._step_clock))()
+
+    def _note(self, text: str) -> None:
+        self.history.events.append(f"{trio.current_time():.6f} * {text}")
+
+    async def _crash(self) -> None:
+        """End the broker in some way, and start it again a little later."""
+        random = self.random
+        if self.plan.keeps_synced_only and random.random() < 0.7:
+            self._note("power is cut")
+            self.machine.cut_power(random)
+        elif random.random() < 0.2:
+            self._note("the broker is stopped")
+            await self.machine.stop()
+        else:
+            self._note("the broker is killed")
+            self.machine.kill()
+        await trio.sleep(random.uniform(0, 0.5))
+        await self.machine.start()
+        self._note("the broker is there again")
+
+    async def _reset(self) -> None:
+        self._note("connections are reset")
+        self.world.network.reset(lambda *_: self.random.random() < 0.7)
+
+    async def _cut(self) -> None:
+        hosts = sorted(
+            {f"{kind}{n}" for kind in ("plain", "idempotent", "transactional", "member") for n in range(2)}
+        )
+        host = self.random.choice(hosts)
+        both_ways = self.random.random() < 0.5
+        self._note(f"{host} is cut off")
+        self.world.network.cut(self.machine.host, host, both_ways=both_ways)
+        await trio.sleep(self.random.uniform(0, 4.0))
+        self.world.network.heal()
+        self._note("all can reach each other again")
+
+    async def _step_clock(self) -> None:
+        by_ms = self.random.randint(-CLOCK_STEP_MS_MAX, CLOCK_STEP_MS_MAX)
+        self._note(f"the broker's clock steps by {by_ms} ms")
+        self.machine.clock.step(by_ms)
+
+    # --- the end --------------------------------------------------------------------------------------------
+
+    async def _end(self) -> None:
+        if self.random.random() < 0.5:
+            await self._crash()
+        async with self._client("judge") as judge:
+            await read_finals(judge)
+            if self.plan.members:
+                await fetch_committed(judge, list(range(GROUP_PARTITIONS)))
