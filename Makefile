@@ -85,7 +85,7 @@ simulate: $(VENV)/.ready-test $(WITH_CODE)  ## whole brokers in simulated worlds
 hostile: $(VENV)/.ready-test $(WITH_CODE)  ## attacks on a running broker, and a client that sends little beside them (ARGS="--short 'bomb-*'")
 	$(CODE) $(BIN)/python -m compat.hostile $(ARGS)
 
-bench: $(VENV)/.ready-test  ## measure, side by side with Apache Kafka and librdkafka's mock cluster (ARGS="--quick")
+bench: $(VENV)/.ready-test $(VENV)/.ready-compile  ## measure, side by side with Apache Kafka and librdkafka's mock cluster (ARGS="--quick")
 	$(BIN)/python -m bench $(ARGS)
 
 lock: $(VENV)/.ready-check  ## renew requirements/*.txt from pyproject.toml
