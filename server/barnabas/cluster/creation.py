@@ -32,8 +32,13 @@ def create_topics(
     config: BrokerConfig,
     wishes: Sequence[TopicWish],
     refused: dict[str, RequestError],
+    *,
+    with_each_other: bool = True,
 ) -> Iterator[Change]:
-    """The changes that make these topics; puts into `refused` why one cannot be made, by name."""
+    """Yield the changes that make these topics; puts into `refused` why one cannot be made, by name.
+
+    `with_each_other` also refuses names that differ from another one's in dots for underscores only.
+    """
     names: set[str] = set()
     similar: dict[str, str] = {}
     for wish in wishes:
@@ -45,7 +50,7 @@ def create_topics(
                 image, config, name, wish.topic_id, wish.partitions, wish.replication_factor,
                 assignments=wish.assignments, settings=wish.settings,
             )  # fmt: skip
-            if "." in name or "_" in name:
+            if with_each_other and ("." in name or "_" in name):
                 other = similar.setdefault(name.replace(".", "_"), name)
                 if other != name:
                     raise controller.mixed_up(name, other)

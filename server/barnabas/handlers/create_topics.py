@@ -57,7 +57,10 @@ async def handle(
     wishes = await _wishes(request, names, refused, config=config, budget=budget, entropy=entropy)
 
     def decide(image: ClusterImage) -> Iterator[Change]:
-        return create_topics(image, config, list(wishes.values()), refused)
+        # Kafka, too, checks each topic on its own where none is made.
+        return create_topics(
+            image, config, list(wishes.values()), refused, with_each_other=not request.validate_only
+        )
 
     if request.validate_only:
         for _ in decide(metadata.image):

@@ -370,4 +370,4 @@ async def test_a_topic_made_by_metadata_has_the_copies_that_are_set_or_is_not_ma
     async with broker_to_ask(tmp_path, {"default.replication.factor": "3"}) as ask:
         wanted = MetadataRequest.MetadataRequestTopic(name="t")
         answer = await ask(MetadataRequest(topics=[wanted], allow_auto_topic_creation=True), 9)
-        assert answer.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+        assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -96,7 +96,7 @@ async def test_metadata_makes_all_its_topics_with_one_sync_and_in_slices(tmp_pat
 async def test_metadata_makes_no_more_partitions_than_create_topics(tmp_path, version):
     async with counted(tmp_path, {"num.partitions": "100"}) as ask:
         answer = await ask(metadata([f"t{number}" for number in range(101)]), version)
-        assert codes(answer.topics) == {ErrorCode.POLICY_VIOLATION}
+        assert codes(answer.topics) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert not ask.services.metadata.image.topics
         assert ask.appends == 0
         assert codes((await ask(metadata(["t1", "t2"]), version)).topics) == {0}
@@ -105,7 +105,7 @@ async def test_metadata_makes_no_more_partitions_than_create_topics(tmp_path, ve
 async def test_metadata_makes_no_topic_with_fewer_replicas_than_the_default(tmp_path, caplog):
     async with counted(tmp_path, {"default.replication.factor": "3"}) as ask:
         answer = await ask(metadata(["t", "u"]), 9)
-        assert codes(answer.topics) == {ErrorCode.INVALID_REPLICATION_FACTOR}
+        assert codes(answer.topics) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert [topic.partitions for topic in answer.topics] == [[], []]
         assert "2 topics that client 'test' asks for are not made: t: " in caplog.text
         assert not ask.services.metadata.image.topics
