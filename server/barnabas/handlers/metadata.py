@@ -185,10 +185,10 @@ async def _create_missing(
                 "%d topics that client %r asks for are not made: %s: %s",
                 len(not_made), context.client_id, name, why,
             )  # fmt: skip
-        for name, error in not_made.items():
+        for name, why in not_made.items():
             # Kafka tells nothing but a name that cannot be; the reason is in the broker's log.
-            is_name = error.code == ErrorCode.INVALID_TOPIC_EXCEPTION
-            refused[name] = error if is_name else RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            is_name = why.code == ErrorCode.INVALID_TOPIC_EXCEPTION
+            refused[name] = why if is_name else RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return refused
 
 

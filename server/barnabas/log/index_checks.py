@@ -6,16 +6,43 @@ entries that a lookup goes by are checked with it: one header each.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from barnabas.log.disk import File
+from barnabas.log.format.offset_index import OffsetIndex
+from barnabas.log.format.time_index import TimeIndex
 from barnabas.records.batch import HEADER_SIZE, BatchHeader, read_any_header
 from barnabas.records.errors import CorruptRecordsError, RecordsError
 
-if TYPE_CHECKING:
-    from barnabas.log.segment import Segment
+
+class IndexedSegment(Protocol):
+    """What is looked at of a segment. Its methods raise OSError."""
+
+    @property
+    def base_offset(self) -> int:
+        """The first offset that may be in it."""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+
+    @property
+    def file(self) -> File:
+        """The batches."""
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """Positions by offset."""
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """Offsets by timestamp."""
+
+    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """Find the batch that holds `offset`, or the next one after it; None if there is none."""
 
 
-def offset_entry_holds(segment: Segment, slot: int) -> bool:
+def offset_entry_holds(segment: IndexedSegment, slot: int) -> bool:
     """Say whether a batch that ends at or before the entry's offset begins at its position; there may be no such slot.
 
     Raises OSError.
@@ -30,7 +57,7 @@ def offset_entry_holds(segment: Segment, slot: int) -> bool:
     return header is not None and segment.base_offset <= header.base_offset <= header.last_offset <= offset
 
 
-def time_entry_holds(segment: Segment, slot: int) -> bool:
+def time_entry_holds(segment: IndexedSegment, slot: int) -> bool:
     """Say whether the batch at the entry's offset has its timestamp, and it fits between its neighbours.
 
     There may be no such slot. Raises OSError.
@@ -60,7 +87,7 @@ def _rises(before: tuple[int, int], after: tuple[int, int]) -> bool:
     return before[0] < after[0] and before[1] <= after[1]
 
 
-def _header_at(segment: Segment, position: int) -> BatchHeader | None:
+def _header_at(segment: IndexedSegment, position: int) -> BatchHeader | None:
     try:
         header = read_any_header(segment.file.read(min(HEADER_SIZE, segment.size - position), position))
     except RecordsError:
