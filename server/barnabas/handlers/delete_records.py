@@ -1,8 +1,13 @@
-"""DeleteRecords v0-v2. Moves the start of partitions forward; -1 means up to the high watermark."""
+"""DeleteRecords v0-v2. Moves the start of partitions forward; -1 means up to the high watermark.
+
+Answered when all live replicas have done so, or with REQUEST_TIMED_OUT.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import trio
 
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
@@ -12,11 +17,14 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.replica import Replica
     from barnabas.requests.context import RequestContext
 
 UP_TO_HIGH_WATERMARK = -1
 
 Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
+Waiting = list[tuple["Replica", int, Result]]
+"""What followers have yet to delete: up to which offset, and the answer."""
 
 
 async def handle(
@@ -24,13 +32,14 @@ async def handle(
 ) -> DeleteRecordsResponse:
     """Answer every partition on its own."""
     response = DeleteRecordsResponse()
+    waiting: Waiting = []
     for topic in request.topics:
         result = DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name)
         response.topics.append(result)
         may = context.authorizes(Operation.DELETE, ResourceType.TOPIC, topic.name)
         for entry in topic.partitions:
             if may:
-                answer = _delete(topic.name, entry.partition_index, entry.offset, replicas=replicas)
+                answer = _delete(topic.name, entry.partition_index, entry.offset, waiting, replicas=replicas)
             else:
                 answer = Result(
                     partition_index=entry.partition_index,
@@ -39,13 +48,29 @@ async def handle(
                 )
             result.partitions.append(answer)
             await budget.checkpoint()
+    if waiting:
+        await _wait(waiting, request.timeout_ms)
     return response
 
 
-def _delete(topic: str, index: int, offset: int, *, replicas: Partitions) -> Result:
+async def _wait(waiting: Waiting, timeout_ms: int) -> None:
+    deadline = trio.current_time() + max(timeout_ms, 0) / 1000
+    for replica, offset, result in waiting:
+        with trio.move_on_at(deadline) as scope:
+            try:
+                await replica.wait_low_watermark(offset)
+                result.low_watermark = replica.low_watermark
+            except RequestError as error:
+                result.error_code, result.low_watermark = error.code, -1
+        if scope.cancelled_caught:
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+def _delete(topic: str, index: int, offset: int, waiting: Waiting, *, replicas: Partitions) -> Result:
     result = Result(partition_index=index, low_watermark=-1)
     try:
-        partition_log = replicas.leader(topic, index).log
+        replica = replicas.leader(topic, index)
+        partition_log = replica.log
         if not partition_log.config.is_deleted:
             raise RequestError(
                 ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not include delete"
@@ -57,7 +82,9 @@ def _delete(topic: str, index: int, offset: int, *, replicas: Partitions) -> Res
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not within 0 to {partition_log.high_watermark}"
             )
         partition_log.delete_records_before(offset)
-        result.low_watermark = partition_log.log_start_offset
+        result.low_watermark = replica.low_watermark
+        if result.low_watermark < offset:
+            waiting.append((replica, offset, result))
     except RequestError as error:
         result.error_code = error.code
     return result

@@ -42,7 +42,7 @@ async def _describe(
     try:
         controller.check_topic_name(topic)
         context.require(Operation.READ, ResourceType.TOPIC, topic)
-        partition = replicas.leader(topic, index)
+        partition = replicas.local(topic, index)  # followers know them too
     except RequestError as error:
         answer.error_code = error.code
         answer.error_message = error.message or None

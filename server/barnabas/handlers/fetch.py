@@ -3,7 +3,9 @@
 v3 adds max_bytes over all partitions, and from then on the first batch is sent whole even when it is larger than
 every limit; v4 isolation levels and record batches (older versions get converted message sets); v5 log start
 offsets; v7 sessions (KIP-227); v9 and v12 leader epoch checks (KIP-320, KIP-595); v10 zstd; v13 topic ids;
-v15 moves the replica id into a tagged field.
+v15 moves the replica id into a tagged field; v16 says who leads, where the client believes in another one (KIP-951).
+A broker that follows the partition tells its position with each fetch, and reads up to the log end. Consumers read below
+the high watermark, from v11 on also from followers (KIP-392).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError, StorageError, lacks_files
 from barnabas.replicas.partitions import Partition
@@ -36,8 +39,12 @@ WHOLE_FIRST_BATCH_SINCE = 3
 RECORD_BATCHES_SINCE = 4
 SESSIONS_SINCE = 7
 ZSTD_SINCE = 10
+FOLLOWERS_SERVE_SINCE = 11
+CURRENT_LEADER_SINCE = 16
 READ_COMMITTED = 1
 PARTITIONS_PER_STEP = 250
+
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 CONVERTED_BYTES_MAX = 1 << 20
 """What is read to be converted for one answer, beside a first batch that is larger."""
@@ -89,7 +96,7 @@ async def handle(
         from barnabas.handlers.fetch_conversion import convert
 
         await convert(context, done.unconverted, piecework=piecework)
-    return await _respond(context, session, incremental, done.served, budget=budget)
+    return await _respond(context, session, incremental, done.served, budget=budget, metadata=metadata)
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------
@@ -145,13 +152,17 @@ async def _resolve_session(
 class _Pass:
     """What one pass over the partitions has brought.
 
-    `size` are the bytes of records; `must_answer` is whether the answer must not wait for more. `seen` is how much had been
-    appended to each partition when it was read. `unconverted` is what is still to be converted for an old client.
+    `size` are the bytes of records; `must_answer` is whether the answer must not wait for more. `seen` is how much there
+    was to read of each partition when it was read; `following` are those that are not led here. `unconverted` is what
+    is still to be converted for an old client. `is_first` is False for a fetch that has waited: what it says of a
+    follower's position has been noted.
     """
 
-    __slots__ = ("must_answer", "seen", "served", "size", "unconverted")
+    __slots__ = ("following", "is_first", "must_answer", "seen", "served", "size", "unconverted")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_first: bool) -> None:
+        self.is_first = is_first
+        self.following: list[Partition] = []
         self.served: list[Served] = []
         self.size = 0
         self.must_answer = False
@@ -169,6 +180,7 @@ async def _read(
     config: BrokerConfig,
     budget: LoopBudget,
     failures: LogDirFailures,
+    is_first: bool = True,
 ) -> _Pass:
     """One pass over the partitions."""
     checkpoint = budget.checkpoint
@@ -181,7 +193,7 @@ async def _read(
         remaining = min(remaining, CONVERTED_BYTES_MAX)
         first = context.correlation_id % len(wanted)
         wanted = wanted[first:] + wanted[:first]
-    done = _Pass()
+    done = _Pass(is_first=is_first)
     for want in wanted:
         data = PartitionData(partition_index=want.index)
         done.served.append((want, data))
@@ -196,6 +208,8 @@ async def _read(
                 remaining = 0
                 continue
             fail(data, error)
+            if context.api_version >= CURRENT_LEADER_SINCE and error.code in _MOVED:
+                _name_leader(want, data, metadata=metadata, replicas=replicas)
             done.must_answer = True
         else:
             done.size += count
@@ -213,6 +227,14 @@ def fail(data: PartitionData, error: RequestError) -> None:
     data.error_code = error.code
     data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
     data.records = b""
+
+
+def _name_leader(
+    want: SessionPartition, data: PartitionData, *, metadata: MetadataStore, replicas: Partitions
+) -> None:
+    topic = want.topic if isinstance(want.topic, str) else metadata.image.topic_name(want.topic) or ""
+    leader = data.current_leader
+    leader.leader_id, leader.leader_epoch = replicas.current_leader(topic, want.index)
 
 
 def _partition_of(
@@ -234,7 +256,12 @@ def _partition_of(
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
     if asks and not is_replica and not context.authorizes(Operation.READ, ResourceType.TOPIC, name):
         raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return replicas.leader(name, want.index, want.current_leader_epoch)
+    if (
+        context.api_version < FOLLOWERS_SERVE_SINCE
+        or max(request.replica_id, request.replica_state.replica_id) >= 0
+    ):
+        return replicas.leader(name, want.index, want.current_leader_epoch)
+    return replicas.local(name, want.index, want.current_leader_epoch)
 
 
 def _read_partition(
@@ -250,31 +277,47 @@ def _read_partition(
 ) -> int:
     """Fill in one partition's answer; returns its size in bytes."""
     partition = _partition_of(context, request, want, metadata=metadata, replicas=replicas)
-    done.seen[partition] = partition.appended_bytes
     replica_id = max(request.replica_id, request.replica_state.replica_id)
-    if replica_id >= 0:
-        raise RequestError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} is no replica of this partition"
-        )
+    is_follower = replica_id >= 0
+    if is_follower:
+        partition.check_follower(replica_id, want.current_leader_epoch)
+    done.seen[partition] = partition.appended_bytes if is_follower else partition.committed_bytes
+    if partition.closed:
+        done.following.append(partition)
     partition_log = partition.log
     version = context.api_version
     if version < ZSTD_SINCE and partition_log.config.compression_type == "zstd":
         raise RequestError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    committed = request.isolation_level == READ_COMMITTED
-    upper = partition_log.last_stable_offset if committed else partition_log.high_watermark
+    committed = request.isolation_level == READ_COMMITTED and not is_follower
+    if is_follower:
+        upper = partition_log.log_end_offset
+    else:
+        upper = partition_log.last_stable_offset if committed else partition_log.high_watermark
     data.high_watermark = partition_log.high_watermark
     data.last_stable_offset = partition_log.last_stable_offset
     data.log_start_offset = partition_log.log_start_offset
     data.aborted_transactions = None
     data.records = b""
-    if want.last_fetched_epoch >= 0 and _diverges(partition, want, data):
-        return 0
+    if want.last_fetched_epoch >= 0:
+        diverging = partition.diverging_epoch(want.last_fetched_epoch, want.fetch_offset)
+        if diverging is not None:
+            data.diverging_epoch = FetchResponse.EpochEndOffset(
+                epoch=diverging.epoch, end_offset=diverging.end_offset
+            )
+            return 0
     result = partition_log.read(
         want.fetch_offset,
         max_bytes=min(max(want.max_bytes, 0), remaining),
         upper_offset=upper,
         min_one_batch=not done.size,
     )
+    if is_follower and done.is_first:
+        partition.follower_fetched(
+            replica_id,
+            want.fetch_offset,
+            log_start_offset=want.log_start_offset,
+            broker_epoch=request.replica_state.replica_epoch,
+        )
     if committed:
         data.aborted_transactions = [
             FetchResponse.AbortedTransaction(
@@ -292,37 +335,31 @@ def _read_partition(
     return size
 
 
-def _diverges(partition: Partition, want: SessionPartition, data: PartitionData) -> bool:
-    """Whether the fetcher's log and ours part before its fetch offset (KIP-595); fills in where."""
-    epoch, end_offset = partition.log.end_offset_for_epoch(want.last_fetched_epoch)
-    if end_offset < 0:
-        raise RequestError(
-            ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {want.last_fetched_epoch} is not known here"
-        )
-    if epoch < want.last_fetched_epoch or end_offset < want.fetch_offset:
-        data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
-        return True
-    return False
-
-
 # --- waiting ----------------------------------------------------------------------------------------------------
 
 
 class _MoreBytes:
     """A fetch that waits until its partitions have grown by `missing` bytes."""
 
-    __slots__ = ("_missing", "_seen", "event")
+    __slots__ = ("_is_follower", "_missing", "_pass", "event")
 
-    def __init__(self, seen: dict[Partition, int], missing: int) -> None:
+    def __init__(self, done: _Pass, missing: int, *, is_follower: bool) -> None:
         self.event = trio.Event()
         self._missing = missing
-        self._seen = seen
+        self._pass = done
+        self._is_follower = is_follower
 
-    def partition_advanced(self, partition: Partition) -> None:
-        total = partition.appended_bytes
-        self._missing -= total - self._seen[partition]
-        self._seen[partition] = total
-        if self._missing <= 0 or partition.closed:
+    def partition_advanced(self, replica: Partition) -> None:
+        """Count what has come; what a role that has ended brings is an error, which must not wait."""
+        seen = self._pass.seen
+        total = replica.appended_bytes if self._is_follower else replica.committed_bytes
+        self._missing -= total - seen[replica]
+        seen[replica] = total
+        if (
+            self._missing <= 0
+            or (replica.closed and replica not in self._pass.following)
+            or replica.is_offline
+        ):
             self.event.set()
 
 
@@ -340,11 +377,12 @@ async def _wait_and_read(
 ) -> _Pass:
     """Wait until there may be min_bytes, or max_wait_ms is over, and read again."""
     deadline = trio.current_time() + request.max_wait_ms / 1000
+    is_follower = max(request.replica_id, request.replica_state.replica_id) >= 0
     while done.size < request.min_bytes and not done.must_answer:
         watched = list(done.seen)
-        watcher = _MoreBytes(done.seen, request.min_bytes - done.size)
+        watcher = _MoreBytes(done, request.min_bytes - done.size, is_follower=is_follower)
         for partition in watched:
-            partition.subscribe(watcher)
+            partition.subscribe(watcher, to_log_end=is_follower)
             watcher.partition_advanced(partition)  # what came since it was read counts too
         try:
             with trio.move_on_at(deadline) as scope:
@@ -361,6 +399,7 @@ async def _wait_and_read(
             config=config,
             budget=budget,
             failures=failures,
+            is_first=False,
         )
         if scope.cancelled_caught:
             break
@@ -377,12 +416,14 @@ async def _respond(
     served: list[Served],
     *,
     budget: LoopBudget,
+    metadata: MetadataStore,
 ) -> FetchResponse:
     by_id = context.api_version >= TOPIC_IDS_SINCE
     response = FetchResponse(session_id=session.id if session else NO_SESSION)
     topic: FetchResponse.FetchableTopicResponse | None = None
     last_key: str | bytes | None = None
     with_records = []
+    leaders: set[int] = set()
     checkpoint = budget.checkpoint
     for count, (want, data) in enumerate(served, start=1):
         if not count % PARTITIONS_PER_STEP:
@@ -402,8 +443,15 @@ async def _respond(
                 topic.topic = want.topic  # type: ignore[assignment]
             response.responses.append(topic)
         topic.partitions.append(data)
+        if data.error_code:
+            leaders.add(data.current_leader.leader_id)
     if session is not None and with_records:
         session.rotate(with_records)
+    for broker_id in sorted(leaders & metadata.image.brokers.keys()):
+        host, port, rack = advertised_endpoint(metadata.image, broker_id, context.connection)
+        response.node_endpoints.append(
+            FetchResponse.NodeEndpoint(node_id=broker_id, host=host, port=port, rack=rack)
+        )
     return response
 
 

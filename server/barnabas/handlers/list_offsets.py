@@ -30,6 +30,9 @@ EARLIEST_PENDING_UPLOAD = -6
 
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 READ_COMMITTED = 1
+CONSUMER = -1
+DEBUGGING = -2
+"""The replica id of a tool that may ask followers too."""
 LEADER_EPOCH_SINCE = 4
 
 PartitionAnswer = ListOffsetsResponse.ListOffsetsPartitionResponse
@@ -98,7 +101,8 @@ async def _answer(
                 ErrorCode.UNSUPPORTED_VERSION, f"timestamp {query.timestamp} has no meaning here"
             )
         epoch = query.current_leader_epoch
-        partition = replicas.leader(topic, query.partition_index, epoch)
+        look_up = replicas.local if request.replica_id == DEBUGGING else replicas.leader
+        partition = look_up(topic, query.partition_index, epoch)
         if context.api_version == 0:
             answer.old_style_offsets = await _segment_offsets(context, partition, query, piecework=piecework)
         else:
@@ -113,7 +117,10 @@ async def _answer(
 
 
 def _upper(partition: Partition, request: ListOffsetsRequest) -> int:
+    """Return the offset below which whoever asks may read: brokers and tools see all of the log."""
     log = partition.log
+    if request.replica_id != CONSUMER:
+        return log.log_end_offset
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
 
 

@@ -55,11 +55,8 @@ def _answer(
     answer = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
     try:
         partition = replicas.leader(topic, asked.partition, asked.current_leader_epoch)
-        if asked.leader_epoch == partition.leader_epoch:
-            # The log has no entry for an epoch in which nothing has been written yet; it ends where the log ends.
-            answer.leader_epoch, answer.end_offset = partition.leader_epoch, partition.log.log_end_offset
-        else:
-            answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+        end = partition.end_offset_for_epoch(asked.leader_epoch)
+        answer.leader_epoch, answer.end_offset = end.epoch, end.end_offset
     except RequestError as error:
         answer.error_code = error.code
     return answer

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.errors import RequestError
 from barnabas.handlers.transactional import Part, admit, refusal
 from barnabas.records.batch import BatchHeader, transactional_producer
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ABORTABLE_KNOWN_SINCE = 11
+CURRENT_LEADER_SINCE = 10
 IMPLICIT_SINCE = 12
 TOPIC_IDS_SINCE = 13
 
@@ -93,7 +95,29 @@ async def handle(
         return None
     if pending:
         await _wait(pending, request)
-    return ProduceResponse(responses=topics)
+    response = ProduceResponse(responses=topics)
+    if context.api_version >= CURRENT_LEADER_SINCE:
+        _name_leaders(context, response, metadata=metadata, replicas=replicas)
+    return response
+
+
+def _name_leaders(
+    context: RequestContext, response: ProduceResponse, *, metadata: MetadataStore, replicas: Partitions
+) -> None:
+    """Say who leads the partitions that were refused since another broker leads them (KIP-951)."""
+    image = metadata.image
+    leaders: set[int] = set()
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader = answer.current_leader
+                leader.leader_id, leader.leader_epoch = replicas.current_leader(topic.name, answer.index)
+                leaders.add(leader.leader_id)
+    for broker_id in sorted(leaders & image.brokers.keys()):
+        host, port, rack = advertised_endpoint(image, broker_id, context.connection)
+        response.node_endpoints.append(
+            ProduceResponse.NodeEndpoint(node_id=broker_id, host=host, port=port, rack=rack)
+        )
 
 
 async def _admit(
