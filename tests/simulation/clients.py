@@ -60,7 +60,7 @@ class Asker:
 
     def note(self, text: str) -> None:
         """Add a line to the history."""
-        self.history.events.append(f"{trio.current_time():.6f} {self.name} {text}")
+        self.history.note(self.name, text)
 
     async def pause(self, seconds_max: float) -> None:
         """Do nothing for a while."""

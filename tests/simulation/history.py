@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import trio
+
 Partition = tuple[str, int]
 
 
@@ -123,3 +125,17 @@ class History:
     surprises: list[str] = field(default_factory=list)
     """Answers that no client may ever get here, such as a gap in the sequence of a producer that left none."""
     events: list[str] = field(default_factory=list)
+    awaited: int = 0
+    """After which number of events `reached` is to be set."""
+    reached: trio.Event = field(default_factory=trio.Event)
+
+    def note(self, who: str, text: str) -> None:
+        """Add a line to the events."""
+        self.events.append(f"{trio.current_time():.6f} {who} {text}")
+        if len(self.events) == self.awaited:
+            self.reached.set()
+
+    async def wait_events(self, count: int) -> None:
+        """Wait until so many more events have happened."""
+        self.awaited, self.reached = len(self.events) + count, trio.Event()
+        await self.reached.wait()

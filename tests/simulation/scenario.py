@@ -24,6 +24,8 @@ from tests.simulation.members import GROUP_PARTITIONS, Member, fetch_committed
 
 SECONDS_MAX = 120.0
 """Of the simulated clock; a history that is not at its end by then hangs."""
+MOMENT_S = 0.003
+"""How long a request, its work and its answer take on a quick network."""
 CLOCK_STEP_MS_MAX = 30_000
 """Longer than the session of a group's member, shorter than the timeout of a transaction."""
 
@@ -166,11 +168,21 @@ class _Run:
         random = self.random
         span_s = 3.0 if self.plan.members else 0.4
         for _ in range(self.plan.faults):
-            await trio.sleep(random.uniform(0, span_s))
+            await self._wait_for_moment(span_s)
             await random.choice((self._crash, self._crash, self._reset, self._cut, self._step_clock))()
 
+    async def _wait_for_moment(self, span_s: float) -> None:
+        """Wait for any moment, or for one while a request or its answer is on its way."""
+        random = self.random
+        if random.random() < 0.3:
+            await trio.sleep(random.uniform(0, span_s))
+            return
+        with trio.move_on_after(span_s):
+            await self.history.wait_events(random.randint(1, 15))
+            await trio.sleep(random.choice((0.0, random.uniform(0, MOMENT_S))))
+
     def _note(self, text: str) -> None:
-        self.history.events.append(f"{trio.current_time():.6f} * {text}")
+        self.history.note("*", text)
 
     async def _crash(self) -> None:
         """End the broker in some way, and start it again a little later."""

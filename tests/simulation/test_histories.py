@@ -45,7 +45,7 @@ def test_the_seeds_draw_all_kinds_of_clients_and_faults():
         assert fault in events, fault
 
 
-@pytest.mark.parametrize("seed", [3, 9, 21])
+@pytest.mark.parametrize("seed", [9, 21, 30])
 def test_a_seed_repeats_its_history_in_another_process(seed):
     """Also where strings hash otherwise, so that no decision hangs on the order of a set."""
     expected = run(seed).events

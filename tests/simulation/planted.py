@@ -1,0 +1,131 @@
+"""Bugs that are planted in a broker, to see that the checker finds them.
+
+The rule: each is one that a broker could have, in place of one method for the time of a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from barnabas.coordination.markers import LocalMarkers
+from barnabas.groups.classic import ClassicGroup
+from barnabas.handlers import produce
+from barnabas.log.manager import LogManager
+from barnabas.testing.memory_disk import Inode, MemoryDisk
+from tests.simulation.scenario import judged
+
+Patch = tuple[Any, str, Any]
+
+
+def _acknowledge_before_write() -> Patch:
+    """The last write to each segment is still in the process when that is killed."""
+    fork = MemoryDisk.fork
+
+    def forked(disk: MemoryDisk) -> MemoryDisk:
+        copy = fork(disk)
+        _lose_last_writes(copy._root)
+        return copy
+
+    return MemoryDisk, "fork", forked
+
+
+def _lose_last_writes(directory: Inode) -> None:
+    for name, inode in directory.names.items():
+        if inode.is_dir:
+            _lose_last_writes(inode)
+        elif name.endswith(".log") and inode.writes:
+            position, data = inode.writes.pop()
+            if data and position + len(data) == len(inode.content):
+                del inode.content[position:]
+
+
+def _acknowledge_before_sync() -> Patch:
+    """Produce does not wait for the sync that flush.messages asks for."""
+
+    async def wait(*_: Any) -> None:
+        pass
+
+    return produce, "_wait", wait
+
+
+def _forget_producers() -> Patch:
+    """The sequence numbers of producers are not known any more after a start."""
+    opened = LogManager.open
+
+    def open_and_forget(logs: LogManager, now_ms: int) -> None:
+        opened(logs, now_ms)
+        for log in logs:
+            known = log.producers._producers
+            for producer in list(known.values()):
+                if producer.current_txn_first_offset < 0:
+                    del known[producer.producer_id]
+
+    return LogManager, "open", open_and_forget
+
+
+def _lose_commit_markers() -> Patch:
+    """Each third marker of a commit is not written."""
+    write, count = LocalMarkers.write, 0
+
+    async def write_or_not(markers: LocalMarkers, *args: Any) -> None:
+        nonlocal count
+        count += args[-1]
+        if not args[-1] or count % 3:
+            await write(markers, *args)
+
+    return LocalMarkers, "write", write_or_not
+
+
+def _abort_instead() -> Patch:
+    """A commit is an abort in the first partition."""
+    write = LocalMarkers.write
+
+    async def write_other(markers: LocalMarkers, partition: Any, *args: Any) -> None:
+        await write(markers, partition, *args[:-1], args[-1] and partition[1] != 0)
+
+    return LocalMarkers, "write", write_other
+
+
+def _keep_generation() -> Patch:
+    """A rebalance does not begin a new generation."""
+    complete = ClassicGroup._complete_join
+
+    def complete_in_same(group: ClassicGroup, now_ms: int, out: Any) -> None:
+        group.generation -= group.generation > 1
+        complete(group, now_ms, out)
+
+    return ClassicGroup, "_complete_join", complete_in_same
+
+
+BUGS: dict[str, Callable[[], Patch]] = {
+    "acknowledged before it is written": _acknowledge_before_write,
+    "acknowledged before it is synced": _acknowledge_before_sync,
+    "producers forgotten at a start": _forget_producers,
+    "markers of commits lost": _lose_commit_markers,
+    "aborted in one partition": _abort_instead,
+    "generation not bumped": _keep_generation,
+}
+
+
+@contextmanager
+def planted(bug: str) -> Iterator[None]:
+    """Have brokers do wrong what `bug` names."""
+    owner, name, wrong = BUGS[bug]()
+    right = owner.__dict__[name]
+    setattr(owner, name, wrong)
+    try:
+        yield
+    finally:
+        setattr(owner, name, right)
+
+
+def seeds_until_found(bug: str, first: int, count_max: int) -> tuple[int, str] | None:
+    """Return how many seeds it takes until a planted bug is found, and what is said of it; None if it is not."""
+    with planted(bug):
+        for count in range(1, count_max + 1):
+            _, broken = judged(first + count - 1)
+            if broken:
+                return count, broken[0]
+    return None

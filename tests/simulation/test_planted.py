@@ -1,0 +1,24 @@
+"""The checker finds what it is for: bugs that are planted in the broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.testing.simulation.broker import quiet_logs
+from tests.simulation.planted import BUGS, planted, seeds_until_found
+from tests.simulation.scenario import judged
+
+SEEDS_MAX = 300
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_found(bug):
+    quiet_logs()
+    assert seeds_until_found(bug, 0, SEEDS_MAX) is not None
+
+
+def test_a_planted_bug_is_gone_after_its_block():
+    quiet_logs()
+    with planted("aborted in one partition"):
+        pass
+    assert not judged(0)[1]
