@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,11 +63,11 @@ def both(
 
 
 @contextmanager
-def barnabas(properties: Path) -> Iterator[None]:
-    """Barnabas with these settings, until the end. Raises StartError."""
+def barnabas(properties: Path, module: Sequence[str] = ("barnabas", "serve", "--config")) -> Iterator[None]:
+    """Barnabas with these settings, until the end; `module` starts it. Raises StartError."""
     log = properties.with_suffix(".out")
-    command = [sys.executable, "-m", "barnabas", "serve", "--config", str(properties)]
-    environment = {**os.environ, "PYTHONPATH": import_path()}
+    command = [sys.executable, "-m", *module, str(properties)]
+    environment = {**os.environ, "PYTHONPATH": f"{import_path()}{os.pathsep}{ROOT}"}
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, env=environment)
     assert process.stdout is not None

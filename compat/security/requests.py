@@ -137,7 +137,13 @@ REQUESTS: dict[str, Callable[[Names], Values]] = {
     },
     "Heartbeat": lambda n: {"GroupId": n.group, "GenerationId": 1, "MemberId": "m"},
     "LeaveGroup": lambda n: {"GroupId": n.group, "MemberId": "m", "Members": [{"MemberId": "m"}]},
-    "SyncGroup": lambda n: {"GroupId": n.group, "GenerationId": 1, "MemberId": "m"},
+    "SyncGroup": lambda n: {
+        "GroupId": n.group,
+        "GenerationId": 1,
+        "MemberId": "m",
+        "ProtocolType": "consumer",
+        "ProtocolName": "range",
+    },
     "DescribeGroups": lambda n: {"Groups": [n.group], "IncludeAuthorizedOperations": True},
     "ListGroups": lambda _: {},
     "CreateTopics": lambda n: {

@@ -39,12 +39,10 @@ async def handle(
         for topic in request.topics
         if topic.topic_name in image.topics and topic.topic_name not in refused
     }
-    results: dict[bytes, RequestError | None] = {}
     try:
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        if len(refused) < len({topic.topic_name for topic in request.topics}) or not request.topics:
-            results = await shares.groups.delete_offsets(request.group_id, ids.values())
+        results = await shares.groups.delete_offsets(request.group_id, ids.values())
     except RequestError as error:
         return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or None)
     response = DeleteShareGroupOffsetsResponse()

@@ -73,6 +73,7 @@ async def handle(
         if not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
             if asked:
                 refused.append(Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+            first_partition = 0
             await budget.checkpoint()
             continue
         if room <= 0:

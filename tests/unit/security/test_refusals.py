@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -59,11 +61,19 @@ class World:
         self.memory = asked.broker.memory
         self.names = Names()
 
-    async def ask(self, api: str, version: int, authorizer: Any, **more: Any) -> dict[str, Any] | None:
-        """The answer's fields; None where the connection is closed."""
+    async def ask(
+        self,
+        api: str,
+        version: int,
+        authorizer: Any,
+        *,
+        fields: Mapping[str, Any] = MappingProxyType({}),
+        **more: Any,
+    ) -> dict[str, Any] | None:
+        """The answer's fields; None where the connection is closed. `fields` replace some of the request's."""
         request, response = message(f"{api}Request"), message(f"{api}Response")
         names = Names(**{**vars(self.names), **more})
-        body = encode(request, version, REQUESTS[api](names))
+        body = encode(request, version, {**REQUESTS[api](names), **fields})
         frame = struct.pack(">hhih", request.api_key, version, 1, 1) + b"b"
         frame += (b"\0" if version in request.flexible else b"") + body
         pipeline = Pipeline(
@@ -99,6 +109,9 @@ class World:
         await self.allowed("OffsetCommit", 8)
         await self.allowed("ConsumerGroupHeartbeat", 1, group="c")
         await self.allowed("ShareGroupHeartbeat", 1, group="s")
+        await self.allowed("ShareGroupHeartbeat", 1, group="left")
+        leaving = {"MemberEpoch": -1, "SubscribedTopicNames": None}
+        await self.allowed("ShareGroupHeartbeat", 1, group="left", fields=leaving)
         await self.allowed("StreamsGroupHeartbeat", 1, group="st", new_topic="made")
         producer = await self.allowed("InitProducerId", 4, is_transactional=True)
         ids = (producer["ProducerId"], producer["ProducerEpoch"])
@@ -306,7 +319,7 @@ async def test_one_denied_operation_is_refused_in_its_place(tmp_path: Path, api:
                     continue
                 names: dict[str, Any] = {"group": groups_of(api.name)}
                 if api.name in ("AlterShareGroupOffsets", "DeleteShareGroupOffsets"):
-                    names["group"] = "without members"
+                    names["group"] = "left"
                 if denied[1] is TRANSACTIONAL_ID and api.name in ("Produce", "InitProducerId"):
                     names["is_transactional"] = True
                 if api.name == "Produce" and names.get("is_transactional"):

@@ -1,0 +1,225 @@
+"""Refused requests, on Apache Kafka with its StandardAuthorizer and on Barnabas: python -m compat.security.compare.
+
+The exit code is 1 when an answer differs in a way that is not meant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from barnabas import apis
+from barnabas.security.authorizer import Operation, ResourceType
+from compat.kafka import KafkaError, RealKafka, free_port
+from compat.kafka.broker import COMMON_SETTINGS
+from compat.kit.compare import Seen, Step, judge, run
+from compat.kit.records import record_batch
+from compat.kit.sides import Side, StartError, barnabas
+from compat.kit.wire import ZERO_UUID, Values, WireError
+from compat.security.meant import MEANT
+from compat.security.requests import REQUESTS, Names
+from compat.security.rules import ADMIN, OPERATIONS, PASSWORD, name_without, set_acls
+
+MECHANISM = "org.apache.kafka.common.security.plain.PlainLoginModule"
+DESTRUCTIVE = ("DeleteTopics", "DeleteGroups", "DeleteRecords")
+FREE = "free"
+BEFORE_EXTRA = "StreamsGroupDescribe"
+SERVED_SINCE = {"Produce": 3}
+"""Kafka says that it serves v0 of it, so that librdkafka knows what it can do, and does not."""
+
+
+def kafka_settings(port: int, admin_port: int, controller_port: int) -> dict[str, str]:
+    """Return the settings of a Kafka whose clients are anonymous, and whose brokers and administrator are not."""
+    jaas = f'{MECHANISM} required username="{ADMIN}" password="{PASSWORD}" user_{ADMIN}="{PASSWORD}";'
+    addresses = f"PLAINTEXT://127.0.0.1:{port},ADMIN://127.0.0.1:{admin_port}"
+    return {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{ADMIN}",
+        "listeners": f"{addresses},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": addresses,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,ADMIN:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "ADMIN",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.admin.plain.sasl.jaas.config": jaas,
+        "listener.name.controller.plain.sasl.jaas.config": jaas,
+    }
+
+
+@contextmanager
+def both(version: str) -> Iterator[tuple[Side, Side]]:
+    """(Apache Kafka, Barnabas), running with the same rules. Raises KafkaError, StartError."""
+    with tempfile.TemporaryDirectory(prefix="compare-") as name:
+        directory = Path(name)
+        data = directory / "kafka"
+        data.mkdir()
+        port, admin_port, controller_port = free_port(), free_port(), free_port()
+        (data / "controller.port").write_text(str(controller_port))
+        settings = kafka_settings(port, admin_port, controller_port)
+        with RealKafka(version, port, data=data, settings=settings) as kafka:
+            set_acls(admin_port)
+            ours, properties = free_port(), directory / "server.properties"
+            lines = {
+                **COMMON_SETTINGS,
+                "broker.id": "1",
+                "log.dirs": str(directory / "barnabas"),
+                "listeners": f"PLAINTEXT://127.0.0.1:{ours}",
+            }
+            properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+            with barnabas(properties, ("compat.security.broker",)):
+                yield Side("Kafka", kafka.port), Side("Barnabas", ours)
+
+
+def made(topic: str) -> Step:
+    """A topic that is created, where that is allowed."""
+    values = REQUESTS["CreateTopics"](Names(new_topic=topic))
+    return Step(f"create {topic}", "CreateTopics", 7, values)
+
+
+def topic_id(seen: Seen, topic: str) -> bytes:
+    """The id that a side has given to a topic; none if it was not created."""
+    answer = seen.get(f"create {topic}", {}).get("Topics")
+    return answer[0]["TopicId"] if answer else ZERO_UUID
+
+
+def step(label: str, api: str, version: int, names: Names) -> Step:
+    """One request about these names, with the topic's id as its side has it."""
+
+    def values(seen: Seen) -> Values:
+        return REQUESTS[api](replace(names, topic_id=topic_id(seen, names.topic)))
+
+    return Step(f"{api} v{version}: {label}", api, version, values)
+
+
+def cases(api: apis.Api) -> Iterator[tuple[str, Names]]:
+    """What is refused: each operation of the table on resources of its type, and everything on them."""
+    names = Names(topic=FREE, group="g", transactional_id="x", new_topic=FREE, records=record_batch([b"v"]))
+    for access in dict.fromkeys((one.operation, one.resource_type) for one in (*api.whole, *api.each)):
+        operation, kind = access
+        label = f"no {operation.name} on {kind.name}"
+        if kind is ResourceType.CLUSTER:
+            yield label, names
+            continue
+        for refused in (name_without(operation.name), name_without("ALL")):
+            yield f"{label} {refused}", about(names, api.name, kind, refused, operation)
+
+
+def about(names: Names, api: str, kind: ResourceType, name: str, operation: Operation) -> Names:
+    """Let the request be about this resource."""
+    if kind is ResourceType.TOPIC:
+        return replace(names, topic=name, new_topic=name)
+    if kind is ResourceType.GROUP:
+        return replace(names, group=name)
+    transactional = record_batch([b"v"], transactional=True, producer=(1, 0, 0))
+    return replace(names, transactional_id=name, is_transactional=True, records=transactional)
+
+
+def extra() -> Iterator[Step]:
+    """Requests in other forms: by topic id, of everything, of other coordinators, as a replica."""
+
+    def by_id(topic: str, **more: object) -> Callable[[Seen], Values]:
+        return lambda seen: {"Topics": [{"Name": None, "TopicId": topic_id(seen, topic)}], **more}
+
+    for topic in ("no-describe", "no-delete", "free"):
+        yield Step(f"Metadata v13: by id {topic}", "Metadata", 13, by_id(topic))
+    everything = {"Topics": None, "IncludeTopicAuthorizedOperations": True}
+    for version in (4, 10, 13):
+        yield Step(f"Metadata v{version}: everything", "Metadata", version, everything)
+    yield Step("DescribeTopicPartitions v0: everything", "DescribeTopicPartitions", 0,
+               {"Topics": [], "ResponsePartitionLimit": 100})  # fmt: skip
+    for version, kind, key in (
+        (4, 1, "no-describe"),
+        (6, 1, "nothing"),
+        (6, 2, "g:AAAAAAAAAAAAAAAAAAAAAQ:0"),
+    ):
+        values: Values = {"KeyType": kind, "CoordinatorKeys": [key]}
+        yield Step(f"FindCoordinator v{version}: type {kind} {key}", "FindCoordinator", version, values)
+    fetch = {**REQUESTS["Fetch"](Names(topic=FREE)), "ReplicaId": 1}
+    yield Step("Fetch v12: as a replica", "Fetch", 12, fetch)
+    for topic in ("no-describe", "no-delete", "nothing"):
+        yield Step(f"DeleteTopics v6: by id {topic}", "DeleteTopics", 6, by_id(topic, TimeoutMs=5000))
+
+
+def settle(side: Side) -> None:
+    """Wait until the coordinators and producer ids are there. Raises WireError when they never are."""
+    give_up = time.monotonic() + 30
+    for api, version, values in (
+        ("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": ["g"]}),
+        ("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": ["x"]}),
+        ("OffsetFetch", 8, {"Groups": [{"GroupId": "g", "Topics": None}]}),
+        ("InitProducerId", 4, {"TransactionalId": "x", "TransactionTimeoutMs": 60_000}),
+        ("InitProducerId", 4, {"TransactionalId": None}),
+    ):
+        while True:
+            with side.connect() as connection:
+                answer = connection.ask(api, version, values)
+            codes = [one["ErrorCode"] for one in (*answer.get("Groups", ()), *answer.get("Coordinators", ()))]
+            if not any((*codes, answer.get("ErrorCode"))):
+                break
+            if time.monotonic() > give_up:
+                raise WireError(f"{side.name} is not ready: {answer}")
+            time.sleep(0.1)
+
+
+def steps(version_of: Callable[[apis.Api], list[int]]) -> Iterator[Step]:
+    """All requests: what reads before what destroys."""
+    for topic in (FREE, *map(name_without, OPERATIONS)):
+        yield made(topic)
+    served = [api for api in apis.BY_KEY.values() if api.name in REQUESTS]
+    served.sort(key=lambda api: api.name in DESTRUCTIVE)
+    for api in served:
+        for version in version_of(api):
+            for label, names in cases(api):
+                yield step(label, api.name, version, names)
+        if api.name == BEFORE_EXTRA:
+            yield from extra()
+
+
+def versions(kafka: Side, every: bool, api: apis.Api) -> list[int]:
+    """The versions of an API that both serve: the oldest and the newest, or all."""
+    with kafka.connect() as connection:
+        served = {one["ApiKey"]: one for one in connection.ask("ApiVersions", 3, {
+            "ClientSoftwareName": "kit", "ClientSoftwareVersion": "1"})["ApiKeys"]}  # fmt: skip
+    theirs = served.get(api.key)
+    if theirs is None:
+        return []
+    first = max(SERVED_SINCE.get(api.name, api.min_version), theirs["MinVersion"])
+    common = range(first, min(api.max_version, theirs["MaxVersion"]) + 1)
+    return list(common) if every else sorted({common[0], common[-1]}) if common else []
+
+
+def main() -> int:
+    """Compare; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m compat.security.compare", description=__doc__)
+    parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
+    parser.add_argument("--all-versions", action="store_true", help="not the oldest and the newest alone")
+    parser.add_argument("--only", default="", metavar="API", help="ask this API alone")
+    options = parser.parse_args()
+    try:
+        with both(options.version) as (kafka, ours):
+            settle(kafka)
+            settle(ours)
+            asked = [
+                one
+                for one in steps(partial(versions, kafka, options.all_versions))
+                if one.label.startswith(("create ", options.only))
+            ]
+            differences = run(asked, kafka, ours, MEANT)
+    except (KafkaError, StartError, WireError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    bad = judge(differences, MEANT, complete=not options.only, together=True)
+    print(f"{len(asked)} requests, {len(differences)} differences, {bad} of them not as meant")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
