@@ -59,6 +59,7 @@ class World:
     def __init__(self, asked: Asked) -> None:
         self.services = asked.services
         self.memory = asked.broker.memory
+        self.environment = real_environment()
         self.names = Names()
 
     async def ask(
@@ -79,7 +80,8 @@ class World:
         pipeline = Pipeline(
             self.services,
             Shared(self.memory, LogLimit(), authorizer),
-            CodecWorker(real_environment().threads),
+            CodecWorker(self.environment.threads),
+            now_s=self.environment.monotonic,
         )
         connection = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 2))
         sent: list[bytes] = []
