@@ -42,6 +42,13 @@ class SimulatedBudget(LoopBudget):
         super().__init__(clock=lambda: 0.0)
         self._random = random
 
+    def __enter__(self) -> SimulatedBudget:
+        """Measure nothing: no turn takes any simulated time."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was measured."""
+
     @property
     def is_used_up(self) -> bool:
         """Whether whoever has more to do must give way."""
