@@ -10,7 +10,7 @@ from typing import Any
 from barnabas import apis
 from barnabas.broker.app import Broker
 from barnabas.broker.assembly import assembled
-from barnabas.broker.dispatch import bound
+from barnabas.broker.pipeline import bound
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import real_environment
 from barnabas.errors import RequestError

@@ -16,12 +16,12 @@ from barnabas.broker.app import Broker
 from barnabas.broker.buffers import BufferPool
 from barnabas.broker.codecs import CodecWorker
 from barnabas.broker.connection import ConnectionParts
-from barnabas.broker.dispatch import Pipeline
 from barnabas.broker.group_settings import group_settings
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.image_follower import ImageFollower
 from barnabas.broker.listener import Connections
 from barnabas.broker.open_files import allow_open_files, connections_max
+from barnabas.broker.pipeline import Pipeline
 from barnabas.broker.services import Services
 from barnabas.broker.stalls import StallMeter
 from barnabas.broker.startup import advertised_listeners, open_listeners, parse_metrics_address

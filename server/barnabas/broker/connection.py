@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.buffers import BufferPool
-    from barnabas.broker.dispatch import Pipeline
+    from barnabas.broker.pipeline import Pipeline
     from barnabas.broker.stalls import StallMeter
     from barnabas.loop_budget import LoopBudget
     from barnabas.network.transport import Transport

@@ -26,7 +26,7 @@ from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
-    from barnabas.log.results import ReadResult
+    from barnabas.handlers.fetch_conversion import Unconverted
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.failures import LogDirFailures
     from barnabas.replicas.partitions import Partitions
@@ -51,7 +51,6 @@ CONVERTED_BYTES_MAX = 1 << 20
 
 PartitionData = FetchResponse.PartitionData
 Served = tuple[SessionPartition, PartitionData]
-Unconverted = tuple[SessionPartition, PartitionData, "ReadResult"]
 
 
 async def handle(
@@ -95,7 +94,8 @@ async def handle(
     if done.unconverted:
         from barnabas.handlers.fetch_conversion import convert
 
-        await convert(context, done.unconverted, piecework=piecework)
+        for data, error in await convert(context, done.unconverted, piecework=piecework):
+            _fail(data, error)
     return await _respond(context, session, incremental, done.served, budget=budget, metadata=metadata)
 
 
@@ -207,7 +207,7 @@ async def _read(
                 # What was read keeps its files open until it is sent: enough for one answer.
                 remaining = 0
                 continue
-            fail(data, error)
+            _fail(data, error)
             if context.api_version >= CURRENT_LEADER_SINCE and error.code in _MOVED:
                 _name_leader(want, data, metadata=metadata, replicas=replicas)
             done.must_answer = True
@@ -222,7 +222,7 @@ async def _read(
     return done
 
 
-def fail(data: PartitionData, error: RequestError) -> None:
+def _fail(data: PartitionData, error: RequestError) -> None:
     """Answer a partition with an error."""
     data.error_code = error.code
     data.high_watermark = data.last_stable_offset = data.log_start_offset = -1

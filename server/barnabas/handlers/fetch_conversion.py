@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.handlers.fetch import Unconverted, fail
 from barnabas.records.convert import down_convert_steps
+from barnabas.wire.generated.fetch import FetchResponse
 
 if TYPE_CHECKING:
     from barnabas.log.results import ReadResult
     from barnabas.records.steps import Steps
     from barnabas.requests.context import RequestContext
+    from barnabas.requests.fetch_sessions import SessionPartition
     from barnabas.requests.piecework import Piecework
 
 FORMAT_V1_SINCE = 2
@@ -24,22 +25,29 @@ GROWTH_MAX = 4
 """How many times larger the smallest records are as messages (7 bytes as a record, 26 as a message of v0)."""
 
 
-async def convert(context: RequestContext, unconverted: list[Unconverted], *, piecework: Piecework) -> None:
+PartitionData = FetchResponse.PartitionData
+Unconverted = tuple["SessionPartition", PartitionData, "ReadResult"]
+
+
+async def convert(
+    context: RequestContext, unconverted: list[Unconverted], *, piecework: Piecework
+) -> list[tuple[PartitionData, RequestError]]:
     """Put the records of what was read into the answers, in the format that the fetch version knows.
 
     Up to v2 no more than the partition's max bytes are sent, even if that cuts off the first message: a client of that
-    time takes a partial message for one that is larger than its buffer, and says so. What cannot be told in that format
-    (zstd) is the partition's error.
+    time takes a partial message for one that is larger than its buffer, and says so. Returns the
+    partitions that cannot be told in that format (zstd), with their errors.
     """
     magic = 1 if context.api_version >= FORMAT_V1_SINCE else 0
     reserved = sum(len(result.records) for _, _, result in unconverted)
     await context.reserve(reserved)
     kept = 0
+    failed: list[tuple[PartitionData, RequestError]] = []
     for want, data, result in unconverted:
         try:
             converted = await piecework.do(_steps(result, magic, want.fetch_offset))
         except RequestError as error:
-            fail(data, error)
+            failed.append((data, error))
             continue
         data.records = (
             converted[: want.max_bytes] if context.api_version <= PARTIAL_FIRST_UNTIL else converted
@@ -49,6 +57,7 @@ async def convert(context: RequestContext, unconverted: list[Unconverted], *, pi
         await context.reserve(kept - reserved)
     else:
         context.unreserve(reserved - kept)
+    return failed
 
 
 def _steps(result: ReadResult, magic: int, fetch_offset: int) -> Steps[bytes]:

@@ -12,7 +12,7 @@ import pytest
 
 from barnabas import apis
 from barnabas.broker.codecs import CodecWorker
-from barnabas.broker.dispatch import Pipeline
+from barnabas.broker.pipeline import Pipeline
 from barnabas.environment.real import real_environment
 from barnabas.records.batch import encode_batch
 from barnabas.records.record import Record

@@ -1,4 +1,4 @@
-"""The way of a request: header, connection state, decode, interception, authorisation, handler, response.
+"""The way of a request: header, decode, interception, authorisation, handler, response.
 
 The rule: every request of every API takes these stages, in this order, and `Pipeline.answer` names them all. The table
 in `apis` decides what is served: a request for anything else closes the connection, as Kafka does, except ApiVersions,
