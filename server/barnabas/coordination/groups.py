@@ -90,10 +90,10 @@ class GroupCoordinator(Runtime["GroupShard"]):
 
     async def forget_topics(self, names: frozenset[str], ids: frozenset[bytes], deleted_ms: int) -> None:
         """Forget the offsets that were committed in deleted topics until then, and what share groups know of them."""
-        from barnabas.groups.share import states
+        from barnabas.groups import share_states
 
         await self.perform_in_slices(lambda shard: shard.forgetting_topics(names, deleted_ms))
-        await self.perform_in_slices(lambda shard: states.forgetting_topics(shard, ids))
+        await self.perform_in_slices(lambda shard: share_states.forgetting_topics(shard, ids))
 
     async def delete_group(self, group_id: str) -> None:
         """Delete a group without members, with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.

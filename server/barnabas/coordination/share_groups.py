@@ -12,8 +12,8 @@ from dataclasses import replace
 from barnabas.coordination.groups import GroupCoordinator
 from barnabas.coordination.ports import ShareStatePort
 from barnabas.errors import RequestError
+from barnabas.groups import share_states
 from barnabas.groups.shard import GroupShard
-from barnabas.groups.share import states
 from barnabas.groups.share.membership import Answer, Beginning, Heartbeat
 from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Decision
@@ -79,7 +79,7 @@ class ShareGroups:
         done = [topic_partition for topic_partition, error in results.items() if error is None]
         failed = [topic_partition for topic_partition, error in results.items() if error is not None]
         await self._groups.perform(
-            group_id, lambda shard, out: states.begun(shard, group_id, done, failed, out)
+            group_id, lambda shard, out: share_states.begun(shard, group_id, done, failed, out)
         )
         return results
 
@@ -94,7 +94,7 @@ class ShareGroups:
         now_ms = self._now_ms()
 
         def event(shard: GroupShard, out: Decision) -> int:
-            return states.begin(shard, group_id, offsets, EventContext(shard.image(), now_ms, out))
+            return share_states.begin(shard, group_id, offsets, EventContext(shard.image(), now_ms, out))
 
         state_epoch = await self._groups.perform(group_id, event)
         results = await self._begin(group_id, Beginning(state_epoch, offsets))
@@ -110,7 +110,7 @@ class ShareGroups:
         """
         wanted = frozenset(topic_ids)
         topic_partitions = await self._groups.perform(
-            group_id, lambda shard, out: states.being_deleted(shard, group_id, wanted, out)
+            group_id, lambda shard, out: share_states.being_deleted(shard, group_id, wanted, out)
         )
         results: dict[bytes, RequestError | None] = {}
         for topic_partition in sorted(topic_partitions):
@@ -120,14 +120,16 @@ class ShareGroups:
             except RequestError as error:
                 results[topic_partition[0]] = error
         done = frozenset(topic_id for topic_id, error in results.items() if error is None)
-        await self._groups.perform(group_id, lambda shard, out: states.deleted(shard, group_id, done, out))
+        await self._groups.perform(
+            group_id, lambda shard, out: share_states.deleted(shard, group_id, done, out)
+        )
         self._state_changed(group_id)
         return results
 
     async def delete_group(self, group_id: str) -> None:
         """Delete a group of any kind, with its offsets or the state of its partitions. Raises RequestError."""
         topic_partitions = await self._groups.perform(
-            group_id, lambda shard, out: states.being_deleted(shard, group_id, None, out)
+            group_id, lambda shard, out: share_states.being_deleted(shard, group_id, None, out)
         )
         for topic_partition in sorted(topic_partitions):
             await self._state.delete((group_id, *topic_partition))

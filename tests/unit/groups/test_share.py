@@ -8,11 +8,11 @@ import pytest
 
 from barnabas.cluster.image import ClusterImage, PartitionInfo, PartitionsAdded, TopicCreated, TopicInfo
 from barnabas.errors import RequestError
+from barnabas.groups import share_states
 from barnabas.groups.assignors.simple import assign_shared
 from barnabas.groups.assignors.subscriber import Subscriber
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
-from barnabas.groups.share import states
 from barnabas.groups.share.membership import Answer, Heartbeat, check_heartbeat
 from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Decision
@@ -54,7 +54,7 @@ class Coordinator:
         if answer.beginning is not None and begins:
             self.begun.update(answer.beginning.offsets)
             out = Decision()
-            states.begun(self.shard, group, answer.beginning.offsets, [], out)
+            share_states.begun(self.shard, group, answer.beginning.offsets, [], out)
             self.apply(out)
         return answer
 
@@ -190,14 +190,14 @@ def test_only_an_empty_group_begins_elsewhere() -> None:
     coordinator = Coordinator()
     coordinator.join("a", "t")
     context = coordinator.context()
-    assert code_of(states.begin, coordinator.shard, "g", [(T, 0)], context) == ErrorCode.NON_EMPTY_GROUP
+    assert code_of(share_states.begin, coordinator.shard, "g", [(T, 0)], context) == ErrorCode.NON_EMPTY_GROUP
     coordinator.beat("a", -1)
     before = coordinator.shard.share_group("g").epoch
-    assert states.begin(coordinator.shard, "g", [(T, 0)], context) == before + 1
+    assert share_states.begin(coordinator.shard, "g", [(T, 0)], context) == before + 1
     coordinator.apply(context.out)
     assert coordinator.shard.share_group("g").epoch == before + 1
     context = coordinator.context()
-    assert states.begin(coordinator.shard, "new", [(U, 0)], context) == 1
+    assert share_states.begin(coordinator.shard, "new", [(U, 0)], context) == 1
     coordinator.apply(context.out)
     assert coordinator.shard.share_group("new").known.initializing == {U: frozenset((0,))}
 
@@ -206,19 +206,22 @@ def test_states_are_deleted_in_two_steps() -> None:
     coordinator = Coordinator()
     coordinator.join("a", "t", "u")
     shard, out = coordinator.shard, Decision()
-    assert code_of(states.being_deleted, shard, "g", frozenset((T,)), out) == ErrorCode.NON_EMPTY_GROUP
-    assert code_of(states.being_deleted, shard, "none", frozenset((T,)), out) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert code_of(share_states.being_deleted, shard, "g", frozenset((T,)), out) == ErrorCode.NON_EMPTY_GROUP
+    assert (
+        code_of(share_states.being_deleted, shard, "none", frozenset((T,)), out)
+        == ErrorCode.GROUP_ID_NOT_FOUND
+    )
     coordinator.beat("a", -1)
-    assert states.being_deleted(shard, "g", frozenset((T,)), out) == {(T, 0), (T, 1)}
+    assert share_states.being_deleted(shard, "g", frozenset((T,)), out) == {(T, 0), (T, 1)}
     coordinator.apply(out)
     assert shard.share_group("g").known.deleting == {T}
     out = Decision()
-    states.deleted(shard, "g", frozenset((T,)), out)
+    share_states.deleted(shard, "g", frozenset((T,)), out)
     coordinator.apply(out)
     known = shard.share_group("g").known
     assert (known.deleting, known.topic_partitions, known.names) == (frozenset(), {(U, 0)}, {U: "u"})
     out = Decision()
-    for event in states.forgetting_topics(shard, frozenset((U,))):
+    for event in share_states.forgetting_topics(shard, frozenset((U,))):
         event(shard, out)
     coordinator.apply(out)
     assert not shard.share_group("g").known.topic_partitions
