@@ -20,19 +20,23 @@ def main() -> int:
     options = parser.parse_args()
     if options.seed is not None:
         return _repeat(options.seed)
-    quiet_logs()
+    with quiet_logs():
+        return _many(options.first, options.count)
+
+
+def _many(first: int, count: int) -> int:
     gc.freeze()
     failed = []
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
-    for seed in range(options.first, options.first + options.count):
+    for seed in range(first, first + count):
         _, broken = judged(seed)
         if broken:
             failed.append(seed)
             print(f"seed {seed}: {len(broken)} broken, the first: {broken[0]}", flush=True)
     took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
-    per_minute = options.count / cpu_s * 60
+    per_minute = count / cpu_s * 60
     print(
-        f"{options.count} histories from seed {options.first}: {len(failed)} broken {failed[:20]}; {took_s:.1f} s, "
+        f"{count} histories from seed {first}: {len(failed)} broken {failed[:20]}; {took_s:.1f} s, "
         f"{cpu_s:.1f} s of CPU, {per_minute:,.0f} a minute of CPU"
     )
     return 1 if failed else 0

@@ -20,7 +20,8 @@ SEEDS_THAT_FAILED = {
 
 @pytest.fixture(autouse=True)
 def quiet():
-    quiet_logs()
+    with quiet_logs():
+        yield
 
 
 @pytest.mark.parametrize("first", range(1000, 1000 + 60 * EFFORT, CHUNK))

@@ -11,14 +11,18 @@ from tests.simulation.scenario import judged
 SEEDS_MAX = 300
 
 
+@pytest.fixture(autouse=True)
+def quiet():
+    with quiet_logs():
+        yield
+
+
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(bug):
-    quiet_logs()
     assert seeds_until_found(bug, 0, SEEDS_MAX) is not None
 
 
 def test_a_planted_bug_is_gone_after_its_block():
-    quiet_logs()
     with planted("aborted in one partition"):
         pass
     assert not judged(0)[1]

@@ -7,7 +7,8 @@ once, and what its last tasks still do while they are cancelled, they do to a di
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -140,6 +141,13 @@ class SimulatedBroker:
         await self._ended.wait()
 
 
-def quiet_logs() -> None:
-    """Let the broker's lines of the log go, which a history of crashes is full of."""
-    logging.getLogger("barnabas").setLevel(logging.CRITICAL)
+@contextmanager
+def quiet_logs() -> Iterator[None]:
+    """Let the broker's lines of the log go while this lasts: a history of crashes is full of them."""
+    logger = logging.getLogger("barnabas")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
