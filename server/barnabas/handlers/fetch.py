@@ -69,7 +69,7 @@ async def handle(
     wanted, session, incremental = await _resolve_session(
         context, request, budget=budget, fetch_sessions=fetch_sessions
     )
-    done = await _read(
+    reader = _Reader(
         context,
         request,
         wanted,
@@ -79,18 +79,9 @@ async def handle(
         budget=budget,
         failures=failures,
     )
+    done = await reader.read(is_first=True)
     if done.size < request.min_bytes and not done.must_answer and wanted and request.max_wait_ms > 0:
-        done = await _wait_and_read(
-            context,
-            request,
-            wanted,
-            done,
-            metadata=metadata,
-            replicas=replicas,
-            config=config,
-            budget=budget,
-            failures=failures,
-        )
+        done = await reader.wait_and_read(done)
     if done.unconverted:
         from barnabas.handlers.fetch_conversion import convert
 
@@ -170,174 +161,6 @@ class _Pass:
         self.unconverted: list[Unconverted] = []
 
 
-async def _read(
-    context: RequestContext,
-    request: FetchRequest,
-    wanted: list[SessionPartition],
-    *,
-    metadata: MetadataStore,
-    replicas: Partitions,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    failures: LogDirFailures,
-    is_first: bool = True,
-) -> _Pass:
-    """One pass over the partitions."""
-    checkpoint = budget.checkpoint
-    remaining = config.get(settings.FETCH_MAX_BYTES)
-    if context.api_version >= WHOLE_FIRST_BATCH_SINCE:
-        remaining = min(remaining, request.max_bytes)
-    first = 0
-    if context.api_version < RECORD_BATCHES_SINCE and wanted:
-        # So little is converted for one answer that some of the partitions must take turns.
-        remaining = min(remaining, CONVERTED_BYTES_MAX)
-        first = context.correlation_id % len(wanted)
-        wanted = wanted[first:] + wanted[:first]
-    done = _Pass(is_first=is_first)
-    for want in wanted:
-        data = PartitionData(partition_index=want.index)
-        done.served.append((want, data))
-        try:
-            count = _read_partition(
-                context, request, want, data, max(remaining, 0), done, metadata=metadata, replicas=replicas
-            )
-        except (RequestError, StorageError) as failure:
-            error = failures.failed(failure) if isinstance(failure, StorageError) else failure
-            if done.size and isinstance(failure, StorageError) and lacks_files(failure.cause):
-                # What was read keeps its files open until it is sent: enough for one answer.
-                remaining = 0
-                continue
-            _fail(data, error)
-            if context.api_version >= CURRENT_LEADER_SINCE and error.code in _MOVED:
-                _name_leader(want, data, metadata=metadata, replicas=replicas)
-            done.must_answer = True
-        else:
-            done.size += count
-            remaining -= count
-            if data.diverging_epoch.epoch >= 0:
-                done.must_answer = True
-        await checkpoint()
-    if first:
-        done.served = done.served[-first:] + done.served[:-first]
-    return done
-
-
-def _fail(data: PartitionData, error: RequestError) -> None:
-    """Answer a partition with an error."""
-    data.error_code = error.code
-    data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
-    data.records = b""
-
-
-def _name_leader(
-    want: SessionPartition, data: PartitionData, *, metadata: MetadataStore, replicas: Partitions
-) -> None:
-    topic = want.topic if isinstance(want.topic, str) else metadata.image.topic_name(want.topic) or ""
-    leader = data.current_leader
-    leader.leader_id, leader.leader_epoch = replicas.current_leader(topic, want.index)
-
-
-def _partition_of(
-    context: RequestContext,
-    request: FetchRequest,
-    want: SessionPartition,
-    *,
-    metadata: MetadataStore,
-    replicas: Partitions,
-) -> Partition:
-    name = want.topic
-    asks = context.asks_authorizer
-    is_replica = asks and max(request.replica_id, request.replica_state.replica_id) >= 0
-    if is_replica and not context.authorizes(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
-        raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    if isinstance(name, bytes):
-        name = metadata.image.topic_name(name) or ""
-        if not name:
-            raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
-    if asks and not is_replica and not context.authorizes(Operation.READ, ResourceType.TOPIC, name):
-        raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    if (
-        context.api_version < FOLLOWERS_SERVE_SINCE
-        or max(request.replica_id, request.replica_state.replica_id) >= 0
-    ):
-        return replicas.leader(name, want.index, want.current_leader_epoch)
-    return replicas.local(name, want.index, want.current_leader_epoch)
-
-
-def _read_partition(
-    context: RequestContext,
-    request: FetchRequest,
-    want: SessionPartition,
-    data: PartitionData,
-    remaining: int,
-    done: _Pass,
-    *,
-    metadata: MetadataStore,
-    replicas: Partitions,
-) -> int:
-    """Fill in one partition's answer; returns its size in bytes."""
-    partition = _partition_of(context, request, want, metadata=metadata, replicas=replicas)
-    replica_id = max(request.replica_id, request.replica_state.replica_id)
-    is_follower = replica_id >= 0
-    if is_follower:
-        partition.check_follower(replica_id, want.current_leader_epoch)
-    done.seen[partition] = partition.appended_bytes if is_follower else partition.committed_bytes
-    if partition.closed:
-        done.following.append(partition)
-    partition_log = partition.log
-    version = context.api_version
-    if version < ZSTD_SINCE and partition_log.config.compression_type == "zstd":
-        raise RequestError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    committed = request.isolation_level == READ_COMMITTED and not is_follower
-    if is_follower:
-        upper = partition_log.log_end_offset
-    else:
-        upper = partition_log.last_stable_offset if committed else partition_log.high_watermark
-    data.high_watermark = partition_log.high_watermark
-    data.last_stable_offset = partition_log.last_stable_offset
-    data.log_start_offset = partition_log.log_start_offset
-    data.aborted_transactions = None
-    data.records = b""
-    if want.last_fetched_epoch >= 0:
-        diverging = partition.diverging_epoch(want.last_fetched_epoch, want.fetch_offset)
-        if diverging is not None:
-            data.diverging_epoch = FetchResponse.EpochEndOffset(
-                epoch=diverging.epoch, end_offset=diverging.end_offset
-            )
-            return 0
-    result = partition_log.read(
-        want.fetch_offset,
-        max_bytes=min(max(want.max_bytes, 0), remaining),
-        upper_offset=upper,
-        min_one_batch=not done.size,
-    )
-    if is_follower and done.is_first:
-        partition.follower_fetched(
-            replica_id,
-            want.fetch_offset,
-            log_start_offset=want.log_start_offset,
-            broker_epoch=request.replica_state.replica_epoch,
-        )
-    if committed:
-        data.aborted_transactions = [
-            FetchResponse.AbortedTransaction(
-                producer_id=aborted.producer_id, first_offset=aborted.first_offset
-            )
-            for aborted in partition_log.aborted_transactions(want.fetch_offset, result.next_offset)
-        ]
-    size = len(result.records)
-    if not size:
-        return 0
-    if version < RECORD_BATCHES_SINCE:
-        done.unconverted.append((want, data, result))
-        return size
-    data.records = result.records
-    return size
-
-
-# --- waiting ----------------------------------------------------------------------------------------------------
-
-
 class _MoreBytes:
     """A fetch that waits until its partitions have grown by `missing` bytes."""
 
@@ -363,47 +186,184 @@ class _MoreBytes:
             self.event.set()
 
 
-async def _wait_and_read(
-    context: RequestContext,
-    request: FetchRequest,
-    wanted: list[SessionPartition],
-    done: _Pass,
-    *,
-    metadata: MetadataStore,
-    replicas: Partitions,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    failures: LogDirFailures,
-) -> _Pass:
-    """Wait until there may be min_bytes, or max_wait_ms is over, and read again."""
-    deadline = trio.current_time() + request.max_wait_ms / 1000
-    is_follower = max(request.replica_id, request.replica_state.replica_id) >= 0
-    while done.size < request.min_bytes and not done.must_answer:
-        watched = list(done.seen)
-        watcher = _MoreBytes(done, request.min_bytes - done.size, is_follower=is_follower)
-        for partition in watched:
-            partition.subscribe(watcher, to_log_end=is_follower)
-            watcher.partition_advanced(partition)  # what came since it was read counts too
-        try:
-            with trio.move_on_at(deadline) as scope:
-                await watcher.event.wait()
-        finally:
-            for partition in watched:
-                partition.unsubscribe(watcher)
-        done = await _read(
-            context,
-            request,
-            wanted,
-            metadata=metadata,
-            replicas=replicas,
-            config=config,
-            budget=budget,
-            failures=failures,
-            is_first=False,
+class _Reader:
+    """Reads what a fetch asks for, once or, where it waits, several times."""
+
+    def __init__(
+        self,
+        context: RequestContext,
+        request: FetchRequest,
+        wanted: list[SessionPartition],
+        *,
+        metadata: MetadataStore,
+        replicas: Partitions,
+        config: BrokerConfig,
+        budget: LoopBudget,
+        failures: LogDirFailures,
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._metadata = metadata
+        self._replicas = replicas
+        self._checkpoint = budget.checkpoint
+        self._failures = failures
+        version = context.api_version
+        self._replica_id = max(request.replica_id, request.replica_state.replica_id)
+        self._is_follower = self._replica_id >= 0
+        self._may_follow = not self._is_follower or context.authorizes(
+            Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
         )
-        if scope.cancelled_caught:
-            break
-    return done
+        self._needs_leader = self._is_follower or version < FOLLOWERS_SERVE_SINCE
+        self._reads_committed = request.isolation_level == READ_COMMITTED and not self._is_follower
+        self._bytes_max = config.get(settings.FETCH_MAX_BYTES)
+        if version >= WHOLE_FIRST_BATCH_SINCE:
+            self._bytes_max = min(self._bytes_max, request.max_bytes)
+        self._first = 0
+        if version < RECORD_BATCHES_SINCE and wanted:
+            # So little is converted for one answer that some of the partitions must take turns.
+            self._bytes_max = min(self._bytes_max, CONVERTED_BYTES_MAX)
+            self._first = context.correlation_id % len(wanted)
+            wanted = wanted[self._first :] + wanted[: self._first]
+        self._wanted = wanted
+
+    async def read(self, *, is_first: bool) -> _Pass:
+        """One pass over the partitions."""
+        remaining = self._bytes_max
+        done = _Pass(is_first=is_first)
+        for want in self._wanted:
+            data = PartitionData(partition_index=want.index)
+            done.served.append((want, data))
+            try:
+                count = self._read_partition(want, data, max(remaining, 0), done)
+            except (RequestError, StorageError) as failure:
+                error = self._failures.failed(failure) if isinstance(failure, StorageError) else failure
+                if done.size and isinstance(failure, StorageError) and lacks_files(failure.cause):
+                    # What was read keeps its files open until it is sent: enough for one answer.
+                    remaining = 0
+                    continue
+                _fail(data, error)
+                if self._context.api_version >= CURRENT_LEADER_SINCE and error.code in _MOVED:
+                    self._name_leader(want, data)
+                done.must_answer = True
+            else:
+                done.size += count
+                remaining -= count
+                if data.diverging_epoch.epoch >= 0:
+                    done.must_answer = True
+            await self._checkpoint()
+        if self._first:
+            done.served = done.served[-self._first :] + done.served[: -self._first]
+        return done
+
+    def _name_leader(self, want: SessionPartition, data: PartitionData) -> None:
+        topic = want.topic
+        if isinstance(topic, bytes):
+            topic = self._metadata.image.topic_name(topic) or ""
+        leader = data.current_leader
+        leader.leader_id, leader.leader_epoch = self._replicas.current_leader(topic, want.index)
+
+    def _partition_of(self, want: SessionPartition) -> Partition:
+        if not self._may_follow:
+            raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        name = want.topic
+        if isinstance(name, bytes):
+            name = self._metadata.image.topic_name(name) or ""
+            if not name:
+                raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if not self._is_follower and not self._context.authorizes(Operation.READ, ResourceType.TOPIC, name):
+            raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if self._needs_leader:
+            return self._replicas.leader(name, want.index, want.current_leader_epoch)
+        return self._replicas.local(name, want.index, want.current_leader_epoch)
+
+    def _read_partition(
+        self, want: SessionPartition, data: PartitionData, remaining: int, done: _Pass
+    ) -> int:
+        """Fill in one partition's answer; returns its size in bytes."""
+        partition = self._partition_of(want)
+        is_follower = self._is_follower
+        if is_follower:
+            partition.check_follower(self._replica_id, want.current_leader_epoch)
+        done.seen[partition] = partition.appended_bytes if is_follower else partition.committed_bytes
+        if partition.closed:
+            done.following.append(partition)
+        partition_log = partition.log
+        version = self._context.api_version
+        if version < ZSTD_SINCE and partition_log.config.compression_type == "zstd":
+            raise RequestError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        committed = self._reads_committed
+        if is_follower:
+            upper = partition_log.log_end_offset
+        else:
+            upper = partition_log.last_stable_offset if committed else partition_log.high_watermark
+        data.high_watermark = partition_log.high_watermark
+        data.last_stable_offset = partition_log.last_stable_offset
+        data.log_start_offset = partition_log.log_start_offset
+        data.aborted_transactions = None
+        data.records = b""
+        if want.last_fetched_epoch >= 0:
+            diverging = partition.diverging_epoch(want.last_fetched_epoch, want.fetch_offset)
+            if diverging is not None:
+                data.diverging_epoch = FetchResponse.EpochEndOffset(
+                    epoch=diverging.epoch, end_offset=diverging.end_offset
+                )
+                return 0
+        result = partition_log.read(
+            want.fetch_offset,
+            max_bytes=min(max(want.max_bytes, 0), remaining),
+            upper_offset=upper,
+            min_one_batch=not done.size,
+        )
+        if is_follower and done.is_first:
+            partition.follower_fetched(
+                self._replica_id,
+                want.fetch_offset,
+                log_start_offset=want.log_start_offset,
+                broker_epoch=self._request.replica_state.replica_epoch,
+            )
+        if committed:
+            data.aborted_transactions = [
+                FetchResponse.AbortedTransaction(
+                    producer_id=aborted.producer_id, first_offset=aborted.first_offset
+                )
+                for aborted in partition_log.aborted_transactions(want.fetch_offset, result.next_offset)
+            ]
+        size = len(result.records)
+        if not size:
+            return 0
+        if version < RECORD_BATCHES_SINCE:
+            done.unconverted.append((want, data, result))
+            return size
+        data.records = result.records
+        return size
+
+    async def wait_and_read(self, done: _Pass) -> _Pass:
+        """Wait until there may be min_bytes, or max_wait_ms is over, and read again."""
+        request = self._request
+        deadline = trio.current_time() + request.max_wait_ms / 1000
+        while done.size < request.min_bytes and not done.must_answer:
+            watched = list(done.seen)
+            watcher = _MoreBytes(done, request.min_bytes - done.size, is_follower=self._is_follower)
+            for partition in watched:
+                partition.subscribe(watcher, to_log_end=self._is_follower)
+                watcher.partition_advanced(partition)  # what came since it was read counts too
+            try:
+                with trio.move_on_at(deadline) as scope:
+                    await watcher.event.wait()
+            finally:
+                for partition in watched:
+                    partition.unsubscribe(watcher)
+            done = await self.read(is_first=False)
+            if scope.cancelled_caught:
+                break
+        return done
+
+
+def _fail(data: PartitionData, error: RequestError) -> None:
+    """Answer a partition with an error."""
+    data.error_code = error.code
+    data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+    data.records = b""
 
 
 # --- answering --------------------------------------------------------------------------------------------------
