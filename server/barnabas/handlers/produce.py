@@ -17,7 +17,7 @@ import trio
 
 from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.errors import RequestError
-from barnabas.handlers.transactional import Part, admit, refusal
+from barnabas.handlers.transactional import Admission, Part
 from barnabas.records.batch import BatchHeader, transactional_producer
 from barnabas.replicas.partitions import ACKS_ALL, Partition
 from barnabas.security.authorizer import Operation, ResourceType
@@ -58,47 +58,180 @@ async def handle(
     piecework: Piecework,
 ) -> ProduceResponse | None:
     """Append and answer; None for acks=0."""
-    pending: Pending = []
+    appender = _Appender(
+        context,
+        request,
+        metadata=metadata,
+        replicas=replicas,
+        transaction_coordinator=transaction_coordinator,
+        config=config,
+        budget=budget,
+        piecework=piecework,
+    )
     try:
-        refused = await _admit(
-            context,
-            request,
-            metadata=metadata,
-            replicas=replicas,
-            transaction_coordinator=transaction_coordinator,
-            config=config,
-            budget=budget,
-        )
+        await appender.admit()
     except RequestError:
         if request.acks == 0:
             context.close_after_response = True
             return None
         raise
-    topics = [
-        await _append_topic(
-            context,
-            request,
-            topic,
-            refused,
-            pending,
-            metadata=metadata,
-            replicas=replicas,
-            transaction_coordinator=transaction_coordinator,
-            config=config,
-            budget=budget,
-            piecework=piecework,
-        )
-        for topic in request.topic_data
-    ]
+    topics = [await appender.append_topic(topic) for topic in request.topic_data]
     if request.acks == 0:
         _end_without_response(context, topics)
         return None
-    if pending:
-        await _wait(pending, request)
+    if appender.pending:
+        await _wait(appender.pending, request)
     response = ProduceResponse(responses=topics)
     if context.api_version >= CURRENT_LEADER_SINCE:
         _name_leaders(context, response, metadata=metadata, replicas=replicas)
     return response
+
+
+class _Appender:
+    """Appends what a request brings; `pending` are the partitions whose records cannot be acknowledged at once."""
+
+    def __init__(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        *,
+        metadata: MetadataStore,
+        replicas: Partitions,
+        transaction_coordinator: TransactionCoordinator,
+        config: BrokerConfig,
+        budget: LoopBudget,
+        piecework: Piecework,
+    ) -> None:
+        self.pending: Pending = []
+        self._context = context
+        self._request = request
+        self._metadata = metadata
+        self._replicas = replicas
+        self._transaction_coordinator = transaction_coordinator
+        self._config = config
+        self._checkpoint = budget.checkpoint
+        self._piecework = piecework
+        self._refused: dict[TopicPartition, RequestError] = {}
+
+    async def admit(self) -> None:
+        """See that transactional records are in a transaction, and remember the partitions where they are not.
+
+        Topics that the requester may not write to are left out: they are refused when their turn to be appended comes.
+        Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED when the records come without a transactional id or with one that
+        the requester may not write with, and INVALID_PRODUCER_ID_MAPPING when they are of several producers.
+        """
+        context, transactional_id = self._context, self._request.transactional_id
+        parts: list[Part] = []
+        is_transactional = False
+        for topic in self._request.topic_data:
+            found = []
+            for data in topic.partition_data:
+                if (
+                    isinstance(data.records, memoryview)
+                    and (known := transactional_producer(data.records)) is not None
+                ):
+                    found.append((data.index, Producer(*known)))
+                await self._checkpoint()
+            if found:
+                is_transactional = True
+                name = self._name(topic)
+                if context.authorizes(Operation.WRITE, ResourceType.TOPIC, name):
+                    parts += [Part((name, index), producer) for index, producer in found]
+        if not is_transactional:
+            return
+        if transactional_id is None:
+            raise RequestError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "transactional records without a transactional id",
+            )
+        context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        if not parts:
+            return
+        if any(part.producer != parts[0].producer for part in parts):
+            raise RequestError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer"
+            )
+        self._refused = await self._admission().admit(parts)
+
+    def _admission(self) -> Admission:
+        version = self._context.api_version
+        return Admission(
+            transactional_id=self._request.transactional_id or "",
+            implicit=version >= IMPLICIT_SINCE,
+            abortable_known=version >= ABORTABLE_KNOWN_SINCE,
+            replicas=self._replicas,
+            transaction_coordinator=self._transaction_coordinator,
+            config=self._config,
+        )
+
+    def _name(self, topic: ProduceRequest.TopicProduceData) -> str:
+        if self._context.api_version >= TOPIC_IDS_SINCE:
+            return self._metadata.image.topic_name(topic.topic_id) or ""
+        return topic.name
+
+    async def append_topic(
+        self, topic: ProduceRequest.TopicProduceData
+    ) -> ProduceResponse.TopicProduceResponse:
+        """Append the records of all partitions, and answer each of them on its own."""
+        name = self._name(topic)
+        refused = self._refused
+        responses = []
+        may_write = self._context.authorizes(Operation.WRITE, ResourceType.TOPIC, name)
+        for data in topic.partition_data:
+            await self._checkpoint()
+            response = PartitionResponse(index=data.index)
+            responses.append(response)
+            try:
+                if not name:
+                    raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+                if not may_write:
+                    raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                if refused and (name, data.index) in refused:
+                    raise refused[name, data.index]
+                partition, end_offset = await self._append(name, data, response)
+            except RequestError as error:
+                _fail(self._context, name, response, error)
+            else:
+                if partition.log.high_watermark < end_offset:
+                    self.pending.append((partition, end_offset, response))
+        return ProduceResponse.TopicProduceResponse(
+            name=name, topic_id=topic.topic_id, partition_responses=responses
+        )
+
+    async def _append(
+        self, topic: str, data: ProduceRequest.PartitionProduceData, response: PartitionResponse
+    ) -> tuple[Partition, int]:
+        """Append, and return where to and up to which offset."""
+        acks = self._request.acks
+        if acks not in (ACKS_ALL, 0, 1):
+            raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; -1, 0 and 1 are known")
+        partition = self._replicas.leader(topic, data.index)
+        records = data.records
+        if not isinstance(records, memoryview):
+            raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
+        version, now_ms = self._context.api_version, self._context.now_ms
+        valid = await self._piecework.do(
+            partition.validation(records, acks=acks, api_version=version, now_ms=now_ms)
+        )
+        if valid.batches and valid.batches[0].is_transactional:
+            self._check_still_open(topic, data.index, valid.batches[0])
+        try:
+            result = partition.append(valid, acks=acks, api_version=version, now_ms=now_ms)
+        except RequestError as error:
+            if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                response.log_start_offset = partition.log.log_start_offset
+            raise
+        response.base_offset = result.base_offset
+        response.log_append_time_ms = result.log_append_time_ms
+        response.log_start_offset = result.log_start_offset
+        return partition, result.last_offset + 1
+
+    def _check_still_open(self, topic: str, index: int, header: BatchHeader) -> None:
+        """Raise if the transaction that the records were admitted to has ended while they were validated."""
+        producer = Producer(header.producer_id, header.producer_epoch)
+        why_not = self._admission().refusal(Part((topic, index), producer))
+        if why_not is not None:
+            raise why_not
 
 
 def _name_leaders(
@@ -118,187 +251,6 @@ def _name_leaders(
         response.node_endpoints.append(
             ProduceResponse.NodeEndpoint(node_id=broker_id, host=host, port=port, rack=rack)
         )
-
-
-async def _admit(
-    context: RequestContext,
-    request: ProduceRequest,
-    *,
-    metadata: MetadataStore,
-    replicas: Partitions,
-    transaction_coordinator: TransactionCoordinator,
-    config: BrokerConfig,
-    budget: LoopBudget,
-) -> dict[TopicPartition, RequestError]:
-    """See that transactional records are in a transaction; returns the partitions where they are not.
-
-    Topics that the requester may not write to are left out: they are refused when their turn to be appended comes.
-    Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED when the records come without a transactional id or with one that the
-    requester may not write with, and INVALID_PRODUCER_ID_MAPPING when they are of several producers.
-    """
-    parts: list[Part] = []
-    is_transactional = False
-    for topic in request.topic_data:
-        name = _name(context, topic, metadata=metadata)
-        may_write = context.authorizes(Operation.WRITE, ResourceType.TOPIC, name)
-        for data in topic.partition_data:
-            if (
-                isinstance(data.records, memoryview)
-                and (producer := transactional_producer(data.records)) is not None
-            ):
-                is_transactional = True
-                if may_write:
-                    parts.append(Part((name, data.index), Producer(*producer)))
-            await budget.checkpoint()
-    if not is_transactional:
-        return {}
-    if request.transactional_id is None:
-        raise RequestError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "transactional records without a transactional id",
-        )
-    context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-    if not parts:
-        return {}
-    if any(part.producer != parts[0].producer for part in parts):
-        raise RequestError(
-            ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer"
-        )
-    return await admit(
-        request.transactional_id,
-        parts,
-        implicit=context.api_version >= IMPLICIT_SINCE,
-        abortable_known=context.api_version >= ABORTABLE_KNOWN_SINCE,
-        replicas=replicas,
-        transaction_coordinator=transaction_coordinator,
-        config=config,
-    )
-
-
-def _name(context: RequestContext, topic: ProduceRequest.TopicProduceData, *, metadata: MetadataStore) -> str:
-    if context.api_version >= TOPIC_IDS_SINCE:
-        return metadata.image.topic_name(topic.topic_id) or ""
-    return topic.name
-
-
-async def _append_topic(
-    context: RequestContext,
-    request: ProduceRequest,
-    topic: ProduceRequest.TopicProduceData,
-    refused: dict[TopicPartition, RequestError],
-    pending: Pending,
-    *,
-    metadata: MetadataStore,
-    replicas: Partitions,
-    transaction_coordinator: TransactionCoordinator,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    piecework: Piecework,
-) -> ProduceResponse.TopicProduceResponse:
-    name = _name(context, topic, metadata=metadata)
-    responses = []
-    may_write = context.authorizes(Operation.WRITE, ResourceType.TOPIC, name)
-    for data in topic.partition_data:
-        await budget.checkpoint()
-        response = PartitionResponse(index=data.index)
-        responses.append(response)
-        try:
-            if not name:
-                raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
-            if not may_write:
-                raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            if refused and (name, data.index) in refused:
-                raise refused[name, data.index]
-            partition, end_offset = await _append(
-                context,
-                request,
-                name,
-                data,
-                response,
-                replicas=replicas,
-                transaction_coordinator=transaction_coordinator,
-                config=config,
-                piecework=piecework,
-            )
-        except RequestError as error:
-            _fail(context, name, response, error)
-        else:
-            if partition.log.high_watermark < end_offset:
-                pending.append((partition, end_offset, response))
-    return ProduceResponse.TopicProduceResponse(
-        name=name, topic_id=topic.topic_id, partition_responses=responses
-    )
-
-
-async def _append(
-    context: RequestContext,
-    request: ProduceRequest,
-    topic: str,
-    data: ProduceRequest.PartitionProduceData,
-    response: PartitionResponse,
-    *,
-    replicas: Partitions,
-    transaction_coordinator: TransactionCoordinator,
-    config: BrokerConfig,
-    piecework: Piecework,
-) -> tuple[Partition, int]:
-    """Append, and return where to and up to which offset."""
-    if request.acks not in (ACKS_ALL, 0, 1):
-        raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; -1, 0 and 1 are known")
-    partition = replicas.leader(topic, data.index)
-    records = data.records
-    if not isinstance(records, memoryview):
-        raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
-    version, now_ms = context.api_version, context.now_ms
-    valid = await piecework.do(
-        partition.validation(records, acks=request.acks, api_version=version, now_ms=now_ms)
-    )
-    if valid.batches and valid.batches[0].is_transactional:
-        _check_still_open(
-            context,
-            request,
-            topic,
-            data.index,
-            valid.batches[0],
-            replicas=replicas,
-            transaction_coordinator=transaction_coordinator,
-            config=config,
-        )
-    try:
-        result = partition.append(valid, acks=request.acks, api_version=version, now_ms=now_ms)
-    except RequestError as error:
-        if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            response.log_start_offset = partition.log.log_start_offset
-        raise
-    response.base_offset = result.base_offset
-    response.log_append_time_ms = result.log_append_time_ms
-    response.log_start_offset = result.log_start_offset
-    return partition, result.last_offset + 1
-
-
-def _check_still_open(
-    context: RequestContext,
-    request: ProduceRequest,
-    topic: str,
-    index: int,
-    header: BatchHeader,
-    *,
-    replicas: Partitions,
-    transaction_coordinator: TransactionCoordinator,
-    config: BrokerConfig,
-) -> None:
-    """Raise if the transaction that the records were admitted to has ended while they were validated."""
-    why_not = refusal(
-        request.transactional_id or "",
-        Part((topic, index), Producer(header.producer_id, header.producer_epoch)),
-        implicit=context.api_version >= IMPLICIT_SINCE,
-        abortable_known=context.api_version >= ABORTABLE_KNOWN_SINCE,
-        replicas=replicas,
-        transaction_coordinator=transaction_coordinator,
-        config=config,
-    )
-    if why_not is not None:
-        raise why_not
 
 
 def _fail(context: RequestContext, topic: str, response: PartitionResponse, error: RequestError) -> None:

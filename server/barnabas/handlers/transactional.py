@@ -8,6 +8,7 @@ the broker; and what the coordinator said still holds at the moment of the appen
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
@@ -36,104 +37,103 @@ class Part(NamedTuple):
     producer: Producer
 
 
-async def admit(
-    transactional_id: str,
-    parts: Sequence[Part],
-    *,
-    implicit: bool,
-    abortable_known: bool,
-    replicas: Partitions,
-    transaction_coordinator: TransactionCoordinator,
-    config: BrokerConfig,
-) -> dict[TopicPartition, RequestError]:
-    """See that the partitions are in the producer's transaction; `implicit` adds those that are not.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Lets what a request writes into its transaction.
 
-    Returns why not, by place. Between this and the append may be checkpoints if `refusal` is asked right before it.
+    `implicit`: partitions that are not in the transaction are added, as the client expects; `abortable_known`: the
+    client understands TRANSACTION_ABORTABLE.
     """
-    unknown = [part for part in parts if not _is_open(part, replicas=replicas)]
-    if not (implicit or config.get(settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE)):
-        return {}
-    refused = {
-        part.topic_partition: RequestError(
-            ErrorCode.INVALID_PRODUCER_EPOCH, "the partition knows a higher epoch"
-        )
-        for part in unknown
-        if _is_older(part, replicas=replicas)
-    }
-    unknown = [part for part in unknown if part.topic_partition not in refused]
-    if not transactional_id:
-        nobody = RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        return refused | {part.topic_partition: nobody for part in unknown}
-    transactions = transaction_coordinator
-    missing = _missing(transactional_id, abortable_known=abortable_known)
-    for producer in {part.producer for part in unknown}:
-        topic_partitions = frozenset(part.topic_partition for part in unknown if part.producer == producer)
-        try:
-            if implicit:
-                await transactions.add_partitions(
-                    transactional_id, producer, topic_partitions, client_version=2
-                )
-            else:
-                known = await transactions.verify_partitions(transactional_id, producer)
-                refused.update((topic_partition, missing) for topic_partition in topic_partitions - known)
-        except RequestError as error:
-            refused.update(
-                (topic_partition, _as_answer(error, implicit=implicit))
-                for topic_partition in topic_partitions
+
+    transactional_id: str
+    implicit: bool
+    abortable_known: bool
+    replicas: Partitions
+    transaction_coordinator: TransactionCoordinator
+    config: BrokerConfig
+
+    async def admit(self, parts: Sequence[Part]) -> dict[TopicPartition, RequestError]:
+        """See that the partitions are in the producer's transaction.
+
+        Returns why not, by place. Between this and the append may be checkpoints if `refusal` is asked right before it.
+        """
+        unknown = [part for part in parts if not self._has_begun(part)]
+        if not self._is_checked:
+            return {}
+        refused = {
+            part.topic_partition: RequestError(
+                ErrorCode.INVALID_PRODUCER_EPOCH, "the partition knows a higher epoch"
             )
-    for topic_partition, producer in unknown:
-        if topic_partition not in refused and not transactions.is_open(
-            transactional_id, producer, frozenset({topic_partition})
-        ):
-            refused[topic_partition] = missing
-    return refused
+            for part in unknown
+            if self._is_older(part)
+        }
+        unknown = [part for part in unknown if part.topic_partition not in refused]
+        if not self.transactional_id:
+            nobody = RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+            return refused | {part.topic_partition: nobody for part in unknown}
+        transactions = self.transaction_coordinator
+        missing = self._missing()
+        for producer in {part.producer for part in unknown}:
+            topic_partitions = frozenset(
+                part.topic_partition for part in unknown if part.producer == producer
+            )
+            try:
+                if self.implicit:
+                    await transactions.add_partitions(
+                        self.transactional_id, producer, topic_partitions, client_version=2
+                    )
+                else:
+                    known = await transactions.verify_partitions(self.transactional_id, producer)
+                    refused.update((topic_partition, missing) for topic_partition in topic_partitions - known)
+            except RequestError as error:
+                refused.update(
+                    (topic_partition, _as_answer(error, implicit=self.implicit))
+                    for topic_partition in topic_partitions
+                )
+        for part in unknown:
+            if part.topic_partition not in refused and not self._is_open(part):
+                refused[part.topic_partition] = missing
+        return refused
 
+    def refusal(self, part: Part) -> RequestError | None:
+        """Why a partition that was let in may not be appended to any more: the transaction has ended since."""
+        if not self._is_checked or self._has_begun(part) or self._is_open(part):
+            return None
+        return self._missing()
 
-def refusal(
-    transactional_id: str,
-    part: Part,
-    *,
-    implicit: bool,
-    abortable_known: bool,
-    replicas: Partitions,
-    transaction_coordinator: TransactionCoordinator,
-    config: BrokerConfig,
-) -> RequestError | None:
-    """Why a partition that `admit` let in may not be appended to any more: the transaction has ended since."""
-    if not (implicit or config.get(settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE)):
-        return None
-    if _is_open(part, replicas=replicas) or transaction_coordinator.is_open(
-        transactional_id, part.producer, frozenset({part.topic_partition})
-    ):
-        return None
-    return _missing(transactional_id, abortable_known=abortable_known)
+    @property
+    def _is_checked(self) -> bool:
+        return self.implicit or self.config.get(settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE)
 
+    def _missing(self) -> RequestError:
+        return RequestError(
+            ErrorCode.TRANSACTION_ABORTABLE if self.abortable_known else ErrorCode.INVALID_TXN_STATE,
+            f"the partition was not added to the transaction of {self.transactional_id!r}",
+        )
 
-def _missing(transactional_id: str, *, abortable_known: bool) -> RequestError:
-    return RequestError(
-        ErrorCode.TRANSACTION_ABORTABLE if abortable_known else ErrorCode.INVALID_TXN_STATE,
-        f"the partition was not added to the transaction of {transactional_id!r}",
-    )
+    def _is_open(self, part: Part) -> bool:
+        """Whether the coordinator has the partition in the producer's open transaction."""
+        return self.transaction_coordinator.is_open(
+            self.transactional_id, part.producer, frozenset({part.topic_partition})
+        )
 
+    def _is_older(self, part: Part) -> bool:
+        """Whether the partition knows a higher epoch of the producer: then nobody else need be asked."""
+        known = self.replicas.leader(*part.topic_partition).log.producers.get(part.producer.id)
+        return known is not None and known.producer_epoch > part.producer.epoch
 
-def _is_older(part: Part, *, replicas: Partitions) -> bool:
-    """Whether the partition knows a higher epoch of the producer: then nobody else need be asked."""
-    known = replicas.leader(*part.topic_partition).log.producers.get(part.producer.id)
-    return known is not None and known.producer_epoch > part.producer.epoch
-
-
-def _is_open(part: Part, *, replicas: Partitions) -> bool:
-    """Whether the producer's transaction has begun in the partition, and is not yet ended there."""
-    try:
-        partition = replicas.leader(*part.topic_partition)
-    except RequestError:
-        return True  # whoever appends finds out why
-    known = partition.log.producers.get(part.producer.id)
-    return (
-        known is not None
-        and known.current_txn_first_offset >= 0
-        and known.producer_epoch == part.producer.epoch
-    )
+    def _has_begun(self, part: Part) -> bool:
+        """Whether the producer's transaction has begun in the partition, and is not yet ended there."""
+        try:
+            partition = self.replicas.leader(*part.topic_partition)
+        except RequestError:
+            return True  # whoever appends finds out why
+        known = partition.log.producers.get(part.producer.id)
+        return (
+            known is not None
+            and known.current_txn_first_offset >= 0
+            and known.producer_epoch == part.producer.epoch
+        )
 
 
 def _as_answer(error: RequestError, *, implicit: bool) -> RequestError:

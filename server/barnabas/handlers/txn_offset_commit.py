@@ -14,7 +14,7 @@ from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
 from barnabas.groups.shard import GroupShard
 from barnabas.handlers.offset_commit import RequestedCommit, check_size, checked_commit, commit_in_slices
-from barnabas.handlers.transactional import Part, admit
+from barnabas.handlers.transactional import Admission, Part
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import Decision
 from barnabas.transactions.transaction import Producer
@@ -122,15 +122,15 @@ async def _commit(
         shard.commit(request.group_id, [one.commit for one in requested if not one.is_too_long], out)
         out.producer = producer
 
-    refused = await admit(
-        request.transactional_id,
-        [Part(topic_partition, producer)],
+    admission = Admission(
+        transactional_id=request.transactional_id,
         implicit=context.api_version >= IMPLICIT_SINCE,
         abortable_known=context.api_version >= IMPLICIT_SINCE - 1,
         replicas=replicas,
         transaction_coordinator=transaction_coordinator,
         config=config,
     )
+    refused = await admission.admit([Part(topic_partition, producer)])
     if topic_partition in refused:
         raise refused[topic_partition]
     try:
