@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from barnabas.cluster import controller
 from barnabas.cluster.image import (
@@ -131,7 +131,54 @@ class ResourceChange:
         return self.resource_type, self.name
 
 
-async def wanted_changes(
+class Answer(Protocol):
+    """What became of a resource, in a response of either API."""
+
+    resource_type: int
+    resource_name: str
+    error_code: int
+    error_message: str | None
+
+
+A = TypeVar("A", bound=Answer)
+
+
+async def altered(
+    context: RequestContext,
+    resources: Sequence[Any],
+    new_answer: Callable[[], A],
+    *,
+    replace_all: bool,
+    validate_only: bool,
+    metadata: MetadataStore,
+    config: BrokerConfig,
+    budget: LoopBudget,
+    broker_id: int,
+) -> list[A]:
+    """Alter all resources in one change, and answer each; one that is refused does not keep the others back."""
+    changes = await _wanted_changes(resources, replace_all=replace_all, budget=budget)
+    await _alter(
+        changes,
+        replace_all=replace_all,
+        validate_only=validate_only,
+        metadata=metadata,
+        config=config,
+        budget=budget,
+        broker_id=broker_id,
+        context=context,
+    )
+    answers = []
+    for change in changes:
+        answer = new_answer()
+        answer.resource_type, answer.resource_name, answer.error_message = *change.key, None
+        if change.refused is not None:
+            answer.error_code, answer.error_message = change.refused.code, change.refused.message
+        answers.append(answer)
+        await budget.checkpoint()
+    return answers
+
+
+async def _wanted_changes(
     resources: Sequence[Any], *, replace_all: bool, budget: LoopBudget
 ) -> list[ResourceChange]:
     """What a request asks for; all of it is refused where it is more than Apache Kafka takes in one request."""
@@ -158,7 +205,7 @@ async def wanted_changes(
     return changes
 
 
-async def alter(
+async def _alter(
     wanted: Sequence[ResourceChange],
     *,
     replace_all: bool,

@@ -1,0 +1,215 @@
+"""What the two APIs that commit offsets have in common: OffsetCommit and TxnOffsetCommit.
+
+The rule: each partition has an answer of its own; metadata that is too long is the last thing that is wrong with one, and
+keeps no other back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from barnabas.cluster.internal_topics import OFFSETS_TOPIC
+from barnabas.errors import RequestError
+from barnabas.groups.shard import GroupShard
+from barnabas.security.authorizer import Operation, ResourceType
+from barnabas.statemachine.decision import Decision
+from barnabas.topic_partitions import TopicPartition
+from barnabas.transactions.transaction import Producer
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
+
+if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.partitions import Partitions
+    from barnabas.requests.context import RequestContext
+
+BROKER_RETENTION = -1
+"""The retention time of a request that leaves it to the broker."""
+TIMESTAMP_MAX = 2**63 - 1
+COMMITS_AT_ONCE = 250
+"""So many offsets are committed in one event: a few milliseconds' worth."""
+RECORD_BYTES_MIN = 41
+"""What an offset takes in a batch besides the names of its group and topic, at least."""
+
+Commit = tuple[TopicPartition, OffsetCommitValue]
+
+
+class RequestedCommit(NamedTuple):
+    """One offset that is to be committed."""
+
+    commit: Commit
+    is_too_long: bool
+
+
+class Partition(Protocol):
+    """A partition in a request."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+
+
+class Topic(Protocol):
+    """A topic in a request."""
+
+    name: str
+
+    @property
+    def partitions(self) -> Sequence[Partition]:
+        """What is to be committed."""
+
+
+class Answer(Protocol):
+    """A partition in a response."""
+
+    partition_index: int
+    error_code: int
+
+
+A = TypeVar("A", bound=Answer)
+
+
+async def check_size(
+    group_id: str, topics: Sequence[Topic], *, replicas: Partitions, group_coordinator: GroupCoordinator
+) -> None:
+    """See that the offsets fit into a batch of their topic, before anything is done with them.
+
+    Raises INVALID_COMMIT_OFFSET_SIZE, as Kafka does for such a batch, and COORDINATOR_NOT_AVAILABLE.
+    """
+    count = sum(len(topic.partitions) for topic in topics)
+    if count <= COMMITS_AT_ONCE:
+        return
+    topic_partition = (OFFSETS_TOPIC, await group_coordinator.partition_of(group_id))
+    bytes_max = replicas.leader(*topic_partition).log.config.max_message_bytes
+    size = count * (RECORD_BYTES_MIN + len(group_id)) + sum(
+        len(topic.partitions) * len(topic.name) for topic in topics
+    )
+    if size > bytes_max:
+        raise RequestError(
+            ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+            f"{count} offsets make a batch of more than {size} bytes; {bytes_max} are possible",
+        )
+
+
+class Commits:
+    """The offsets of one request that can be committed, and the answers of their partitions."""
+
+    def __init__(
+        self,
+        context: RequestContext,
+        group_id: str,
+        *,
+        retention_ms: int = BROKER_RETENTION,
+        metadata: MetadataStore,
+        group_coordinator: GroupCoordinator,
+        budget: LoopBudget,
+    ) -> None:
+        self._context = context
+        self._group_id = group_id
+        self._retention_ms = retention_ms
+        self._metadata = metadata
+        self._group_coordinator = group_coordinator
+        self._budget = budget
+        self._requested: list[RequestedCommit] = []
+        self._accepted: list[Answer] = []
+
+    async def take(self, topic: str, partitions: Sequence[Partition], new_answer: Callable[[], A]) -> list[A]:
+        """Take the offsets of a topic, "" for one that is not known by its id; returns its partitions' answers."""
+        may_read = self._context.authorizes(Operation.READ, ResourceType.TOPIC, topic)
+        answers = []
+        for partition in partitions:
+            await self._budget.checkpoint()
+            answer = new_answer()
+            answer.partition_index = partition.partition_index
+            answers.append(answer)
+            try:
+                self._requested.append(self._checked(topic, partition, may_read=may_read))
+                self._accepted.append(answer)
+            except RequestError as error:
+                answer.error_code = error.code
+        return answers
+
+    def _checked(self, topic: str, partition: Partition, *, may_read: bool) -> RequestedCommit:
+        """An offset as it is kept, and whether its metadata is too long.
+
+        Raises UNKNOWN_TOPIC_ID without a name, TOPIC_AUTHORIZATION_FAILED unless the requester `may_read` the topic, and
+        UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        if not topic:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if not may_read:
+            raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        index = partition.partition_index
+        info = self._metadata.image.topics.get(topic)
+        if info is None or not 0 <= index < len(info.partitions):
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        offset_metadata = partition.committed_metadata or ""
+        # Kafka calls them bytes, but counts UTF-16 code units.
+        is_too_long = (
+            len(offset_metadata.encode("utf-16-le")) // 2
+            > self._group_coordinator.settings.offset_metadata_bytes_max
+        )
+        now_ms = self._context.now_ms
+        timestamp_ms: int = getattr(partition, "commit_timestamp", -1)  # in OffsetCommit v1
+        value = OffsetCommitValue(
+            offset=partition.committed_offset,
+            leader_epoch=partition.committed_leader_epoch,
+            metadata=offset_metadata,
+            commit_timestamp=timestamp_ms if timestamp_ms >= 0 else now_ms,
+            expire_timestamp=_expiry_ms(now_ms, self._retention_ms),
+        )
+        return RequestedCommit(((topic, index), value), is_too_long)
+
+    async def commit(self, commit: Callable[[Sequence[RequestedCommit]], Awaitable[None]]) -> None:
+        """Let `commit` commit some offsets at a time; each partition's answer says how it went with its own."""
+        for first in range(0, len(self._requested), COMMITS_AT_ONCE):
+            some = self._requested[first : first + COMMITS_AT_ONCE]
+            answers = self._accepted[first : first + COMMITS_AT_ONCE]
+            try:
+                await commit(some)
+            except RequestError as error:
+                for answer in answers:
+                    answer.error_code = error.code
+            else:
+                for one, answer in zip(some, answers, strict=True):
+                    if one.is_too_long:
+                        answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+    async def write(
+        self,
+        some: Sequence[RequestedCommit],
+        check: Callable[[GroupShard, Decision], None],
+        *,
+        producer: Producer | None = None,
+    ) -> None:
+        """Write some of the offsets, in the transaction of `producer` if there is one, unless `check` raises.
+
+        Raises INVALID_COMMIT_OFFSET_SIZE where they are more than a batch can hold.
+        """
+
+        def decide(shard: GroupShard, out: Decision) -> None:
+            check(shard, out)
+            shard.commit(self._group_id, [one.commit for one in some if not one.is_too_long], out)
+            out.producer = producer
+
+        try:
+            await self._group_coordinator.perform(self._group_id, decide)
+        except RequestError as error:
+            if error.code == ErrorCode.UNKNOWN_SERVER_ERROR:  # more than a batch can hold
+                raise RequestError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE) from error
+            raise
+
+
+def _expiry_ms(now_ms: int, retention_ms: int) -> int:
+    """When an offset expires, in ms of the epoch; -1 leaves that to the broker's retention.
+
+    A time that a record cannot hold is the last one that it can, where the sum of Kafka overflows to one long ago;
+    a negative retention is over already, as in Kafka.
+    """
+    if retention_ms == BROKER_RETENTION:
+        return -1
+    return min(max(now_ms + retention_ms, 0), TIMESTAMP_MAX)
