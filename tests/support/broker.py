@@ -21,7 +21,6 @@ from barnabas.security.authorizer import AllowEverything
 from barnabas.wire.headers import decode_response, encode_request, encode_response, parse_request_header
 
 NOW_MS = 1_700_000_000_000
-CONNECTION = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
 
 
 class Clock:
@@ -34,6 +33,11 @@ class Clock:
         return self.now_ms
 
 
+def new_connection() -> ConnectionInfo:
+    """A connection of which nothing is known yet; ApiVersions writes down in it which client it is."""
+    return ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
+
+
 class Asked:
     """A broker to ask: `await asked(request, version)` is the response, both having been bytes on the way."""
 
@@ -41,6 +45,7 @@ class Asked:
         self.broker = broker
         self.services = broker.services
         self.clock = clock
+        self.connection = new_connection()
 
     async def __call__(self, request: Any, version: int) -> Any:
         name = type(request).__name__.removesuffix("Request")
@@ -50,7 +55,7 @@ class Asked:
         header = parse_request_header(frame)
         received, _ = api.decoders[version](memoryview(frame), header.body_position)
         shared = Shared(self.broker.memory, LogLimit(), AllowEverything())
-        context = RequestContext(shared, CONNECTION, api.key, version, 1, "test", NOW_MS)
+        context = RequestContext(shared, self.connection, api.key, version, 1, "test", NOW_MS)
         try:
             response = await bound(api.handle, self.services)(context, received)
         except RequestError as error:

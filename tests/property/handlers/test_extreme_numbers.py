@@ -19,7 +19,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest
 from barnabas.wire.headers import decode_response, encode_request
-from tests.support.broker import CONNECTION, broker_to_ask
+from tests.support.broker import broker_to_ask, new_connection
 from tests.support.effort import examples
 from tests.support.logs import batch
 from tests.support.messages import EDGES, Builder, all_messages, codec_of
@@ -122,7 +122,7 @@ async def test_no_number_makes_a_request_fail_here(key, tmp_path, caplog, autoju
                 sent = b"".join(bytes(chunk) for chunk in encode_request(key, version, 1, "c", request))[4:]
                 peer = Received()
                 with trio.move_on_after(PATIENCE_SECONDS):
-                    await pipeline.answer(CONNECTION, peer, memoryview(bytearray(sent)))
+                    await pipeline.answer(new_connection(), peer, memoryview(bytearray(sent)))
                 what = f"{api.name} v{version}: {request}"
                 assert not [r for r in caplog.records if r.exc_info or r.levelno >= logging.ERROR], what
                 for frame in peer.frames:

@@ -11,7 +11,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.wire.generated.push_telemetry import PushTelemetryRequest
-from tests.support.broker import CONNECTION, broker_to_ask
+from tests.support.broker import broker_to_ask
 
 CLIENT_METRICS = 16
 ME = bytes(range(16))
@@ -116,7 +116,7 @@ async def test_what_is_pushed_is_kept_and_told(tmp_path, caplog):
         assert client.attributes["client_id"] == "test"
         assert client.pushes == 2
         assert sum("client metrics: client 'test'" in line for line in caplog.messages) == 1
-        ask.broker.connections.parts.on_closed(CONNECTION.connection_id)
+        ask.broker.connections.parts.on_closed(ask.connection.connection_id)
         assert not ask.services.telemetry.instances.by_id
         assert ME in ask.services.telemetry.pushed.clients  # until it has been silent for long enough
         ask.clock.now_ms += 900_000
