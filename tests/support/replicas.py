@@ -21,7 +21,7 @@ from barnabas.log.manager import LogManager
 from barnabas.loop_budget import LoopBudget
 from barnabas.records.steps import run
 from barnabas.replicas.following import Fetched, FetchPosition, FollowerLog
-from barnabas.replicas.partitions import Partitions
+from barnabas.replicas.manager import Replicas
 from barnabas.replicas.replica import ACKS_ALL, Replica, ReplicaContext
 from barnabas.replication.leader import IsrChange
 from barnabas.testing.memory_disk import MemoryDisk
@@ -60,7 +60,7 @@ class Node:
             lag_max_ms=lambda: LAG_MAX_MS,
             live_brokers=lambda: self.image.brokers if self.live is None else self.live,
         )
-        self.replicas = Partitions(self.logs, context, LoopBudget())
+        self.replicas = Replicas(self.logs, context, LoopBudget())
 
     def _storage_failed(self, error: StorageError) -> RequestError:
         self.replicas.lose(self.logs.take_offline(error.log_dir, error))

@@ -134,7 +134,7 @@ def _assemble(
     authorizer: Authorizer,
 ) -> Broker:
     now_ms, threads = environment.wall_clock_ms, environment.threads
-    metadata, logs, partitions = storage.metadata, storage.logs, storage.partitions
+    metadata, logs, replicas = storage.metadata, storage.logs, storage.replicas
     queued = config.get(settings.QUEUED_MAX_REQUEST_BYTES)
     memory = Memory(queued if queued > 0 else REQUEST_BYTES_MAX, clock=environment.monotonic)
     log_limit = LogLimit(environment.monotonic)
@@ -147,7 +147,7 @@ def _assemble(
     producer_ids = ProducerIds(metadata)
 
     def internal(topic: str) -> InternalTopic:
-        return InternalTopic(topic, metadata=metadata, partitions=partitions, creation=topic_creation)
+        return InternalTopic(topic, metadata=metadata, replicas=replicas, creation=topic_creation)
 
     groups = GroupCoordinator(
         internal(OFFSETS_TOPIC),
@@ -157,7 +157,7 @@ def _assemble(
         give_way=budget.checkpoint,
         threads=threads,
     )
-    markers = LocalMarkers(partitions, groups, now_ms)
+    markers = LocalMarkers(replicas, groups, now_ms)
     transactions = TransactionCoordinator(
         internal(TRANSACTION_TOPIC),
         TransactionSettings(
@@ -175,7 +175,7 @@ def _assemble(
         from barnabas.coordination.shares import Shares
 
         made = Shares(
-            config, internal(SHARE_TOPIC), groups=groups, metadata=metadata, partitions=partitions, budget=budget,
+            config, internal(SHARE_TOPIC), groups=groups, metadata=metadata, replicas=replicas, budget=budget,
             piecework=piecework, now_ms=now_ms,
         )  # fmt: skip
         background.start_soon(made.run)
@@ -196,7 +196,7 @@ def _assemble(
             config,
             storage.broker_id,
             logs,
-            partitions,
+            replicas,
             telemetry=telemetry,
             now_ms=now_ms,
         )
@@ -205,7 +205,7 @@ def _assemble(
         groups=groups, transactions=transactions, shares=shares, now_ms=now_ms
     )
     metadata.subscribe(coordinator_events)
-    mover = LogMover(config, logs, partitions, storage.failures, environment)
+    mover = LogMover(config, logs, replicas, storage.failures, environment)
     housekeeping = Housekeeping(config, logs, storage.failures, groups, transactions, budget, environment)
 
     # --- requests -------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def _assemble(
         metadata=metadata,
         topic_creation=topic_creation,
         logs=logs,
-        replicas=partitions,
+        replicas=replicas,
         failures=storage.failures,
         lost_dirs=storage.lost_dirs,
         log_mover=mover,
@@ -283,7 +283,7 @@ def _assemble(
             broker_id=storage.broker_id,
             metadata=metadata,
             logs=logs,
-            partitions=partitions,
+            replicas=replicas,
             connections=connections,
             listener_names=[listener.name for listener in listeners],
             telemetry=telemetry,
@@ -301,6 +301,6 @@ def _assemble(
     ):  # fmt: skip
         background.start_soon(run)
     background.start_soon(
-        shrink_periodically, partitions, budget, lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS)
+        shrink_periodically, replicas, budget, lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS)
     )
     return Broker(services, memory, listeners, connections, metrics_address, metrics, stopping)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.lazy import Lazy
     from barnabas.log.manager import LogManager
     from barnabas.metrics.client_telemetry import Telemetry
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
 
 
 class ImageFollower:
@@ -31,7 +31,7 @@ class ImageFollower:
         config: BrokerConfig,
         broker_id: int,
         logs: LogManager,
-        partitions: Partitions,
+        replicas: Replicas,
         *,
         telemetry: Lazy[Telemetry],
         now_ms: Callable[[], int],
@@ -39,7 +39,7 @@ class ImageFollower:
         self._config = config
         self._broker_id = broker_id
         self._logs = logs
-        self._partitions = partitions
+        self._replicas = replicas
         self._telemetry = telemetry
         self._now_ms = now_ms
 
@@ -52,12 +52,12 @@ class ImageFollower:
                 return self._log_config(topic, delta)
             return default
 
-        await self._partitions.prepare(delta, config_for, self._now_ms())
+        await self._replicas.prepare(delta, config_for, self._now_ms())
 
     def publish(self, delta: Delta) -> None:
         """Obey settings of the broker that have changed; lead what is new."""
         self._obey(delta)
-        self._partitions.publish(delta)
+        self._replicas.publish(delta)
 
     def _obey(self, delta: Delta) -> None:
         new, config = delta.new, self._config
@@ -70,12 +70,12 @@ class ImageFollower:
 
     async def clean_up(self, delta: Delta) -> None:
         """Hand new settings to the logs, and delete the logs of deleted topics."""
-        await self._partitions.clean_up(delta, self._now_ms())
+        await self._replicas.clean_up(delta, self._now_ms())
         if any(resource_type == BROKER for resource_type, _ in delta.configs):
             changed = list(delta.new.topics)
         else:
             changed = [name for resource_type, name in delta.configs if resource_type == TOPIC]
-        await self._partitions.reconfigure(changed, lambda topic: self._log_config(topic, delta))
+        await self._replicas.reconfigure(changed, lambda topic: self._log_config(topic, delta))
 
     def _log_config(self, topic: str, delta: Delta) -> LogConfig:
         return LogConfig.of(self._config.topic_values(delta.new.settings_of(TOPIC, topic)))

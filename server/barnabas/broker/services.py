@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from barnabas.release import ReleaseProfile
     from barnabas.replicas.failures import LogDirFailures
     from barnabas.replicas.lost_dirs import LostDirs
+    from barnabas.replicas.manager import Replicas
     from barnabas.replicas.moving import LogMover
-    from barnabas.replicas.partitions import Partitions
     from barnabas.requests.fetch_sessions import FetchSessions
     from barnabas.requests.piecework import Piecework
 
@@ -51,7 +51,7 @@ class Services:
     metadata: MetadataStore
     topic_creation: TopicCreation
     logs: LogManager
-    replicas: Partitions
+    replicas: Replicas
     failures: LogDirFailures
     lost_dirs: LostDirs
     log_mover: LogMover

@@ -27,7 +27,7 @@ from barnabas.replicas.failures import LogDirFailures
 from barnabas.replicas.flushing import Flusher
 from barnabas.replicas.in_sync import LocalAlterPartition
 from barnabas.replicas.lost_dirs import LostDirs, lost_dirs
-from barnabas.replicas.partitions import Partitions
+from barnabas.replicas.manager import Replicas
 from barnabas.replicas.replica import ReplicaContext
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Storage:
     broker_id: int
     logs: LogManager
     metadata: EmbeddedStore
-    partitions: Partitions
+    replicas: Replicas
     failures: LogDirFailures
     flusher: Flusher
     lost_dirs: LostDirs
@@ -67,8 +67,8 @@ async def opened_storage(
         yield storage
     finally:
         with trio.CancelScope(shield=True):
-            for partition in storage.partitions:
-                partition.close()
+            for replica in storage.replicas:
+                replica.close()
             await storage.metadata.close()
             await environment.threads.run(storage.logs.close)
 
@@ -122,9 +122,9 @@ async def _open(
         lag_max_ms=lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
         live_brokers=lambda: store.image.brokers,
     )
-    partitions = Partitions(logs, context, budget)
-    failures.on_lost.append(partitions.lose)
-    set_aside_deleted(logs, partitions, store.deleted_topics)
+    replicas = Replicas(logs, context, budget)
+    failures.on_lost.append(replicas.lose)
+    set_aside_deleted(logs, replicas, store.deleted_topics)
     await store.change(lambda image: lead_all(broker_id, image))
     before = store.image
     await store.change(
@@ -132,22 +132,22 @@ async def _open(
             logs, broker_id, config, image, store.lost_lines, entropy=environment.entropy
         )
     )
-    partitions.lost_dirs = lost_dirs(logs, broker_id, store.image)
-    await _follow_first(store.image, before, partitions, config_for, now_ms())
-    registry = LostDirs(broker_id, logs, partitions, store)
+    replicas.lost_dirs = lost_dirs(logs, broker_id, store.image)
+    await _follow_first(store.image, before, replicas, config_for, now_ms())
+    registry = LostDirs(broker_id, logs, replicas, store)
     await store.change(registry.register)
-    return Storage(broker_id, logs, store, partitions, failures, flusher, registry, alter_partition)
+    return Storage(broker_id, logs, store, replicas, failures, flusher, registry, alter_partition)
 
 
 async def _follow_first(
     image: ClusterImage,
     before: ClusterImage,
-    partitions: Partitions,
+    replicas: Replicas,
     config_for: Callable[[str], LogConfig],
     now_ms: int,
 ) -> None:
     """Open what the first image names; what was adopted since `before` has settings that its logs do not obey yet."""
     delta = Delta(ClusterImage(image.cluster_id), image, tuple(image.topics), ())
-    await partitions.prepare(delta, config_for, now_ms)
-    partitions.publish(delta)
-    await partitions.reconfigure(image.topics.keys() - before.topics.keys(), config_for)
+    await replicas.prepare(delta, config_for, now_ms)
+    replicas.publish(delta)
+    await replicas.reconfigure(image.topics.keys() - before.topics.keys(), config_for)

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 import trio
 
 from barnabas.cluster import encoding
-from barnabas.cluster.image import BrokerInfo, BrokerRegistered, Change, ClusterImage, Delta
+from barnabas.cluster.image import (
+    BrokerInfo,
+    BrokerRegistered,
+    Change,
+    ClusterImage,
+    ControllerChanged,
+    Delta,
+)
 from barnabas.cluster.journal import Journal
 from barnabas.cluster.replay import replay
 from barnabas.cluster.store import Decide, Subscriber
@@ -97,7 +104,9 @@ class EmbeddedStore:
         content.version = max(content.version, len(content.changes))
         await self._threads.run(lambda: self._journal.settle(content))
         image = ClusterImage(cluster_id).apply(encoding.changes_of(self._image))
-        self._image = image.apply([BrokerRegistered(broker)]).at_version(content.version)
+        self._image = image.apply([BrokerRegistered(broker), ControllerChanged(broker.id)]).at_version(
+            content.version
+        )
         self._is_open = True
 
     def subscribe(self, subscriber: Subscriber) -> None:

@@ -35,6 +35,12 @@ class PartitionInfo:
     isr: tuple[int, ...]
     leader_epoch: int = 0
     partition_epoch: int = 0
+    adding: tuple[int, ...] = ()
+    """Those of `replicas` that a reassignment adds (KIP-455)."""
+    removing: tuple[int, ...] = ()
+    """Those of `replicas` that go when the reassignment is done."""
+    offline: tuple[int, ...] = ()
+    """Those of `replicas` that cannot be reached, or whose log dir has failed."""
 
     def led_anew(self, leader: int) -> PartitionInfo:
         """The same with this leader alone in sync, in a new epoch: what only others had is given up."""
@@ -67,11 +73,15 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A live broker; its endpoints are (host, port) by listener name."""
+    """A live broker; its endpoints are (host, port) by listener name.
+
+    `epoch` grows with each registration of the broker (KIP-380), -1 where that is not known.
+    """
 
     id: int
     rack: str | None
     endpoints: Mapping[str, tuple[str, int]]
+    epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +132,21 @@ class BrokerRegistered:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerUnregistered:
+    """A broker has gone: it was shut down, or its session has expired."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerChanged:
+    """Another broker is the controller, -1 for none; its epoch grows with each election."""
+
+    controller_id: int
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
     """Producer ids below `next_id` may have been handed out."""
 
@@ -143,6 +168,8 @@ Change = (
     | TopicDeleted
     | ConfigChanged
     | BrokerRegistered
+    | BrokerUnregistered
+    | ControllerChanged
     | ProducerIdsAllocated
     | LogDirsRegistered
 )
@@ -155,6 +182,7 @@ class ClusterImage:
     cluster_id: str
     version: int = 0
     controller_id: int = -1
+    controller_epoch: int = 0
     brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
     names_by_id: Mapping[bytes, str] = field(default_factory=dict)
@@ -189,12 +217,12 @@ class ClusterImage:
         for change in changes:
             count += 1
             draft.add(change)
-        brokers = draft.brokers.now
         return ClusterImage(
             self.cluster_id,
             self.version + count,
-            min(brokers, default=-1),
-            brokers,
+            draft.controller_id,
+            draft.controller_epoch,
+            draft.brokers.now,
             draft.topics.now,
             draft.names.now,
             draft.configs.now,
@@ -222,7 +250,17 @@ class _Copied(Generic[K, V]):
 class _Draft:
     """An image that is being made from another one."""
 
-    __slots__ = ("brokers", "configs", "log_dirs", "names", "next_producer_id", "similar", "topics")
+    __slots__ = (
+        "brokers",
+        "configs",
+        "controller_epoch",
+        "controller_id",
+        "log_dirs",
+        "names",
+        "next_producer_id",
+        "similar",
+        "topics",
+    )
 
     def __init__(self, image: ClusterImage) -> None:
         self.topics = _Copied(image.topics)
@@ -232,6 +270,8 @@ class _Draft:
         self.log_dirs = _Copied(image.log_dirs)
         self.similar = _Copied(image.similar)
         self.next_producer_id = image.next_producer_id
+        self.controller_id = image.controller_id
+        self.controller_epoch = image.controller_epoch
 
     def add(self, change: Change) -> None:
         match change:
@@ -253,6 +293,10 @@ class _Draft:
                     self.configs.own().pop((resource_type, name), None)
             case BrokerRegistered(broker):
                 self.brokers.own()[broker.id] = broker
+            case BrokerUnregistered(broker_id):
+                self.brokers.own().pop(broker_id, None)
+            case ControllerChanged(controller_id, epoch):
+                self.controller_id, self.controller_epoch = controller_id, epoch
             case ProducerIdsAllocated(next_id):
                 self.next_producer_id = next_id
             case LogDirsRegistered(broker_id, directory_ids):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.cluster.topic_creation import TopicCreation
     from barnabas.log.partition_log import PartitionLog
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
 
 READ_BYTES = 1 << 20
 
@@ -24,11 +24,11 @@ class InternalTopic:
     """Implements `coordination.journal.Journal`."""
 
     def __init__(
-        self, topic: str, *, metadata: MetadataStore, partitions: Partitions, creation: TopicCreation
+        self, topic: str, *, metadata: MetadataStore, replicas: Replicas, creation: TopicCreation
     ) -> None:
         self._topic = topic
         self._metadata = metadata
-        self._partitions = partitions
+        self._replicas = replicas
         self._creation = creation
 
     async def ensure(self) -> int:
@@ -38,7 +38,7 @@ class InternalTopic:
 
     def leader_epoch(self, partition: int) -> int:
         """The leader epoch of a partition."""
-        return self._partitions.leader(self._topic, partition).leader_epoch
+        return self._replicas.leader(self._topic, partition).leader_epoch
 
     def partition_count(self) -> int:
         """The number of its partitions, 0 while there is no such topic."""
@@ -47,7 +47,7 @@ class InternalTopic:
 
     def is_empty(self, partition: int) -> bool:
         """Whether there is nothing to read in a partition."""
-        log = self._partitions.leader(self._topic, partition).log
+        log = self._replicas.leader(self._topic, partition).log
         return log.log_start_offset == log.log_end_offset
 
     def append(
@@ -67,20 +67,20 @@ class InternalTopic:
                 transactional=producer is not None,
             )
         )
-        led = self._partitions.leader(self._topic, partition)
+        led = self._replicas.leader(self._topic, partition)
         return led.append_own(batch, now_ms=now_ms).last_offset + 1
 
     async def wait_committed(self, partition: int, end_offset: int) -> None:
         """Wait for the high watermark."""
-        await self._partitions.leader(self._topic, partition).wait_committed(end_offset)
+        await self._replicas.leader(self._topic, partition).wait_committed(end_offset)
 
     def delete_before(self, partition: int, offset: int) -> None:
         """Let a partition begin at `offset`."""
-        self._partitions.leader(self._topic, partition).log.delete_records_before(offset)
+        self._replicas.leader(self._topic, partition).log.delete_records_before(offset)
 
     def read(self, partition: int) -> Iterator[Entry]:
         """All batches of a partition, oldest first, up to where it ends by then."""
-        return read_entries(self._partitions.leader(self._topic, partition).log)
+        return read_entries(self._replicas.leader(self._topic, partition).log)
 
 
 def read_entries(log: PartitionLog) -> Iterator[Entry]:

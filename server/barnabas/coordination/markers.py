@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.topic_partitions import TopicPartition
     from barnabas.transactions.transaction import Producer
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class LocalMarkers:
     """Writes the markers that end transactions to partitions that this broker leads."""
 
-    def __init__(self, partitions: Partitions, groups: GroupCoordinator, now_ms: Callable[[], int]) -> None:
-        self._partitions = partitions
+    def __init__(self, replicas: Replicas, groups: GroupCoordinator, now_ms: Callable[[], int]) -> None:
+        self._replicas = replicas
         self._groups = groups
         self._now_ms = now_ms
 
@@ -32,11 +32,11 @@ class LocalMarkers:
     ) -> None:
         """End a producer's transaction in a partition; returns once the marker is committed.
 
-        Raises RequestError with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED or what `Partitions.leader`
+        Raises RequestError with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED or what `Replicas.leader`
         raises; StorageError.
         """
         topic, index = topic_partition
-        partition = self._partitions.leader(topic, index)
+        partition = self._replicas.leader(topic, index)
         now_ms = self._now_ms()
         marker = encode_end_marker(
             commit=commit,

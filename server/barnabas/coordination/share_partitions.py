@@ -24,7 +24,8 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.ports import ShareStatePort
-    from barnabas.replicas.partitions import Partition, Partitions
+    from barnabas.replicas.manager import Replicas
+    from barnabas.replicas.replica import Replica
     from barnabas.requests.piecework import Piecework
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class Shared:
 
     __slots__ = ("closed", "key", "leader_epoch", "led", "records", "state_epoch", "waiting")
 
-    def __init__(self, key: StateKey, led: Partition, records: SharePartition, state_epoch: int) -> None:
+    def __init__(self, key: StateKey, led: Replica, records: SharePartition, state_epoch: int) -> None:
         self.key = key
         self.led = led
         self.leader_epoch = led.leader_epoch
@@ -68,14 +69,14 @@ class SharePartitions:
     def __init__(
         self,
         metadata: MetadataStore,
-        partitions: Partitions,
+        replicas: Replicas,
         state: ShareStatePort,
         piecework: Piecework,
         now_ms: Callable[[], int],
         defaults: ShareSettings,
     ) -> None:
         self._metadata = metadata
-        self._partitions = partitions
+        self._replicas = replicas
         self._state = state
         self._piecework = piecework
         self._now_ms = now_ms
@@ -123,7 +124,7 @@ class SharePartitions:
 
     async def _read(self, key: StateKey) -> Shared:
         group_id, topic_id, index = key
-        led = self._partitions.leader(self._metadata.image.topic_name(topic_id) or "", index)
+        led = self._replicas.leader(self._metadata.image.topic_name(topic_id) or "", index)
         try:
             state = await self._state.read(key, led.leader_epoch)
         except RequestError as error:
@@ -134,7 +135,7 @@ class SharePartitions:
             start = await self._reset_offset(led, settings)
         return Shared(key, led, SharePartition.restore(settings, start, state.batches), state.state_epoch)
 
-    async def _reset_offset(self, led: Partition, settings: ShareSettings) -> int:
+    async def _reset_offset(self, led: Replica, settings: ShareSettings) -> int:
         if settings.reset.kind == EARLIEST:
             return led.log.log_start_offset
         if settings.reset.kind == BY_DURATION:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.coordination.journal import Journal
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.piecework import Piecework
 
 
@@ -38,7 +38,7 @@ class Shares:
         *,
         groups: GroupCoordinator,
         metadata: MetadataStore,
-        partitions: Partitions,
+        replicas: Replicas,
         budget: LoopBudget,
         piecework: Piecework,
         now_ms: Callable[[], int],
@@ -56,7 +56,7 @@ class Shares:
         self.sessions = ShareSessions(get(settings.GROUP_SHARE_MAX_SHARE_SESSIONS))
         self.partitions = SharePartitions(
             metadata,
-            partitions,
+            replicas,
             self.state,
             piecework,
             now_ms,

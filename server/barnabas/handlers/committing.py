@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
 BROKER_RETENTION = -1
@@ -74,7 +74,7 @@ A = TypeVar("A", bound=Answer)
 
 
 async def check_size(
-    group_id: str, topics: Sequence[Topic], *, replicas: Partitions, group_coordinator: GroupCoordinator
+    group_id: str, topics: Sequence[Topic], *, replicas: Replicas, group_coordinator: GroupCoordinator
 ) -> None:
     """See that the offsets fit into a batch of their topic, before anything is done with them.
 

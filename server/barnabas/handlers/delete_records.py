@@ -16,7 +16,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.replicas.replica import Replica
     from barnabas.requests.context import RequestContext
 
@@ -28,7 +28,7 @@ Waiting = list[tuple["Replica", int, Result]]
 
 
 async def handle(
-    context: RequestContext, request: DeleteRecordsRequest, *, replicas: Partitions, budget: LoopBudget
+    context: RequestContext, request: DeleteRecordsRequest, *, replicas: Replicas, budget: LoopBudget
 ) -> DeleteRecordsResponse:
     """Answer every partition on its own."""
     response = DeleteRecordsResponse()
@@ -66,7 +66,7 @@ async def _wait(waiting: Waiting, timeout_ms: int) -> None:
             result.error_code = ErrorCode.REQUEST_TIMED_OUT
 
 
-def _delete(topic: str, index: int, offset: int, waiting: Waiting, *, replicas: Partitions) -> Result:
+def _delete(topic: str, index: int, offset: int, waiting: Waiting, *, replicas: Replicas) -> Result:
     result = Result(partition_index=index, low_watermark=-1)
     try:
         replica = replicas.leader(topic, index)

@@ -11,7 +11,7 @@ from barnabas.wire.generated.describe_producers import DescribeProducersRequest,
 
 if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
 PRODUCERS_PER_STEP = 100
@@ -20,7 +20,7 @@ PartitionResponse = DescribeProducersResponse.PartitionResponse
 
 
 async def handle(
-    context: RequestContext, request: DescribeProducersRequest, *, replicas: Partitions, budget: LoopBudget
+    context: RequestContext, request: DescribeProducersRequest, *, replicas: Replicas, budget: LoopBudget
 ) -> DescribeProducersResponse:
     """Answer every partition on its own."""
     response = DescribeProducersResponse()
@@ -36,7 +36,7 @@ async def handle(
 
 
 async def _describe(
-    context: RequestContext, topic: str, index: int, *, replicas: Partitions, budget: LoopBudget
+    context: RequestContext, topic: str, index: int, *, replicas: Replicas, budget: LoopBudget
 ) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.coordination.shares import Shares
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
 Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
@@ -34,7 +34,7 @@ async def handle(
     request: DescribeShareGroupOffsetsRequest,
     *,
     metadata: MetadataStore,
-    replicas: Partitions,
+    replicas: Replicas,
     group_coordinator: GroupCoordinator,
     shares: Shares,
 ) -> DescribeShareGroupOffsetsResponse:
@@ -106,7 +106,7 @@ async def _topic(
     partitions: list[int],
     *,
     metadata: MetadataStore,
-    replicas: Partitions,
+    replicas: Replicas,
     shares: Shares,
 ) -> Topic:
     info = metadata.image.topics.get(name)

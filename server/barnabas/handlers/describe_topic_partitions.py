@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
 SORTED_INLINE_MAX = 10_000
@@ -41,7 +41,7 @@ async def handle(
     request: DescribeTopicPartitionsRequest,
     *,
     metadata: MetadataStore,
-    replicas: Partitions,
+    replicas: Replicas,
     config: BrokerConfig,
     budget: LoopBudget,
     broker_id: int,
@@ -127,7 +127,7 @@ def _unknown(context: RequestContext, name: str) -> Topic:
 
 
 def _page(
-    context: RequestContext, info: TopicInfo, first: int, last: int, *, replicas: Partitions, broker_id: int
+    context: RequestContext, info: TopicInfo, first: int, last: int, *, replicas: Replicas, broker_id: int
 ) -> Topic:
     make = partial(Partition, eligible_leader_replicas=[], last_known_elr=[])
     return Topic(

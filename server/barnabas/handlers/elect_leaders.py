@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.lost_dirs import LostDirs
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
 PREFERRED, UNCLEAN = 0, 1
@@ -31,7 +31,7 @@ async def handle(
     request: ElectLeadersRequest,
     *,
     metadata: MetadataStore,
-    replicas: Partitions,
+    replicas: Replicas,
     budget: LoopBudget,
     lost_dirs: LostDirs,
 ) -> ElectLeadersResponse:
@@ -62,7 +62,7 @@ async def handle(
 
 
 async def _elect(
-    election_type: int, topic: str, partition: int, *, replicas: Partitions, lost_dirs: LostDirs
+    election_type: int, topic: str, partition: int, *, replicas: Replicas, lost_dirs: LostDirs
 ) -> Result:
     try:
         replicas.leader(topic, partition)

@@ -17,7 +17,7 @@ import trio
 from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError, StorageError, lacks_files
-from barnabas.replicas.partitions import Partition
+from barnabas.replicas.replica import Replica
 from barnabas.requests.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.handlers.fetch_conversion import Unconverted
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.failures import LogDirFailures
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
     from barnabas.requests.fetch_sessions import FetchSessions
     from barnabas.requests.piecework import Piecework
@@ -58,7 +58,7 @@ async def handle(
     request: FetchRequest,
     *,
     metadata: MetadataStore,
-    replicas: Partitions,
+    replicas: Replicas,
     config: BrokerConfig,
     budget: LoopBudget,
     piecework: Piecework,
@@ -153,11 +153,11 @@ class _Pass:
 
     def __init__(self, *, is_first: bool) -> None:
         self.is_first = is_first
-        self.following: list[Partition] = []
+        self.following: list[Replica] = []
         self.served: list[Served] = []
         self.size = 0
         self.must_answer = False
-        self.seen: dict[Partition, int] = {}
+        self.seen: dict[Replica, int] = {}
         self.unconverted: list[Unconverted] = []
 
 
@@ -172,7 +172,7 @@ class _MoreBytes:
         self._pass = done
         self._is_follower = is_follower
 
-    def partition_advanced(self, replica: Partition) -> None:
+    def partition_advanced(self, replica: Replica) -> None:
         """Count what has come; what a role that has ended brings is an error, which must not wait."""
         seen = self._pass.seen
         total = replica.appended_bytes if self._is_follower else replica.committed_bytes
@@ -196,7 +196,7 @@ class _Reader:
         wanted: list[SessionPartition],
         *,
         metadata: MetadataStore,
-        replicas: Partitions,
+        replicas: Replicas,
         config: BrokerConfig,
         budget: LoopBudget,
         failures: LogDirFailures,
@@ -262,7 +262,7 @@ class _Reader:
         leader = data.current_leader
         leader.leader_id, leader.leader_epoch = self._replicas.current_leader(topic, want.index)
 
-    def _partition_of(self, want: SessionPartition) -> Partition:
+    def _partition_of(self, want: SessionPartition) -> Replica:
         if not self._may_follow:
             raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         name = want.topic

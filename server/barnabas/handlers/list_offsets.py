@@ -17,7 +17,8 @@ from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsets
 
 if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.partitions import Partition, Partitions
+    from barnabas.replicas.manager import Replicas
+    from barnabas.replicas.replica import Replica
     from barnabas.requests.context import RequestContext
     from barnabas.requests.piecework import Piecework
 
@@ -43,7 +44,7 @@ async def handle(
     context: RequestContext,
     request: ListOffsetsRequest,
     *,
-    replicas: Partitions,
+    replicas: Replicas,
     budget: LoopBudget,
     piecework: Piecework,
 ) -> ListOffsetsResponse:
@@ -87,7 +88,7 @@ async def _answer(
     *,
     is_described: bool,
     twice: bool,
-    replicas: Partitions,
+    replicas: Replicas,
     piecework: Piecework,
 ) -> PartitionAnswer:
     answer = PartitionAnswer(partition_index=query.partition_index)
@@ -116,7 +117,7 @@ async def _answer(
     return answer
 
 
-def _upper(partition: Partition, request: ListOffsetsRequest) -> int:
+def _upper(partition: Replica, request: ListOffsetsRequest) -> int:
     """Return the offset below which whoever asks may read: brokers and tools see all of the log."""
     log = partition.log
     if request.replica_id != CONSUMER:
@@ -125,7 +126,7 @@ def _upper(partition: Partition, request: ListOffsetsRequest) -> int:
 
 
 async def _find(
-    partition: Partition, timestamp: int, upper: int, *, piecework: Piecework
+    partition: Replica, timestamp: int, upper: int, *, piecework: Piecework
 ) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch), each -1 where there is none."""
     log = partition.log
@@ -144,7 +145,7 @@ async def _find(
 
 
 async def _segment_offsets(
-    context: RequestContext, partition: Partition, query: PartitionQuery, *, piecework: Piecework
+    context: RequestContext, partition: Replica, query: PartitionQuery, *, piecework: Piecework
 ) -> list[int]:
     """v0: base offsets of segments last written to before the timestamp, newest first."""
     log = partition.log

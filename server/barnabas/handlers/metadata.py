@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.topic_creation import TopicCreation
     from barnabas.config.loading import BrokerConfig
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ async def handle(
     request: MetadataRequest,
     *,
     metadata: MetadataStore,
-    replicas: Partitions,
+    replicas: Replicas,
     config: BrokerConfig,
     budget: LoopBudget,
     broker_id: int,
@@ -204,7 +204,7 @@ async def _one(
     topic_id: bytes,
     refused: Mapping[str, RequestError],
     *,
-    replicas: Partitions,
+    replicas: Replicas,
     budget: LoopBudget,
     broker_id: int,
 ) -> Topic:
@@ -238,7 +238,7 @@ async def _describe(
     info: TopicInfo,
     request: MetadataRequest,
     *,
-    replicas: Partitions,
+    replicas: Replicas,
     budget: LoopBudget,
     broker_id: int,
 ) -> Topic:
@@ -273,7 +273,7 @@ def describe_partition(
     info: PartitionInfo,
     make: Callable[..., T],
     *,
-    replicas: Partitions,
+    replicas: Replicas,
     broker_id: int,
 ) -> T:
     """What is told of a partition, which has no leader while its log is not there."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
 TOPIC_IDS_SINCE = 10
@@ -32,7 +32,7 @@ async def handle(
     request: OffsetCommitRequest,
     *,
     metadata: MetadataStore,
-    replicas: Partitions,
+    replicas: Replicas,
     group_coordinator: GroupCoordinator,
     budget: LoopBudget,
 ) -> OffsetCommitResponse:

@@ -17,7 +17,7 @@ from barnabas.wire.generated.offset_for_leader_epoch import (
 
 if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
 EpochEndOffset = OffsetForLeaderEpochResponse.EpochEndOffset
@@ -27,7 +27,7 @@ async def handle(
     context: RequestContext,
     request: OffsetForLeaderEpochRequest,
     *,
-    replicas: Partitions,
+    replicas: Replicas,
     budget: LoopBudget,
 ) -> OffsetForLeaderEpochResponse:
     """Answer every partition on its own."""
@@ -50,7 +50,7 @@ async def handle(
 
 
 def _answer(
-    topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition, *, replicas: Partitions
+    topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition, *, replicas: Replicas
 ) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
     try:

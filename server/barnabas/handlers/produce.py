@@ -19,7 +19,7 @@ from barnabas.cluster.endpoints import advertised_endpoint
 from barnabas.errors import RequestError
 from barnabas.handlers.transactional import Admission, Part
 from barnabas.records.batch import BatchHeader, transactional_producer
-from barnabas.replicas.partitions import ACKS_ALL, Partition
+from barnabas.replicas.replica import ACKS_ALL, Replica
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.topic_partitions import TopicPartition
 from barnabas.transactions.transaction import Producer
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.transactions import TransactionCoordinator
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
     from barnabas.requests.piecework import Piecework
 
@@ -43,7 +43,7 @@ IMPLICIT_SINCE = 12
 TOPIC_IDS_SINCE = 13
 
 PartitionResponse = ProduceResponse.PartitionProduceResponse
-Pending = list[tuple[Partition, int, PartitionResponse]]  # with the offset after the records
+Pending = list[tuple[Replica, int, PartitionResponse]]  # with the offset after the records
 
 
 async def handle(
@@ -51,7 +51,7 @@ async def handle(
     request: ProduceRequest,
     *,
     metadata: MetadataStore,
-    replicas: Partitions,
+    replicas: Replicas,
     transaction_coordinator: TransactionCoordinator,
     config: BrokerConfig,
     budget: LoopBudget,
@@ -96,7 +96,7 @@ class _Appender:
         request: ProduceRequest,
         *,
         metadata: MetadataStore,
-        replicas: Partitions,
+        replicas: Replicas,
         transaction_coordinator: TransactionCoordinator,
         config: BrokerConfig,
         budget: LoopBudget,
@@ -200,7 +200,7 @@ class _Appender:
 
     async def _append(
         self, topic: str, data: ProduceRequest.PartitionProduceData, response: PartitionResponse
-    ) -> tuple[Partition, int]:
+    ) -> tuple[Replica, int]:
         """Append, and return where to and up to which offset."""
         acks = self._request.acks
         if acks not in (ACKS_ALL, 0, 1):
@@ -235,7 +235,7 @@ class _Appender:
 
 
 def _name_leaders(
-    context: RequestContext, response: ProduceResponse, *, metadata: MetadataStore, replicas: Partitions
+    context: RequestContext, response: ProduceResponse, *, metadata: MetadataStore, replicas: Replicas
 ) -> None:
     """Say who leads the partitions that were refused since another broker leads them (KIP-951)."""
     image = metadata.image

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.share_partitions import Shared
     from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.partitions import Partition
+    from barnabas.replicas.replica import Replica
     from barnabas.requests.context import RequestContext
     from barnabas.topic_partitions import TopicIdPartition
 
@@ -138,7 +138,7 @@ class _News:
     def __init__(self) -> None:
         self.event = trio.Event()
 
-    def partition_advanced(self, partition: Partition) -> None:  # noqa: ARG002
+    def partition_advanced(self, partition: Replica) -> None:  # noqa: ARG002
         self.event.set()
 
 

@@ -20,7 +20,7 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.transactions import TransactionCoordinator
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
 
 _COORDINATOR_BUSY = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -48,7 +48,7 @@ class Admission:
     transactional_id: str
     implicit: bool
     abortable_known: bool
-    replicas: Partitions
+    replicas: Replicas
     transaction_coordinator: TransactionCoordinator
     config: BrokerConfig
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.coordination.transactions import TransactionCoordinator
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
 IMPLICIT_SINCE = 5
@@ -39,7 +39,7 @@ async def handle(
     request: TxnOffsetCommitRequest,
     *,
     metadata: MetadataStore,
-    replicas: Partitions,
+    replicas: Replicas,
     group_coordinator: GroupCoordinator,
     transaction_coordinator: TransactionCoordinator,
     config: BrokerConfig,

@@ -13,7 +13,7 @@ from barnabas.wire.generated.write_txn_markers import WriteTxnMarkersRequest, Wr
 if TYPE_CHECKING:
     from barnabas.coordination.markers import LocalMarkers
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
@@ -25,7 +25,7 @@ async def handle(
     context: RequestContext,
     request: WriteTxnMarkersRequest,
     *,
-    replicas: Partitions,
+    replicas: Replicas,
     budget: LoopBudget,
     markers: LocalMarkers,
 ) -> WriteTxnMarkersResponse:
@@ -59,9 +59,7 @@ async def handle(
     )
 
 
-async def _write(
-    marker: Marker, topic: str, index: int, *, replicas: Partitions, markers: LocalMarkers
-) -> int:
+async def _write(marker: Marker, topic: str, index: int, *, replicas: Replicas, markers: LocalMarkers) -> int:
     if marker.producer_epoch < 0:
         return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, which can make no such marker
     if marker.transaction_version >= EPOCH_BUMPED_SINCE and _is_in_epoch(
@@ -80,7 +78,7 @@ async def _write(
     return 0
 
 
-def _is_in_epoch(marker: Marker, topic: str, index: int, *, replicas: Partitions) -> bool:
+def _is_in_epoch(marker: Marker, topic: str, index: int, *, replicas: Replicas) -> bool:
     """Whether the open transaction has the marker's own epoch; in version 2 the end has a higher one (KIP-1228)."""
     try:
         partition = replicas.leader(topic, index)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
     from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.metrics.meter import RequestMeter
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.log_limit import LogLimit
     from barnabas.requests.memory import Memory
 
@@ -59,7 +59,7 @@ class Sources:
     broker_id: int
     metadata: MetadataStore
     logs: LogManager
-    partitions: Partitions
+    replicas: Replicas
     connections: OpenConnections
     listener_names: Collection[str]
     telemetry: Lazy[Telemetry]
@@ -151,8 +151,8 @@ async def _node(families: Families, sources: Sources) -> None:
         ours += sum(partition.leader == sources.broker_id for partition in partitions)
         behind += sum(len(partition.isr) < len(partition.replicas) for partition in partitions)
     led = 0
-    async for replicas in _in_slices(list(sources.partitions), sources.budget):
-        led += sum(not replica.closed for replica in replicas)
+    async for some in _in_slices(list(sources.replicas), sources.budget):
+        led += sum(not replica.closed for replica in some)
     offline = max(ours - led, 0)  # both may have changed while others ran
     for name, text, value in (
         ("kafka_controller_kafkacontroller_activecontrollercount", "Controllers here", 1),
@@ -212,10 +212,10 @@ async def _topics(families: Families, sources: Sources, meter: RequestMeter) -> 
     prefix = "kafka_server_brokertopicmetrics_"
     bytes_in: Counter[str] = Counter()
     messages_in: Counter[str] = Counter()
-    async for partitions in _in_slices(list(sources.partitions), sources.budget):
-        for partition in partitions:
-            bytes_in[partition.topic] += partition.appended_bytes - partition.replicated_bytes
-            messages_in[partition.topic] += partition.appended_records - partition.replicated_records
+    async for some in _in_slices(list(sources.replicas), sources.budget):
+        for replica in some:
+            bytes_in[replica.topic] += replica.appended_bytes - replica.replicated_bytes
+            messages_in[replica.topic] += replica.appended_records - replica.replicated_records
     topics = sources.metadata.image.topics
     meter.forget_topics(topics.__contains__)
     async for names in _in_slices(topics, sources.budget):

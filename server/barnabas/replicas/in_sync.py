@@ -20,7 +20,7 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
     from barnabas.replicas.replica import Replica
     from barnabas.replication.leader import IsrChange
 
@@ -110,12 +110,10 @@ def changed_isr(image: ClusterImage, broker_id: int, replica: Replica, change: I
     return replace(info, isr=isr, partition_epoch=info.partition_epoch + 1)
 
 
-async def shrink_periodically(
-    partitions: Partitions, budget: LoopBudget, lag_max_ms: Callable[[], int]
-) -> None:
+async def shrink_periodically(replicas: Replicas, budget: LoopBudget, lag_max_ms: Callable[[], int]) -> None:
     """Propose every half of `replica.lag.time.max.ms` that followers leave the ISR which are behind; until cancelled."""
     while True:
         await trio.sleep(max(lag_max_ms() // 2, INTERVAL_MS_MIN) / 1000)
-        for replica in partitions.replicated():
+        for replica in replicas.replicated():
             replica.shrink_isr()
             await budget.checkpoint()

@@ -15,7 +15,7 @@ from barnabas.ids import uuid_text
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.log.manager import LogManager
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
 
 log = logging.getLogger(__name__)
 
@@ -36,25 +36,23 @@ def lost_dirs(logs: LogManager, broker_id: int, image: ClusterImage) -> frozense
 class LostDirs:
     """Remembers in the metadata which log dirs this broker has, and lets partitions begin again that are given up."""
 
-    def __init__(
-        self, broker_id: int, logs: LogManager, partitions: Partitions, metadata: MetadataStore
-    ) -> None:
+    def __init__(self, broker_id: int, logs: LogManager, replicas: Replicas, metadata: MetadataStore) -> None:
         self._broker_id = broker_id
         self._logs = logs
-        self._partitions = partitions
+        self._replicas = replicas
         self._metadata = metadata
 
     def register(self, image: ClusterImage) -> list[Change]:
         """Remember the log dirs that are there; those that are lost are forgotten once nothing is missing."""
         known, present = image.log_dirs.get(self._broker_id, frozenset()), present_dirs(self._logs)
-        lost = self._partitions.lost_dirs
+        lost = self._replicas.lost_dirs
         if lost or self._logs.offline:
             missing = self._offline_partitions(image)
             if missing:
                 _tell(lost, missing)
                 present |= known
             else:
-                self._partitions.lost_dirs = frozenset()
+                self._replicas.lost_dirs = frozenset()
         if present == known or (len(present) == 1 and not known):
             return []  # nothing new, or only the dir in which this would be written
         return [LogDirsRegistered(self._broker_id, present)]
@@ -65,7 +63,7 @@ class LostDirs:
             (topic.name, index)
             for topic in image.topics.values()
             for index, info in enumerate(topic.partitions)
-            if self._partitions.is_offline(topic.name, index, info)
+            if self._replicas.is_offline(topic.name, index, info)
         ]
 
     async def begin_again(self, topic: str, index: int) -> bool:
@@ -74,7 +72,7 @@ class LostDirs:
         Says whether that was possible: not while a log dir is offline, in which the log may be. Raises RequestError,
         StorageError.
         """
-        if self._logs.offline or not self._partitions.lost_dirs:
+        if self._logs.offline or not self._replicas.lost_dirs:
             return False
 
         def decide(image: ClusterImage) -> list[Change]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.log.manager import LogManager
     from barnabas.log.moving import Move
     from barnabas.replicas.failures import LogDirFailures
-    from barnabas.replicas.partitions import Partitions
+    from barnabas.replicas.manager import Replicas
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +39,13 @@ class LogMover:
         self,
         config: BrokerConfig,
         logs: LogManager,
-        partitions: Partitions,
+        replicas: Replicas,
         failures: LogDirFailures,
         environment: Environment,
     ) -> None:
         self._config = config
         self._logs = logs
-        self._partitions = partitions
+        self._replicas = replicas
         self._failures = failures
         self._now_ms = environment.wall_clock_ms
         self._threads = environment.threads
@@ -65,7 +65,7 @@ class LogMover:
             raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, f"log dir {log_dir} is offline")
         logs.prefer(topic, partition, log_dir)
         try:
-            self._partitions.leader(topic, partition)
+            self._replicas.leader(topic, partition)
         except RequestError as error:
             if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise RequestError(ErrorCode.REPLICA_NOT_AVAILABLE, error.message) from error
@@ -89,7 +89,7 @@ class LogMover:
             await self._copy(move)
             if not move.is_cancelled:
                 new = self._logs.finish_move(move, self._now_ms())
-                self._partitions.replace_log(new)
+                self._replicas.replace_log(new)
         except StorageError as error:
             if move.is_cancelled:
                 return  # its directory was taken away under it
@@ -97,7 +97,7 @@ class LogMover:
             self._logs.moves.cancel(move, self._now_ms())
             self._failures.failed(error)
             if moved.is_closed and self._logs.get(moved.topic, moved.partition) is None:
-                self._partitions.lose([moved])
+                self._replicas.lose([moved])
         except Exception:  # the next ones are carried out all the same
             log.exception("%s could not be moved to %s", moved.name, move.target_dir)
             self._logs.moves.cancel(move, self._now_ms())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError, StorageError
 from barnabas.log.format.properties import is_damaged_copy
-from barnabas.replicas.replica import ACKS_ALL, Replica
+from barnabas.replicas.replica import Replica
 from barnabas.replication.roles import Role, Step, is_stale, steps, target_role
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -26,12 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-__all__ = ["ACKS_ALL", "Partition", "Partitions"]
 
-Partition = Replica
-
-
-class Partitions:
+class Replicas:
     """All replicas of this broker, kept in step with the metadata image.
 
     Those whose log is not there are offline: of them only the image knows.

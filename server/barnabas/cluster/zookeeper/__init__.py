@@ -1,0 +1,1 @@
+"""Cluster metadata in ZooKeeper, in Apache Kafka's layout of znodes."""

@@ -1,0 +1,163 @@
+"""A session with ZooKeeper, as everybody but its implementations sees it.
+
+The rule: this is all that the broker wants of ZooKeeper. One implementation speaks with servers, one is simulated; both
+call watches in the event loop's thread, each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+Watch = Callable[[], None]
+"""Called once, when what was read has changed or the session has expired; it must not block."""
+
+ANY_VERSION = -1
+
+
+class ZooKeeperError(Exception):
+    """ZooKeeper did not do what it was asked for; nothing has changed unless the subclass says otherwise."""
+
+
+class NoNodeError(ZooKeeperError):
+    """There is no such znode, or no parent of it."""
+
+
+class NodeExistsError(ZooKeeperError):
+    """The znode is there already."""
+
+
+class BadVersionError(ZooKeeperError):
+    """The znode has another version than the one expected: somebody else was quicker."""
+
+
+class NotEmptyError(ZooKeeperError):
+    """The znode has children and cannot be deleted."""
+
+
+class NoAuthError(ZooKeeperError):
+    """The znode's ACL does not allow this to us."""
+
+
+class ConnectionLostError(ZooKeeperError):
+    """The connection broke before the answer: a write may have happened, or may not."""
+
+
+class SessionExpiredError(ZooKeeperError):
+    """The session is over: its ephemeral znodes are gone, or go soon. A new one begins by itself."""
+
+
+class SessionState(Enum):
+    """What is known of the session."""
+
+    CONNECTED = auto()
+    DISCONNECTED = auto()
+    """No server can be reached; the session goes on if one is found in time."""
+    EXPIRED = auto()
+    """All ephemeral znodes are gone. CONNECTED follows, with a new session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What ZooKeeper knows of a znode. `version` counts the changes of its data; `created` is the czxid."""
+
+    version: int
+    created: int
+    modified: int = 0
+    ephemeral_owner: int = 0
+    children: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make a znode, as a part of `multi`."""
+
+    path: str
+    data: bytes
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Change a znode's data, as a part of `multi`."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a znode, as a part of `multi`."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Fail the whole of `multi` unless a znode has this version."""
+
+    path: str
+    version: int
+
+
+Operation = Create | SetData | Delete | Check
+
+
+class ZooKeeper(Protocol):
+    """A session. Paths are absolute below the chroot. Every method may raise ConnectionLostError, SessionExpiredError,
+    NoAuthError; which others, it says. Requests are sent in the order in which they are made, without waiting for the
+    answers of earlier ones.
+    """
+
+    @property
+    def session_id(self) -> int:
+        """The id of the current session, 0 before the first."""
+
+    @property
+    def state(self) -> SessionState:
+        """What is known of the session now."""
+
+    def watch_session(self, changed: Callable[[SessionState], None]) -> None:
+        """Have `changed` called with each new state."""
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        parents: bool = False,
+    ) -> tuple[str, Stat]:
+        """Make a znode and return its path (with its number, for a sequence). Raises NodeExistsError, NoNodeError."""
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        """Return a znode's data. Raises NoNodeError, and sets no watch then."""
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """Return the data of many znodes, None for those that are not there; all are asked for at once."""
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        """Return what is known of a znode, None if there is none; the watch is set in both cases."""
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Return the names of a znode's children, sorted. Raises NoNodeError."""
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        """Change a znode's data. Raises NoNodeError, BadVersionError."""
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Remove a znode. Raises NoNodeError, BadVersionError, NotEmptyError."""
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
+        """Do all of these or none; one Stat for each Create and SetData.
+
+        Raises the error of the first operation that failed, with `operation_index` as its attribute.
+        """
+
+    async def close(self) -> None:
+        """End the session: its ephemeral znodes go at once."""
