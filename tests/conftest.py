@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,15 @@ def pytest_report_header() -> str:
 
 
 def pytest_sessionstart() -> None:
-    """Run the code that is seen: the sources of this checkout, or a wheel that is of these sources."""
+    """Let signals act, and run the code that is seen: the sources of this checkout, or a wheel that is of these sources."""
+    # What nohup, or a shell that runs us in the background, has made us ignore, the programs under test would ignore too.
+    for number, usual in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+        (signal.SIGQUIT, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     if PACKAGE == ROOT / "server" / "barnabas":
         return
     from tools.install_wheel import is_current

@@ -17,6 +17,7 @@ from barnabas import apis
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
+from barnabas.wire.generated.initialize_share_group_state import InitializeShareGroupStateRequest
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest
 from barnabas.wire.headers import decode_response, encode_request
 from tests.support.broker import broker_to_ask, new_connection
@@ -101,6 +102,13 @@ async def populate(ask):
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     committed = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])
     await ask(OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[committed]), 8)
+    # Without a state, a share partition answers UNKNOWN_SERVER_ERROR, as in Apache Kafka.
+    share = InitializeShareGroupStateRequest
+    states = share.InitializeStateData(
+        topic_id=ask.services.metadata.image.topics["t"].id,
+        partitions=[share.PartitionData(partition=index) for index in (0, 1)],
+    )
+    await ask(share(group_id="g", topics=[states]), 0)
 
 
 @pytest.mark.parametrize("key", list(apis.BY_KEY))
