@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
     from barnabas.environment import Environment
     from barnabas.metrics.client_telemetry import Telemetry
+    from barnabas.requests.context import Quotas
     from barnabas.security.authorizer import Authorizer
 
 
@@ -67,10 +68,12 @@ async def assembled(
     release: ReleaseProfile = KAFKA_4,
     budget: LoopBudget | None = None,
     authorizer: Authorizer | None = None,
+    quotas: Quotas | None = None,
 ) -> AsyncIterator[Broker]:
     """Make a broker, complete and with its background tasks running; it serves when it is told to.
 
-    `budget` replaces the usual one; without an `authorizer` everybody may do everything.
+    `budget` replaces the usual one; without an `authorizer` everybody may do everything, without `quotas` nobody is
+    throttled.
     Everything is closed again at the end, in order.
 
     Raises StartupError or StorageError when the broker cannot start.
@@ -101,6 +104,7 @@ async def assembled(
                         metrics_address,
                         background,
                         authorizer or AllowEverything(),
+                        quotas,
                     )
                 background.cancel_scope.cancel()
         finally:
@@ -132,6 +136,7 @@ def _assemble(
     metrics_address: MetricsAddress | None,
     background: trio.Nursery,
     authorizer: Authorizer,
+    quotas: Quotas | None,
 ) -> Broker:
     now_ms, threads = environment.wall_clock_ms, environment.threads
     metadata, logs, replicas = storage.metadata, storage.logs, storage.replicas
@@ -256,7 +261,7 @@ def _assemble(
         ConnectionParts(
             pipeline=Pipeline(
                 services,
-                Shared(memory, log_limit, authorizer),
+                Shared(memory, log_limit, authorizer, quotas),
                 CodecWorker(threads),
                 meter=meter,
                 now_s=environment.monotonic,

@@ -93,6 +93,8 @@ class Connection:
         try:
             with self.scope:
                 while not self.stopping and await self._serve_one():
+                    if self.info.muted_ms:
+                        await self._stay_muted()
                     if self._start < len(self._received):
                         # Whoever sends many requests at once takes turns with the others.
                         await self._parts.budget.checkpoint()
@@ -108,6 +110,12 @@ class Connection:
             self.caught_up()
             self._transport.close()
             self._parts.on_closed(self.info.connection_id)
+
+    async def _stay_muted(self) -> None:
+        """Read nothing for as long as the client is throttled."""
+        muted_ms, self.info.muted_ms = self.info.muted_ms, 0
+        await trio.sleep(muted_ms / 1000)
+        self.last_active = self._parts.now_s()
 
     async def _serve_one(self) -> bool:
         """Read and answer one request; false when the connection is at its end."""

@@ -17,6 +17,7 @@ import trio
 from barnabas.broker.connection import Connection, ConnectionParts
 from barnabas.config import broker as settings
 from barnabas.requests.context import ConnectionInfo
+from barnabas.security.channel import allowed_at_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -159,6 +160,7 @@ class Connections:
             listener.security_protocol,
             transport.local_address,
             transport.peer_address,
+            allowed=allowed_at_first(listener.security_protocol),
         )
         connection = Connection(self.parts, transport, info)
         self._open.add(connection)

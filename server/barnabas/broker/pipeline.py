@@ -1,4 +1,4 @@
-"""The way of a request: header, decode, interception, authorisation, handler, response.
+"""The way of a request: header, connection state, decode, interception, authorisation, quota, handler, response, throttle.
 
 The rule: every request of every API takes these stages, in this order, and `Pipeline.answer` names them all. The table
 in `apis` decides what is served: a request for anything else closes the connection, as Kafka does, except ApiVersions,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.broker.services import Services
     from barnabas.metrics.meter import RequestMeter
     from barnabas.network.transport import Transport
-    from barnabas.requests.context import ConnectionInfo
+    from barnabas.requests.context import ConnectionInfo, Quotas
     from barnabas.wire.headers import RequestHeader
     from barnabas.wire.regions import Chunk
 
@@ -71,6 +71,8 @@ class Pipeline:
         if api is None or not api.min_version <= header.api_version <= api.max_version:
             await self._answer_unserved(header, transport)
             return True
+        if connection.allowed is not None and header.api_key not in connection.allowed:
+            raise PeerError(f"{api.name} (correlation id {header.correlation_id}) before authentication")
         context = RequestContext(
             self._shared,
             connection,
@@ -81,10 +83,13 @@ class Pipeline:
             self._now_ms(),
         )
         connection.request = context
-        started = self._now_s() if self._meter is not None else 0.0
+        quotas = self._shared.quotas
+        started = self._now_s() if self._meter is not None or quotas is not None else 0.0
         try:
             request = await self._decode(api, context, frame, header)
             response = await self._respond(api, context, request)
+            if quotas is not None:
+                self._throttle(quotas, context, request, response, len(frame), self._now_s() - started)
             size = 0
             codes: Mapping[int, int] | None = None  # where they have been counted already
             if response is not None:
@@ -156,12 +161,32 @@ class Pipeline:
             return _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
 
     def _bind(self, api: apis.Api) -> Handler:
-        """Give a handler the services that it names, and put authorisation before it where somebody decides."""
+        """Give a handler the services that it names; put quota and authorisation before it where somebody decides."""
         handler = bound(api.handle, self._services)
+        if self._shared.quotas is not None:
+            handler = partial(_admitted, self._shared.quotas, handler)
         if self._shared.asks_authorizer and api.whole:
             handler = partial(_authorized, api, handler)
         self._handlers[api.key] = handler
         return handler
+
+    @staticmethod
+    def _throttle(
+        quotas: Quotas,
+        context: RequestContext,
+        request: Any,
+        response: Any,
+        request_bytes: int,
+        seconds: float,
+    ) -> None:
+        """Charge a request; tell a client that is over a quota, and mute its connection."""
+        throttle_ms = quotas.throttle_ms(
+            context, request, response, request_bytes=request_bytes, seconds=seconds
+        )
+        if throttle_ms:
+            context.connection.muted_ms = throttle_ms
+            if hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = throttle_ms
 
     async def _encode(
         self, api: apis.Api, context: RequestContext, request: Any, response: Any
@@ -186,6 +211,12 @@ def bound(handle: Callable[..., Awaitable[Any]], services: Services) -> Handler:
     code = handle.__code__
     names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     return partial(handle, **{name: getattr(services, name) for name in names}) if names else handle
+
+
+async def _admitted(quotas: Quotas, handler: Handler, context: RequestContext, request: Any) -> Any:
+    """Handle a request that no quota refuses. Raises RequestError."""
+    quotas.admit(context, request)
+    return await handler(context, request)
 
 
 async def _authorized(api: apis.Api, handler: Handler, context: RequestContext, request: Any) -> Any:

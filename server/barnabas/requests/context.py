@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.errors import RequestError
 from barnabas.requests.memory import Reservation
@@ -46,6 +46,10 @@ class ConnectionInfo:
     principal: str = ANONYMOUS
     client_software_name: str = ""
     client_software_version: str = ""
+    allowed: frozenset[int] | None = None
+    """The keys of the APIs that may be asked in the connection's state, before it has authenticated; None for all."""
+    muted_ms: int = 0
+    """For how long nothing is read from it after the response, since its client is over a quota (KIP-219)."""
     request: RequestContext | None = None
     """The latest request, which may have been answered already."""
 
@@ -69,6 +73,25 @@ class ConnectionInfo:
         return f"{_join(self.peer_address)}->{_join(self.local_address)}#{self.connection_id}"
 
 
+class Quotas(Protocol):
+    """Decides who is throttled, and for how long.
+
+    A client that is over a quota is answered at once, told for how long it is throttled, and not read from for that
+    long (KIP-219). Only changes of the cluster may be refused instead (KIP-599).
+    """
+
+    def admit(self, context: RequestContext, request: Any) -> None:
+        """Look at a request before it is handled. Raises RequestError THROTTLING_QUOTA_EXCEEDED to refuse it."""
+
+    def throttle_ms(
+        self, context: RequestContext, request: Any, response: Any, *, request_bytes: int, seconds: float
+    ) -> int:
+        """Charge a request that took so many seconds to handle; return for how long its client is throttled, 0 if not.
+
+        `response` is None where the request wants none; it may be changed, as that of a Fetch over its quota is.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What all requests of a broker share."""
@@ -76,6 +99,8 @@ class Shared:
     memory: Memory
     log_limit: LogLimit
     authorizer: Authorizer
+    quotas: Quotas | None = None
+    """None where nobody is throttled."""
     asks_authorizer: bool = field(init=False)
     """Whether anybody may be refused anything."""
 

@@ -1,0 +1,147 @@
+"""The stages of the request pipeline beside authorisation and handler: connection state, quotas, throttling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+
+from barnabas.broker.codecs import CodecWorker
+from barnabas.broker.connection import Connection
+from barnabas.broker.pipeline import Pipeline
+from barnabas.environment.real import real_environment
+from barnabas.errors import PeerError, RequestError
+from barnabas.requests.context import ConnectionInfo, Shared
+from barnabas.requests.log_limit import LogLimit
+from barnabas.security.authorizer import AllowEverything
+from barnabas.security.channel import BEFORE_AUTHENTICATION, allowed_at_first
+from barnabas.wire.generated.create_topics import CreateTopicsRequest
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.metadata import MetadataRequest
+from barnabas.wire.headers import decode_response, encode_request
+from tests.support.broker import broker_to_ask
+
+CREATE_TOPICS, METADATA, THROTTLE_MS = 19, 3, 700
+
+
+class FixedQuotas:
+    """Throttles everybody alike, and refuses to make topics; remembers what it was charged."""
+
+    def __init__(self) -> None:
+        self.charged: list[tuple[int, int, bool]] = []
+
+    def admit(self, context: Any, _request: Any) -> None:
+        if context.api_key == CREATE_TOPICS:
+            raise RequestError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many topics")
+
+    def throttle_ms(
+        self, context: Any, _request: Any, response: Any, *, request_bytes: int, seconds: float
+    ) -> int:
+        assert seconds >= 0
+        self.charged.append((context.api_key, request_bytes, response is not None))
+        return THROTTLE_MS
+
+
+class Sent:
+    """A transport from which frames come, and that keeps what is sent, and when it was read from."""
+
+    def __init__(self, *frames: memoryview) -> None:
+        self.data = b""
+        self.frames = [len(frame).to_bytes(4, "big") + bytes(frame) for frame in frames]
+        self.read_at: list[float] = []
+
+    def report_to(self, _connection: object) -> None:
+        """Nobody falls behind here."""
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        self.read_at.append(trio.current_time())
+        frame = self.frames.pop(0) if self.frames else b""
+        buffer[: len(frame)] = frame
+        return len(frame)
+
+    async def send(self, chunks: list[Any]) -> None:
+        self.data += b"".join(bytes(chunk) for chunk in chunks)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def connection_info(protocol: str = "PLAINTEXT") -> ConnectionInfo:
+    addresses = ("127.0.0.1", 9092), ("127.0.0.1", 50_000)
+    return ConnectionInfo(1, protocol, protocol, *addresses, allowed=allowed_at_first(protocol))
+
+
+def frame_of(key: int, version: int, request: Any) -> memoryview:
+    chunks = encode_request(key, version, 1, "client", request)
+    return memoryview(bytearray(b"".join(bytes(chunk) for chunk in chunks)[4:]))
+
+
+@pytest.fixture
+async def asked(tmp_path):
+    async with broker_to_ask(tmp_path) as asked:
+        yield asked
+
+
+def pipeline_of(asked: Any, quotas: FixedQuotas | None = None) -> Pipeline:
+    environment = real_environment()
+    shared = Shared(asked.broker.memory, LogLimit(), AllowEverything(), quotas)
+    codecs = CodecWorker(environment.threads)
+    return Pipeline(asked.services, shared, codecs, now_s=environment.monotonic)
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+async def test_only_three_apis_are_answered_before_authentication(asked, protocol):
+    answered, sent = set(), Sent()
+    for key, api in asked.services.served.items():
+        frame = frame_of(METADATA, 1, MetadataRequest())
+        frame[:4] = key.to_bytes(2, "big") + api.min_version.to_bytes(2, "big")
+        try:
+            await pipeline_of(asked).answer(connection_info(protocol), sent, frame)
+        except PeerError as error:
+            if f"{api.name} (correlation id 1) before authentication" in str(error):
+                continue
+        answered.add(key)
+    assert answered == BEFORE_AUTHENTICATION == {17, 18, 36}
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+async def test_everything_is_answered_where_nobody_authenticates(asked, protocol):
+    sent = Sent()
+    assert await pipeline_of(asked).answer(
+        connection_info(protocol), sent, frame_of(METADATA, 1, MetadataRequest())
+    )
+    assert sent.data
+
+
+async def test_a_client_over_its_quota_is_answered_at_once_and_then_not_read_from(asked, autojump_clock):
+    quotas, frame = FixedQuotas(), frame_of(METADATA, 9, MetadataRequest())
+    sent, parts = Sent(frame, frame), asked.broker.connections.parts
+    start = trio.current_time()
+    await Connection(replace(parts, pipeline=pipeline_of(asked, quotas)), sent, connection_info()).serve()
+    assert [at - start for at in sent.read_at] == pytest.approx(
+        [0, THROTTLE_MS / 1000, 2 * THROTTLE_MS / 1000]
+    )
+    assert quotas.charged == [(METADATA, len(frame), True)] * 2
+    answer = sent.data[4 : len(sent.data) // 2]
+    assert decode_response(answer, METADATA, 9)[1].throttle_time_ms == THROTTLE_MS
+
+
+async def test_a_version_without_a_throttle_time_is_muted_all_the_same(asked):
+    info, sent = connection_info(), Sent()
+    await pipeline_of(asked, FixedQuotas()).answer(
+        info, sent, frame_of(METADATA, 0, MetadataRequest(topics=[]))
+    )
+    assert info.muted_ms == THROTTLE_MS
+    decode_response(sent.data[4:], METADATA, 0)
+
+
+async def test_a_request_that_a_quota_refuses_does_nothing(asked):
+    topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    sent = Sent()
+    frame = frame_of(CREATE_TOPICS, 6, CreateTopicsRequest(topics=[topic], timeout_ms=1000))
+    await pipeline_of(asked, FixedQuotas()).answer(connection_info(), sent, frame)
+    (answer,) = decode_response(sent.data[4:], CREATE_TOPICS, 6)[1].topics
+    assert answer.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert "t" not in asked.services.metadata.image.topics
