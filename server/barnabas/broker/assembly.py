@@ -29,6 +29,7 @@ from barnabas.broker.storage import Storage, opened_storage
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from barnabas.cluster.topic_creation import TopicCreation
 from barnabas.config import broker as settings
+from barnabas.controller.embedded import EmbeddedController
 from barnabas.coordination.groups import GroupCoordinator
 from barnabas.coordination.image_events import CoordinatorEvents
 from barnabas.coordination.internal_topics import InternalTopic
@@ -225,11 +226,11 @@ def _assemble(
         budget=budget,
         piecework=piecework,
         metadata=metadata,
+        controller=EmbeddedController(metadata, replicas, storage.lost_dirs, budget),
         topic_creation=topic_creation,
         logs=logs,
         replicas=replicas,
         failures=storage.failures,
-        lost_dirs=storage.lost_dirs,
         log_mover=mover,
         fetch_sessions=FetchSessions(
             config.get(settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS),

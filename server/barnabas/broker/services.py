@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barnabas.apis import Api
+    from barnabas.cluster.ports import Controller
     from barnabas.cluster.store import MetadataStore
     from barnabas.cluster.topic_creation import TopicCreation
     from barnabas.config.loading import BrokerConfig
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.release import ReleaseProfile
     from barnabas.replicas.failures import LogDirFailures
-    from barnabas.replicas.lost_dirs import LostDirs
     from barnabas.replicas.manager import Replicas
     from barnabas.replicas.moving import LogMover
     from barnabas.requests.fetch_sessions import FetchSessions
@@ -49,11 +49,11 @@ class Services:
     budget: LoopBudget
     piecework: Piecework
     metadata: MetadataStore
+    controller: Controller
     topic_creation: TopicCreation
     logs: LogManager
     replicas: Replicas
     failures: LogDirFailures
-    lost_dirs: LostDirs
     log_mover: LogMover
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds

@@ -1,7 +1,7 @@
-"""ListPartitionReassignments v0. The moves of partitions to other brokers that are going on (KIP-455): none.
+"""ListPartitionReassignments v0. The moves of partitions to other brokers that are going on (KIP-455).
 
-In a cluster of one no partition is on its way anywhere. Topics that do not exist are left out, as those are that do not
-move; moves between the log dirs of a broker are told by DescribeLogDirs.
+Topics and partitions that do not exist are left out, as those are that do not move; a broker that is a cluster by itself
+has none. Moves between the log dirs of a broker are in the answer of DescribeLogDirs.
 """
 
 from __future__ import annotations
@@ -14,11 +14,35 @@ from barnabas.wire.generated.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.cluster.ports import Controller
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
+
+Topic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+Partition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
 async def handle(
-    _context: RequestContext, __: ListPartitionReassignmentsRequest
+    _context: RequestContext,
+    request: ListPartitionReassignmentsRequest,
+    *,
+    controller: Controller,
+    budget: LoopBudget,
 ) -> ListPartitionReassignmentsResponse:
-    """None."""
-    return ListPartitionReassignmentsResponse(error_message=None)
+    """List the moves of these topics' partitions, or of all."""
+    asked = None
+    if request.topics is not None:
+        asked = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+    topics: dict[str, Topic] = {}
+    for (name, index), moving in (await controller.reassignments(asked)).items():
+        topic = topics.setdefault(name, Topic(name=name))
+        topic.partitions.append(
+            Partition(
+                partition_index=index,
+                replicas=list(moving.replicas),
+                adding_replicas=list(moving.adding),
+                removing_replicas=list(moving.removing),
+            )
+        )
+        await budget.checkpoint()
+    return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))

@@ -1,0 +1,119 @@
+"""What a broker asks of the cluster's controller, which may be itself.
+
+The rule: handlers ask through this port alone; whether the broker is a cluster by itself, one of several, or the
+controller of all is decided where the broker is put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from barnabas.errors import RequestError
+from barnabas.topic_partitions import TopicPartition
+
+
+class ElectionType(IntEnum):
+    """Which elections ElectLeaders may ask for (KIP-460)."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+Results = dict[TopicPartition, RequestError | None]
+"""What has become of each partition; None: what was asked for was done, or has begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A reassignment that is going on: all replicas, those that are added, those that go at its end (KIP-455)."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedState:
+    """What a leader proposes for a partition (KIP-497).
+
+    `topic` is None where only the id is known, `topic_id` where only the name is. `isr` has broker ids with their
+    epochs, -1 where they are not known (KIP-903).
+    """
+
+    topic: str | None
+    topic_id: bytes | None
+    index: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    recovering: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedState:
+    """The state of a partition after a proposal that was accepted."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    recovering: bool = False
+
+
+class Controller(Protocol):
+    """The controller of the cluster, if it is here. Every method but the properties raises NOT_CONTROLLER if it is not."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller now."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the controller that is here, 0 if it is not."""
+
+    async def elect_leaders(
+        self, election_type: ElectionType, partitions: Iterable[TopicPartition] | None, timeout_ms: int
+    ) -> Results:
+        """Elect leaders for these partitions, for all if None, and wait until this broker knows of them.
+
+        The errors: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (being deleted), REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR.
+        """
+
+    async def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool
+    ) -> Results:
+        """Begin to give each partition to these replicas, or cancel what goes on (None).
+
+        `keeps_factor` refuses another number of replicas (KIP-860). The errors: UNKNOWN_TOPIC_OR_PARTITION,
+        NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
+        """
+
+    async def reassignments(
+        self, partitions: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, Reassignment]:
+        """Return the reassignments that go on, of these partitions or of all."""
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, proposals: Sequence[ProposedState]
+    ) -> list[AcceptedState | RequestError]:
+        """Decide on what a leader proposes, one answer for each.
+
+        Raises STALE_BROKER_EPOCH. The errors: NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
+        FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA, NEW_LEADER_ELECTED.
+        """
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
+        """Return the first and the number of producer ids that nobody else gets.
+
+        Raises BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
+        """
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """Move leaders away from a broker that is about to stop; return what it still leads though others have replicas.
+
+        `broker_epoch` is -1 where the broker does not know it. Raises STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE.
+        """
