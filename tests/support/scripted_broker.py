@@ -20,6 +20,8 @@ VERSIONS = {0: (0, 13), 1: (4, 17), 3: (0, 13), 10: (0, 6), 17: (0, 1), 18: (0, 
 BOOTSTRAP = Endpoint("bootstrap", 9092)
 TOPIC_ID = b"0123456789abcdef"
 UNKNOWN_TOPIC = 3
+SILENCE = object()
+"""What a scripted cluster's `answer` returns for a request that is never answered."""
 
 
 class Peer:
@@ -97,7 +99,7 @@ class ScriptedCluster:
                     await peer.answer(header, self.metadata(request))
                 elif (answer := self.answer(host, request)) is None:
                     await stream.aclose()
-                else:
+                elif answer is not SILENCE:
                     await peer.answer(header, answer)
         except (EOFError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass

@@ -24,7 +24,7 @@ ROWS: tuple[Row, ...] = (
      "Which protocol the listeners of each name speak, NAME:PROTOCOL."),
     ("controller.listener.names", "list", None, "", "high", "", "",
      "Listeners of the controllers; they are not opened, since there are none."),
-    ("inter.broker.listener.name", "string", None, "", "medium", "", "single",
+    ("inter.broker.listener.name", "string", None, "", "medium", "", "",
      "The listener that brokers use among themselves."),
     ("security.inter.broker.protocol", "string", "PLAINTEXT", "PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL", "medium", "",
      "!single",
