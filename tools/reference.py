@@ -121,20 +121,23 @@ def _error_docs() -> dict[str, str]:
 def configuration_page() -> str:
     """Every setting: of the broker by subject, of topics, groups and client metrics."""
     count = sum(1 for _ in tables.names())
-    acts = sum(1 for name in tables.names() if not tables.setting(name).effect)
+    rows = [tables.setting(name) for name in tables.names()]
+    acts = sum(1 for row in rows if not row.effect)
+    more = sum(1 for row in rows if row.acts_in_cluster)
     lines = [
         "# Configuration\n",
         f"The broker knows {count} settings of its own by the names, types, defaults and bounds of Apache Kafka 4.3, and",
-        f"those of Kafka 3 that are gone; {acts} of them change what it does. A file that was",
+        f"those of Kafka 3 that are gone; {acts} of them change what it does, {more} more do in a cluster. A file that was",
         "written for Kafka works as it is, unless it asks for something that is not here. What the columns mean:\n",
         "- *default*: a dash where there is none. Where it differs from Kafka's, the reason is in",
         "  [decision 30](../decisions/0030-defaults.md).",
         "- *changes*: when a new value counts: after a *restart*, or while the broker runs for all of the *cluster* or for",
         "  one *broker* (IncrementalAlterConfigs).",
-        "- *effect*: *yes*, or *none* and the reason. *Stops the start*: somebody who sets it relies on it for safety or",
-        "  durability, so the broker does not start with a value other than the default, and says which setting it is.",
+        "- *effect*: *yes*, *in a cluster* (where `zookeeper.connect` is set), or *none* and the reason.",
+        "  *Stops the start*: somebody who sets it relies on it for safety or durability,",
+        "   so the broker does not start with a value other than the default, and says which setting it is.",
         "  A change of it while the broker runs is INVALID_CONFIG. The others without effect are warned of in one line.\n",
-        "Two more stop the start: a replication factor above 1 that is set, since there is one broker, and",
+        "Two more stop the start: without a cluster a replication factor above 1 that is set, and",
         "`process.roles`, `controller.quorum.voters` and `controller.quorum.bootstrap.servers` that describe",
         "more than this one node. A file for a single node with both roles, as Kafka ships it, starts with the warning.",
         "The reasons are in [decision 88](../decisions/0088-settings-that-ask-for-more.md).\n",
@@ -163,9 +166,11 @@ def _settings(title: str, rows: list[Setting[Any]]) -> list[str]:
         allowed = row.expected if row.allowed else ""
         changes = row.changes if row.dynamic else "restart"
         effect = (
-            f"{'none, stops the start' if row.stops else 'none'}: {tables.WITHOUT_EFFECT[row.effect]}"
-            if row.effect
-            else "yes"
+            "yes"
+            if not row.effect
+            else "in a cluster"
+            if row.acts_in_cluster
+            else f"{'none, stops the start' if row.stops else 'none'}: {tables.WITHOUT_EFFECT[row.effect]}"
         )
         shown = (f"`{row.name}`", row.kind.name, default, allowed, changes, effect, row.doc)
         lines.append("| " + " | ".join(text.replace("|", "\\|") for text in shown) + " |")

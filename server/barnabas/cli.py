@@ -72,6 +72,16 @@ def _add_serve(commands: Any) -> None:
         help="the address that clients are given, where it is not the one they connect to (a mapped port, a load "
         "balancer); may be repeated as NAME://HOST:PORT, once for each listener",
     )  # fmt: skip
+    serve.add_argument(
+        "--zookeeper", metavar="HOST:PORT,.../CHROOT",
+        help="join the cluster that is kept in this ZooKeeper (default: a broker that is alone)",
+    )  # fmt: skip
+    serve.add_argument(
+        "--broker-id",
+        metavar="N",
+        help="the broker's number in the cluster (default: ZooKeeper gives it one)",
+    )
+    serve.add_argument("--rack", metavar="NAME", help="the rack or zone that the broker is in")
     where = serve.add_mutually_exclusive_group()
     where.add_argument(
         "--data", metavar="DIR", help="where to keep the data (default: ~/.local/state/barnabas)"

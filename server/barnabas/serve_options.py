@@ -49,6 +49,13 @@ def collect(options: argparse.Namespace) -> Given:
         _advertise(options.advertise, given)
     if options.metrics is not None:
         given.set("metrics.listener", _not_empty("--metrics", options.metrics, "HOST:PORT"), "--metrics")
+    for name, option, text in (
+        ("zookeeper.connect", "--zookeeper", options.zookeeper),
+        ("broker.id", "--broker-id", options.broker_id),
+        ("broker.rack", "--rack", options.rack),
+    ):
+        if text is not None:
+            given.set(name, _not_empty(option, text, "a value"), option)
     if not options.ephemeral:
         _place_data(options.data, given)
     return given

@@ -24,11 +24,12 @@ from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.pipeline import Pipeline
 from barnabas.broker.services import Services
 from barnabas.broker.stalls import StallMeter
-from barnabas.broker.startup import advertised_listeners, open_listeners, parse_metrics_address
+from barnabas.broker.startup import StartupError, advertised_listeners, open_listeners, parse_metrics_address
 from barnabas.broker.storage import Storage, opened_storage
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from barnabas.cluster.topic_creation import TopicCreation
 from barnabas.config import broker as settings
+from barnabas.config.cluster import is_clustered
 from barnabas.controller.embedded import EmbeddedController
 from barnabas.coordination.groups import GroupCoordinator
 from barnabas.coordination.image_events import CoordinatorEvents
@@ -79,6 +80,8 @@ async def assembled(
 
     Raises StartupError or StorageError when the broker cannot start.
     """
+    if is_clustered(config):
+        raise StartupError(f"{settings.ZOOKEEPER_CONNECT.name}: joining a cluster is not there yet")
     advertised = advertised_listeners(config, environment.network)
     listeners = open_listeners(config.listeners(), config.listener_security_protocols(), environment.network)
     try:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.config import broker as settings
+from barnabas.config.cluster import is_clustered
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
@@ -24,10 +25,15 @@ class Shape:
     replication_factor: Setting[int]
     segment_bytes: Setting[int]
     overrides: dict[str, str]
+    min_isr: Setting[int] | None = None
+    """The setting for its `min.insync.replicas`, where it has one of its own; a broker that is alone needs none."""
 
     def settings(self, config: BrokerConfig) -> dict[str, str]:
         """The topic's own settings."""
-        return {**self.overrides, "segment.bytes": str(config.get(self.segment_bytes))}
+        made = {**self.overrides, "segment.bytes": str(config.get(self.segment_bytes))}
+        if self.min_isr is not None and is_clustered(config):
+            made["min.insync.replicas"] = str(config.get(self.min_isr))
+        return made
 
 
 SHAPES = {
@@ -46,6 +52,7 @@ SHAPES = {
             "compression.type": "uncompressed",
             "unclean.leader.election.enable": "false",
         },
+        settings.TRANSACTION_STATE_LOG_MIN_ISR,
     ),
     SHARE_TOPIC: Shape(
         settings.SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS,
@@ -53,6 +60,7 @@ SHAPES = {
         settings.SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES,
         # Not compacted: updates add up. What a snapshot makes redundant is deleted by the coordinator.
         {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
+        settings.SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR,
     ),
 }
 """The internal topics that are made when they are first used."""

@@ -21,13 +21,11 @@ from barnabas.client import (
 )
 from barnabas.client.client import top_level_error
 from barnabas.client.connection import start_connection
-from barnabas.config import broker as settings
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.image import BrokerInfo, ClusterImage, Delta
-    from barnabas.config.loading import BrokerConfig
     from barnabas.network.transport import Network
 
 BACKOFF_MS_MIN = 50
@@ -69,17 +67,6 @@ class _Link:
     failures: int = 0
     again_at: float = 0.0
     lock: trio.Lock = field(default_factory=trio.Lock)
-
-
-def inter_broker_listener(config: BrokerConfig) -> str:
-    """Return the name of the listener on which brokers reach each other.
-
-    That is `inter.broker.listener.name`, or else the listener of `security.inter.broker.protocol`.
-    """
-    name = config.get(settings.INTER_BROKER_LISTENER_NAME) or config.value_of(
-        "security.inter.broker.protocol"
-    )
-    return str(name).upper()
 
 
 class Peers:

@@ -1,7 +1,7 @@
 """The settings that the broker acts upon, each by a name that code can use.
 
-The rule: what is here has an empty effect in `config/tables`, and the other way round; only defaults of topics and groups
-are read through `config/topic.py` and `config/group.py` instead.
+The rule: what is here has an empty effect in `config/tables`, or acts in a cluster, and the other way round; only
+defaults of topics and groups are read through `config/topic.py` and `config/group.py` instead.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ LISTENERS = _words("listeners")
 ADVERTISED_LISTENERS = _optional_words("advertised.listeners")
 LISTENER_SECURITY_PROTOCOL_MAP = _text("listener.security.protocol.map")
 CONTROLLER_LISTENER_NAMES = _optional_words("controller.listener.names")
-INTER_BROKER_LISTENER_NAME = _optional_text("inter.broker.listener.name")
 BROKER_RACK = _optional_text("broker.rack")
 LOG_DIRS = _optional_words("log.dirs")
 LOG_DIR = _words("log.dir")
@@ -150,3 +149,46 @@ TELEMETRY_RETAINED_SERIES = _whole("telemetry.retained.series")
 TELEMETRY_RETAINED_BYTES = _whole("telemetry.retained.bytes")
 TELEMETRY_CLIENT_RETAINED_SERIES = _whole("telemetry.client.retained.series")
 TELEMETRY_CLIENT_RETAINED_BYTES = _whole("telemetry.client.retained.bytes")
+
+# --- in a cluster -------------------------------------------------------------------------------------------------
+
+ZOOKEEPER_CONNECT = _optional_text("zookeeper.connect")
+ZOOKEEPER_SESSION_TIMEOUT_MS = _whole("zookeeper.session.timeout.ms")
+ZOOKEEPER_CONNECTION_TIMEOUT_MS: Setting[int | None] = setting("zookeeper.connection.timeout.ms")
+ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS = _whole("zookeeper.max.in.flight.requests")
+ZOOKEEPER_SET_ACL = _flag("zookeeper.set.acl")
+ZOOKEEPER_DIGEST_CREDENTIALS = _optional_text("zookeeper.digest.credentials")
+ZOOKEEPER_SSL_CLIENT_ENABLE = _flag("zookeeper.ssl.client.enable")
+ZOOKEEPER_SSL_KEYSTORE_LOCATION = _optional_text("zookeeper.ssl.keystore.location")
+ZOOKEEPER_SSL_KEYSTORE_PASSWORD = _optional_text("zookeeper.ssl.keystore.password")
+ZOOKEEPER_SSL_KEYSTORE_TYPE = _optional_text("zookeeper.ssl.keystore.type")
+ZOOKEEPER_SSL_TRUSTSTORE_LOCATION = _optional_text("zookeeper.ssl.truststore.location")
+ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD = _optional_text("zookeeper.ssl.truststore.password")
+ZOOKEEPER_SSL_TRUSTSTORE_TYPE = _optional_text("zookeeper.ssl.truststore.type")
+ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = _text("zookeeper.ssl.endpoint.identification.algorithm")
+BROKER_ID_GENERATION_ENABLE = _flag("broker.id.generation.enable")
+RESERVED_BROKER_MAX_ID = _whole("reserved.broker.max.id")
+INTER_BROKER_LISTENER_NAME = _optional_text("inter.broker.listener.name")
+INTER_BROKER_PROTOCOL_VERSION = _text("inter.broker.protocol.version")
+REQUEST_TIMEOUT_MS = _whole("request.timeout.ms")
+SOCKET_CONNECTION_SETUP_TIMEOUT_MS = _whole("socket.connection.setup.timeout.ms")
+SOCKET_CONNECTION_SETUP_TIMEOUT_MAX_MS = _whole("socket.connection.setup.timeout.max.ms")
+CONTROLLER_SOCKET_TIMEOUT_MS = _whole("controller.socket.timeout.ms")
+CONTROLLED_SHUTDOWN_ENABLE = _flag("controlled.shutdown.enable")
+CONTROLLED_SHUTDOWN_MAX_RETRIES = _whole("controlled.shutdown.max.retries")
+CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS = _whole("controlled.shutdown.retry.backoff.ms")
+AUTO_LEADER_REBALANCE_ENABLE = _flag("auto.leader.rebalance.enable")
+LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = _whole("leader.imbalance.check.interval.seconds")
+LEADER_IMBALANCE_PER_BROKER_PERCENTAGE = _whole("leader.imbalance.per.broker.percentage")
+NUM_REPLICA_FETCHERS = _whole("num.replica.fetchers")
+REPLICA_FETCH_BACKOFF_MS = _whole("replica.fetch.backoff.ms")
+REPLICA_FETCH_MAX_BYTES = _whole("replica.fetch.max.bytes")
+REPLICA_FETCH_MIN_BYTES = _whole("replica.fetch.min.bytes")
+REPLICA_FETCH_RESPONSE_MAX_BYTES = _whole("replica.fetch.response.max.bytes")
+REPLICA_FETCH_WAIT_MAX_MS = _whole("replica.fetch.wait.max.ms")
+REPLICA_SOCKET_TIMEOUT_MS = _whole("replica.socket.timeout.ms")
+REPLICA_SELECTOR_CLASS = _optional_text("replica.selector.class")
+LEADER_REPLICATION_THROTTLED_RATE: Setting[int | None] = setting("leader.replication.throttled.rate")
+FOLLOWER_REPLICATION_THROTTLED_RATE: Setting[int | None] = setting("follower.replication.throttled.rate")
+TRANSACTION_STATE_LOG_MIN_ISR = _whole("transaction.state.log.min.isr")
+SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR = _whole("share.coordinator.state.topic.min.isr")

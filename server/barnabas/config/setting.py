@@ -148,6 +148,11 @@ class Setting(Generic[T]):
         return self.effect in ("removed", "zookeeper")
 
     @property
+    def acts_in_cluster(self) -> bool:
+        """Whether a broker in a cluster acts on it, and one that is alone does not."""
+        return self.effect in ("cluster", "zookeeper")
+
+    @property
     def sensitive(self) -> bool:
         """Whether its value is never told."""
         return self.kind is PASSWORD

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.config import broker, tables
+from barnabas.config.cluster import check_cluster, is_clustered
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.setting import Setting
+from barnabas.config.setting import Setting, SettingError
 
 ONE_COPY = (
     "default.replication.factor",
@@ -21,7 +22,8 @@ ONE_COPY = (
     "share.coordinator.state.topic.min.isr",
     "transaction.state.log.min.isr",
 )
-"""Each asks for copies of records when it is set to more than 1; their defaults do not, since a single broker must work."""
+"""Each asks for copies of records when it is set to more than 1, which needs a cluster; their defaults do not ask, since a
+broker that is alone must work."""
 
 ROLES = "process.roles"
 VOTERS = "controller.quorum.voters"
@@ -41,6 +43,7 @@ class Verdict:
 def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
     """What the settings ask for that is not here; `origins` says where each was set."""
     verdict = Verdict()
+    in_cluster = is_clustered(config)
     controllers = {name.lower() for name in config.controller_listener_names()}
     for name, origin in origins.items():
         row = tables.find(name)
@@ -48,12 +51,19 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
             if tables.belongs_to_plugin(name):
                 verdict.ignored.append(name)
             continue
+        if in_cluster and (row.acts_in_cluster or name in ONE_COPY):
+            continue
         value = config.value_of(name)
         problem = _problem(config, row, value, controllers)
         if problem:
             verdict.refusals.append(f"{origin}: {problem}")
         elif row.effect and name not in ONE_COPY and differs(row, value):
             verdict.ignored.append(name)
+    if in_cluster:
+        try:
+            check_cluster(config)
+        except SettingError as error:
+            verdict.refusals.append(str(error))
     return verdict
 
 
@@ -73,7 +83,10 @@ def _problem(config: BrokerConfig, row: Setting[Any], value: Any, controllers: s
     advice = "remove the setting to start without it"
     if row.name in ONE_COPY:
         if value > 1:
-            return f"{row.name}={value}: there is one broker, and so one copy of each record; set it to 1"
+            return (
+                f"{row.name}={value}: there is one broker, and so one copy of each record; set it to 1, or join a "
+                "cluster with zookeeper.connect"
+            )
         return ""
     if row.name in (ROLES, VOTERS, CONTROLLERS):
         return _asks_for_a_cluster(config, row.name, value)
@@ -89,6 +102,8 @@ def _asks_for_a_cluster(config: BrokerConfig, name: str, value: Any) -> str:
     node = config.get(broker.NODE_ID)
     single = f"for a single node remove the setting, or set {ROLES}=broker,controller and {VOTERS}={node}@HOST:PORT"
     shown = ",".join(value or ())
+    if value and is_clustered(config):
+        return f"{name}={shown}: with zookeeper.connect there are no nodes of KRaft; remove one of the two settings"
     if name == ROLES and value and set(value) != _BOTH_ROLES:
         return f"{name}={shown}: controllers and brokers cannot be apart here; {single}"
     if name == VOTERS and any(voter.partition("@")[0].strip() != str(node) for voter in value):

@@ -26,9 +26,7 @@ from barnabas.cluster.peers import (
     PeerUnavailableError,
     VersionedRequest,
     api_key,
-    inter_broker_listener,
 )
-from barnabas.config.loading import BrokerConfig
 from barnabas.wire.generated.alter_partition import AlterPartitionRequest
 from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
@@ -209,8 +207,3 @@ async def test_connections_that_nobody_uses_are_closed(autojump_clock: trio.test
             await peers.ask(2, FetchRequest())
         await peers.ask(1, FetchRequest())
         assert cluster.dialled == ["one", "two", "one"]
-
-
-def test_brokers_reach_each_other_on_the_listener_that_is_named() -> None:
-    assert inter_broker_listener(BrokerConfig({})) == "PLAINTEXT"
-    assert inter_broker_listener(BrokerConfig({"inter.broker.listener.name": "internal"})) == "INTERNAL"

@@ -41,7 +41,9 @@ def other_value(row) -> str:
 @pytest.mark.parametrize("row", [row for row in EVERY if row.effect], ids=lambda row: row.name)
 def test_what_is_not_acted_upon_either_stops_the_start_or_is_warned_of(row):
     verdict = judged({row.name: other_value(row)})
-    if row.stops:
+    if row.name == "zookeeper.connect":  # which makes the broker one of a cluster
+        assert (verdict.refusals, verdict.ignored) == ([], [])
+    elif row.stops:
         (line,) = verdict.refusals
         assert line.startswith(f"file:1: {row.name}=")
         assert verdict.ignored == []
@@ -79,7 +81,10 @@ def test_a_secret_is_not_shown():
 )  # fmt: skip
 def test_more_than_one_copy_stops_the_start_even_where_it_is_the_default(name):
     (line,) = judged({name: "3"}).refusals
-    assert f"{name}=3: there is one broker, and so one copy of each record; set it to 1" in line
+    assert (
+        f"{name}=3: there is one broker, and so one copy of each record; set it to 1, or join a cluster"
+        in line
+    )
     assert judged({name: "1"}).refusals == judged({name: "1"}).ignored == []
 
 
@@ -181,15 +186,23 @@ def test_kafkas_file_for_a_broker_with_controllers_elsewhere_does_not_start():
     assert "process.roles=broker: controllers and brokers cannot be apart here" in line
 
 
-def test_kafkas_file_for_zookeeper_does_not_start(tmp_path, capsys):
-    file = tmp_path / "server.properties"
-    file.write_text(WITH_ZOOKEEPER)
-    assert main(["serve", "--config", str(file)]) == USAGE_ERROR
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line == (
-        f"barnabas: {file}:6: zookeeper.connect=localhost:2181: topics and settings are kept in the log dirs, and "
-        "ZooKeeper is not asked; remove the setting to start without it"
-    )
+def test_kafkas_file_for_zookeeper_joins_a_cluster():
+    verdict = judged(parse_properties(WITH_ZOOKEEPER))
+    assert (verdict.refusals, verdict.ignored) == ([], [])
+
+
+@pytest.mark.parametrize("row", [row for row in EVERY if row.acts_in_cluster], ids=lambda row: row.name)
+def test_what_acts_in_a_cluster_is_neither_refused_nor_warned_of_there(row):
+    settings = {"zookeeper.connect": "localhost:2181", row.name: other_value(row)}
+    verdict = judged(settings)
+    assert verdict.ignored == []
+    # `some.thing` is no address, no class and no listener; the error says so, and not that nothing acts on it.
+    assert not any("alone" in line for line in verdict.refusals)
+
+
+def test_more_than_one_copy_can_be_had_in_a_cluster():
+    settings = {"zookeeper.connect": "localhost:2181", "default.replication.factor": "3"}
+    assert judged(settings).refusals == judged(settings).ignored == []
 
 
 def test_every_setting_that_stops_the_start_is_named_at_once(capsys):

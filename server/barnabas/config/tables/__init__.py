@@ -10,13 +10,16 @@ A row is plain data: (name, type, default, allowed, importance, changes, effect,
     changes     "" at a restart only; "broker" or "cluster" while the broker runs, for one or for all (KIP-226);
                 "internal" is at a restart only, and not shown unless it is set
     effect      "" when the broker acts on it, else the key of the reason in WITHOUT_EFFECT; "!" before it where somebody
-                relies on it for safety or durability, so that a value other than the default stops the start
+                relies on it for safety or durability, so that a value other than the default stops the start.
+                `cluster` and `zookeeper` (the latter for what Kafka 4 no longer has) are acted upon by a broker whose
+                zookeeper.connect is set
 
 Names, types, defaults and bounds are those of Apache Kafka 4.3; a default that differs is named in
 docs/decisions/0030-defaults.md.
 
-The rule: whoever makes the broker act on a setting empties its effect and names it in `config/broker.py`; tests hold
-the two together. A table is read when a name is looked for that the tables before it do not have.
+The rule: whoever makes the broker act on a setting empties its effect (or makes it `cluster`) and names it in
+`config/broker.py`; tests hold the two together. A table is read when a name is looked for that the tables before it do
+not have.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ TABLES = (
 
 WITHOUT_EFFECT = {
     "acls": "there is no authorizer, and everybody may do everything",
+    "cluster": "it is about a cluster, and without zookeeper.connect a broker is alone",
     "fixed": "what it would change is fixed here",
     "jvm": "there is no Java virtual machine to load it into",
     "kerberos": "Kerberos is not served",
@@ -44,17 +48,17 @@ WITHOUT_EFFECT = {
     "limits": "this limit is not enforced",
     "metrics": "no such metrics are kept",
     "oauth": "OAuth is not served",
+    "plaintext": "brokers speak PLAINTEXT with each other",
     "purgatory": "a request that waits is forgotten as soon as it is answered",
     "quotas": "quotas are not enforced",
     "removed": "Kafka 4 has no such setting",
     "sasl": "SASL is not served",
-    "single": "there is one broker, and nothing to do for others",
     "sockets": "left to the operating system",
     "threads": "one event loop does this work",
     "tiered": "there is no tiered storage",
     "tls": "TLS is not served",
     "tokens": "delegation tokens are not served",
-    "zookeeper": "topics and settings are kept in the log dirs, and ZooKeeper is not asked",
+    "zookeeper": "it is about a cluster on ZooKeeper, and without zookeeper.connect a broker is alone",
 }
 
 _UNLISTED = frozenset((

@@ -68,7 +68,7 @@ ROWS: tuple[Row, ...] = (
      "Updates after which a new snapshot is written."),
     ("share.coordinator.state.topic.compression.codec", "int", "0", "", "high", "", "fixed",
      "Codec of __share_group_state, by number."),
-    ("share.coordinator.state.topic.min.isr", "short", "2", "1..", "high", "", "!single",
+    ("share.coordinator.state.topic.min.isr", "short", "2", "1..", "high", "", "!cluster",
      "Replicas of __share_group_state that must be in sync."),
     ("share.coordinator.state.topic.num.partitions", "int", "50", "1..", "high", "", "",
      "Partitions of __share_group_state."),

@@ -23,7 +23,7 @@ ROWS: tuple[Row, ...] = (
      "Whether transactions without a timeout are allowed (KIP-939)."),
     ("transaction.state.log.load.buffer.size", "int", "5242880", "1..", "high", "", "fixed",
      "Bytes read at once when transactions are loaded."),
-    ("transaction.state.log.min.isr", "int", "2", "1..", "high", "", "!single",
+    ("transaction.state.log.min.isr", "int", "2", "1..", "high", "", "!cluster",
      "Replicas of __transaction_state that must be in sync."),
     ("transaction.state.log.num.partitions", "int", "50", "1..", "high", "", "",
      "Partitions of __transaction_state."),

@@ -1,0 +1,119 @@
+"""Settings of a broker in a cluster on ZooKeeper: what they mean, and which do not go together."""
+
+import pytest
+
+from barnabas.config.cluster import (
+    LEADER_SELECTOR,
+    RACK_SELECTOR,
+    check_cluster,
+    inter_broker_listener,
+    is_clustered,
+    parse_connect,
+    reads_from_rack,
+    zookeeper_settings,
+)
+from barnabas.config.loading import BrokerConfig
+from barnabas.config.setting import SettingError
+
+ZOOKEEPER = {"zookeeper.connect": "one,two:2182/kafka"}
+
+
+def with_settings(**names: str) -> BrokerConfig:
+    return BrokerConfig({**ZOOKEEPER, **{name.replace("_", "."): text for name, text in names.items()}})
+
+
+@pytest.mark.parametrize(
+    ("text", "servers", "chroot"),
+    [
+        ("localhost", [("localhost", 2181)], ""),
+        ("a:1,b:2", [("a", 1), ("b", 2)], ""),
+        (" a:1 , b/x/y/ ", [("a", 1), ("b", 2181)], "/x/y"),
+        ("a:1/", [("a", 1)], ""),
+        ("[::1]:7,[fe80::1]", [("::1", 7), ("fe80::1", 2181)], ""),
+    ],
+)
+def test_addresses_of_zookeeper(text, servers, chroot):
+    assert parse_connect(text) == (tuple(servers), chroot)
+
+
+@pytest.mark.parametrize("text", ["", "/kafka", "a:b", "a:0", "a:70000", "a:1,,b:1", "a:1//x", "a:1/../x"])
+def test_what_is_no_address_of_zookeeper(text):
+    with pytest.raises(SettingError, match=r"zookeeper\.connect"):
+        parse_connect(text)
+
+
+def test_the_address_is_written_as_zookeeper_reads_it():
+    assert zookeeper_settings(with_settings()).connect == "one:2181,two:2182/kafka"
+
+
+def test_the_first_connection_may_take_as_long_as_a_session():
+    found = zookeeper_settings(with_settings(zookeeper_session_timeout_ms="6000"))
+    assert (found.session_timeout_ms, found.connection_timeout_ms) == (6000, 6000)
+
+
+def test_a_broker_without_zookeeper_is_alone():
+    assert is_clustered(with_settings())
+    assert not is_clustered(BrokerConfig({}))
+
+
+def test_acls_need_somebody_whose_they_are():
+    with pytest.raises(SettingError, match=r"zookeeper\.digest\.credentials"):
+        check_cluster(with_settings(zookeeper_set_acl="true"))
+    found = zookeeper_settings(with_settings(zookeeper_set_acl="true", zookeeper_digest_credentials="u:p:q"))
+    assert (found.has_acls, found.digest) == (True, ("u", "p:q"))
+
+
+def test_tls_reads_pem_files_alone():
+    tls = {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.keystore.location": "/k.jks"}
+    with pytest.raises(SettingError, match=r"/k\.jks: only PEM files are read"):
+        zookeeper_settings(BrokerConfig({**ZOOKEEPER, **tls}))
+    found = zookeeper_settings(BrokerConfig({**ZOOKEEPER, **tls, "zookeeper.ssl.keystore.type": "PEM"})).tls
+    assert found is not None
+    assert (found.key_file, found.trust_file, found.checks_host_name) == ("/k.jks", None, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"broker.id.generation.enable": "false"}, "broker.id is not set"),
+        ({"broker.id": "1001"}, r"numbers above reserved\.broker\.max\.id=1000"),
+        ({"replica.selector.class": "com.example.Mine"}, "no such selector"),
+        ({"replica.fetch.wait.max.ms": "40000"}, r"replica\.socket\.timeout\.ms=30000"),
+        ({"inter.broker.listener.name": "INSIDE"}, "there are PLAINTEXT"),
+        (
+            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
+            "only one of",
+        ),
+        ({"inter.broker.protocol.version": "4.0"}, r"a version from 0\.8 to 3\.9"),
+        ({"inter.broker.protocol.version": "x"}, r"a version from 0\.8 to 3\.9"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(settings, words):
+    with pytest.raises(SettingError, match=words):
+        check_cluster(BrokerConfig({**ZOOKEEPER, **settings}))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"broker.id": "1000"},
+        {"broker.id": "1001", "broker.id.generation.enable": "false"},
+        {"listeners": "INSIDE://:1,OUTSIDE://:2", "inter.broker.listener.name": "inside"},
+        {"inter.broker.protocol.version": "3.9-IV0"},
+        {"inter.broker.protocol.version": "0.10.2-IV0"},
+        {"replica.selector.class": LEADER_SELECTOR},
+    ],
+)
+def test_what_goes_together(settings):
+    check_cluster(BrokerConfig({**ZOOKEEPER, **settings}))
+
+
+def test_the_listener_of_brokers_has_a_name():
+    assert inter_broker_listener(BrokerConfig({})) == "PLAINTEXT"
+    assert inter_broker_listener(BrokerConfig({"inter.broker.listener.name": "inside"})) == "INSIDE"
+
+
+def test_consumers_read_in_their_rack_where_that_is_set():
+    assert not reads_from_rack(with_settings())
+    assert reads_from_rack(with_settings(replica_selector_class=RACK_SELECTOR))
