@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 Watch = Callable[[], None]
-"""Called once, when what was read has changed or the session has expired; it must not block."""
+"""Called once, when what was read has changed, or may change unnoticed: the connection broke. It must not block."""
 
 ANY_VERSION = -1
 
@@ -110,7 +110,7 @@ Operation = Create | SetData | Delete | Check
 class ZooKeeper(Protocol):
     """A session. Paths are absolute below the chroot. Every method may raise ConnectionLostError, SessionExpiredError,
     NoAuthError; which others, it says. Requests are sent in the order in which they are made, without waiting for the
-    answers of earlier ones.
+    answers of earlier ones; while there is no connection they fail at once with ConnectionLostError.
     """
 
     @property
@@ -122,7 +122,10 @@ class ZooKeeper(Protocol):
         """What is known of the session now."""
 
     def watch_session(self, changed: Callable[[SessionState], None]) -> None:
-        """Have `changed` called with each new state."""
+        """Have `changed` called with each new state; it must not block."""
+
+    async def wait_connected(self) -> None:
+        """Return when the session is connected, be it the same or a new one."""
 
     async def create(
         self,
