@@ -61,7 +61,8 @@ class Api:
 
     `whole` is what the request needs before anything of it is done: all of these, in this order. `each` is what the
     handler asks for itself: for each resource that the request or the answer names, or one instead of another, as its
-    head comment says.
+    head comment says. `controller` marks those that only the cluster's controller may answer; another broker answers
+    NOT_CONTROLLER, as Kafka does without forwarding (3.9 in ZooKeeper mode).
     """
 
     key: int
@@ -69,6 +70,7 @@ class Api:
     max_version: int
     whole: tuple[Access, ...] = ()
     each: tuple[Access, ...] = ()
+    controller: bool = False
 
     @cached_property
     def name(self) -> str:
@@ -117,10 +119,10 @@ _ROWS: tuple[Api, ...] = (
     Api(18, 0, 4),  # ApiVersions
     Api(19, 0, 7, each=(
         Access(CREATE, TOPIC, "topics.name"), Access(CREATE, CLUSTER), Access(DESCRIBE_CONFIGS, TOPIC, "topics.name"),
-    )),  # CreateTopics
+    ), controller=True),  # CreateTopics
     Api(20, 0, 6, each=(
         Access(DELETE, TOPIC, "topics.name"), Access(DESCRIBE, TOPIC, "topics.name"),
-    )),  # DeleteTopics
+    ), controller=True),  # DeleteTopics
     Api(21, 0, 2, each=(Access(DELETE, TOPIC, "topics.name"),)),  # DeleteRecords
     Api(22, 0, 5, each=(
         _TRANSACTION_WRITE, Access(IDEMPOTENT_WRITE, CLUSTER), Access(WRITE, TOPIC),
@@ -147,14 +149,14 @@ _ROWS: tuple[Api, ...] = (
     Api(34, 0, 2, whole=(Access(ALTER, CLUSTER),)),  # AlterReplicaLogDirs
     Api(35, 0, 5, whole=(Access(DESCRIBE, CLUSTER),)),  # DescribeLogDirs
     Api(36, 0, 2),  # SaslAuthenticate
-    Api(37, 0, 3, each=(Access(ALTER, TOPIC, "topics.name"),)),  # CreatePartitions
+    Api(37, 0, 3, each=(Access(ALTER, TOPIC, "topics.name"),), controller=True),  # CreatePartitions
     Api(42, 0, 2, each=(Access(DELETE, GROUP, "groups_names"),)),  # DeleteGroups
-    Api(43, 0, 2, whole=(Access(ALTER, CLUSTER),)),  # ElectLeaders
+    Api(43, 0, 2, whole=(Access(ALTER, CLUSTER),), controller=True),  # ElectLeaders
     Api(44, 0, 1, each=_ALTERED_RESOURCES),  # IncrementalAlterConfigs
-    Api(45, 0, 1, whole=(Access(ALTER, CLUSTER),)),  # AlterPartitionReassignments
-    Api(46, 0, 0, whole=(Access(DESCRIBE, CLUSTER),)),  # ListPartitionReassignments
+    Api(45, 0, 1, whole=(Access(ALTER, CLUSTER),), controller=True),  # AlterPartitionReassignments
+    Api(46, 0, 0, whole=(Access(DESCRIBE, CLUSTER),), controller=True),  # ListPartitionReassignments
     Api(47, 0, 0, whole=(Access(DELETE, GROUP, "group_id"),), each=(Access(READ, TOPIC, "topics.name"),)),  # OffsetDelete
-    Api(57, 0, 2, whole=(Access(ALTER, CLUSTER),)),  # UpdateFeatures
+    Api(57, 0, 2, whole=(Access(ALTER, CLUSTER),), controller=True),  # UpdateFeatures
     Api(60, 0, 2, each=(Access(DESCRIBE, CLUSTER),)),  # DescribeCluster
     Api(61, 0, 0, each=(Access(READ, TOPIC, "topics.name"),)),  # DescribeProducers
     Api(65, 0, 0, each=(

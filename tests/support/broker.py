@@ -10,7 +10,7 @@ from typing import Any
 from barnabas import apis
 from barnabas.broker.app import Broker
 from barnabas.broker.assembly import assembled
-from barnabas.broker.pipeline import bound
+from barnabas.broker.pipeline import ready
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import real_environment
 from barnabas.errors import RequestError
@@ -57,7 +57,7 @@ class Asked:
         shared = Shared(self.broker.memory, LogLimit(), AllowEverything())
         context = RequestContext(shared, self.connection, api.key, version, 1, "test", NOW_MS)
         try:
-            response = await bound(api.handle, self.services)(context, received)
+            response = await ready(api, self.services)(context, received)
         except RequestError as error:
             response = error_response(api, context, received, error.code, error.message)
         answer = b"".join(bytes(chunk) for chunk in encode_response(api.key, version, 1, response))[4:]

@@ -24,6 +24,7 @@ from barnabas.wire.regions import FileRegion
 if TYPE_CHECKING:
     from barnabas.broker.codecs import CodecWorker
     from barnabas.broker.services import Services
+    from barnabas.cluster.store import MetadataStore
     from barnabas.metrics.meter import RequestMeter
     from barnabas.network.transport import Transport
     from barnabas.requests.context import ConnectionInfo, Quotas
@@ -161,8 +162,8 @@ class Pipeline:
             return _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
 
     def _bind(self, api: apis.Api) -> Handler:
-        """Give a handler the services that it names; put quota and authorisation before it where somebody decides."""
-        handler = bound(api.handle, self._services)
+        """Return an API's handler with what stands before it: authorisation, a quota, and who is the controller."""
+        handler = ready(api, self._services)
         if self._shared.quotas is not None:
             handler = partial(_admitted, self._shared.quotas, handler)
         if self._shared.asks_authorizer and api.whole:
@@ -206,6 +207,14 @@ class Pipeline:
             )
 
 
+def ready(api: apis.Api, services: Services) -> Handler:
+    """Return an API's handler with its services; where only the controller may answer, it refuses on other brokers."""
+    handler = bound(api.handle, services)
+    if api.controller:
+        return partial(_by_controller, handler, services.metadata, services.broker_id)
+    return handler
+
+
 def bound(handle: Callable[..., Awaitable[Any]], services: Services) -> Handler:
     """Return a handler with the services that its keyword-only parameters name."""
     code = handle.__code__
@@ -223,6 +232,15 @@ async def _authorized(api: apis.Api, handler: Handler, context: RequestContext, 
     """Handle a request if the whole of it is allowed. Raises RequestError."""
     for operation, resource_type, named_by in api.whole:
         context.require(operation, resource_type, getattr(request, named_by) if named_by else CLUSTER_NAME)
+    return await handler(context, request)
+
+
+async def _by_controller(
+    handler: Handler, metadata: MetadataStore, broker_id: int, context: RequestContext, request: Any
+) -> Any:
+    """Handle a request if this broker is the controller. Raises NOT_CONTROLLER, upon which clients ask who is."""
+    if metadata.image.controller_id != broker_id:
+        raise RequestError(ErrorCode.NOT_CONTROLLER)
     return await handler(context, request)
 
 

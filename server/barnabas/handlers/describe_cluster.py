@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.endpoints import advertised_endpoint
+from barnabas.cluster.endpoints import advertised_nodes
 from barnabas.errors import RequestError
 from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -34,11 +34,10 @@ async def handle(
     response = DescribeClusterResponse(cluster_id=image.cluster_id, controller_id=image.controller_id)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = context.cluster_operations()
-    for broker_id in image.brokers:
-        host, port, rack = advertised_endpoint(metadata.image, broker_id, context.connection)
+    for node in advertised_nodes(image, context.connection):
         response.brokers.append(
             DescribeClusterResponse.DescribeClusterBroker(
-                broker_id=broker_id, host=host, port=port, rack=rack
+                broker_id=node.id, host=node.host, port=node.port, rack=node.rack
             )
         )
     return response

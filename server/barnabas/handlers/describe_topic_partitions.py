@@ -14,7 +14,7 @@ from barnabas.cluster import controller
 from barnabas.cluster.image import TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
-from barnabas.handlers.metadata import describe_partition
+from barnabas.handlers.partition_description import PartitionDescriber
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -48,7 +48,9 @@ async def handle(
     threads: Threads,
 ) -> DescribeTopicPartitionsResponse:
     """One page, from the cursor on."""
-    topics = metadata.image.topics
+    image = metadata.image
+    topics = image.topics
+    describer = PartitionDescriber(image, context.connection, replicas=replicas, broker_id=broker_id)
     asked: set[str] = set()
     for topic in request.topics:
         asked.add(topic.name)
@@ -86,9 +88,7 @@ async def handle(
             first_partition = 0
             continue
         last = first_partition + room
-        response.topics.append(
-            _page(context, info, first_partition, last, replicas=replicas, broker_id=broker_id)
-        )
+        response.topics.append(_page(context, info, first_partition, last, describer))
         if last < len(info.partitions):
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
                 topic_name=name, partition_index=last
@@ -127,7 +127,7 @@ def _unknown(context: RequestContext, name: str) -> Topic:
 
 
 def _page(
-    context: RequestContext, info: TopicInfo, first: int, last: int, *, replicas: Replicas, broker_id: int
+    context: RequestContext, info: TopicInfo, first: int, last: int, describer: PartitionDescriber
 ) -> Topic:
     make = partial(Partition, eligible_leader_replicas=[], last_known_elr=[])
     return Topic(
@@ -136,7 +136,7 @@ def _page(
         is_internal=info.internal,
         topic_authorized_operations=context.authorized_operations(ResourceType.TOPIC, info.name),
         partitions=[
-            describe_partition(info.name, index, partition, make, replicas=replicas, broker_id=broker_id)
+            describer.describe(info.name, index, partition, make)
             for index, partition in enumerate(info.partitions[first:last], first)
         ],
     )

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from barnabas.wire import registry
+from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.apis import Api
@@ -23,8 +25,9 @@ log = logging.getLogger(__name__)
 class Echo:
     """Each entry of the request's list `asked` is answered by a `struct` in the response's list `answered`.
 
-    `copied` names the fields that identify it (`asked_name=answered_name` where they differ); a plain number or
-    string goes into the first of them. The innermost level carries the error.
+    `asked` may name two lists (`topics+topic_names`), of which each version of the request has one. `copied` names the
+    fields that identify an entry (`asked_name=answered_name` where they differ); a plain number or string goes into the
+    first of them. The innermost level carries the error.
     """
 
     asked: str
@@ -67,7 +70,7 @@ _ECHOES: dict[int, Echo] = {
     10: Echo("coordinator_keys", "coordinators", "Coordinator", ("key",)),
     15: Echo("groups", "groups", "DescribedGroup", ("group_id",)),
     19: Echo("topics", "topics", "CreatableTopicResult", ("name",)),
-    20: Echo("topics", "responses", "DeletableTopicResult", ("name", "topic_id")),
+    20: Echo("topics+topic_names", "responses", "DeletableTopicResult", ("name", "topic_id")),
     21: Echo(
         "topics", "topics", "DeleteRecordsTopicResult", ("name",),
         _partitions("DeleteRecordsPartitionResult"),
@@ -141,6 +144,7 @@ _TOP_LEVEL_UNTIL = {9: 7, 10: 3}
 
 
 _JOIN_GROUP, _NULL_PROTOCOL_SINCE = 11, 7
+_ELECT_LEADERS = 43
 
 
 def error_response(api: Api, context: RequestContext, request: Any, code: int, message: str) -> Any:
@@ -158,8 +162,11 @@ def error_response(api: Api, context: RequestContext, request: Any, code: int, m
             response.error_message = message or None
         if api.key == _JOIN_GROUP and version >= _NULL_PROTOCOL_SINCE:
             response.protocol_name = None
-        if api.key not in _ALSO_TOP_LEVEL:
+        moved = code == ErrorCode.NOT_CONTROLLER
+        if api.key not in _ALSO_TOP_LEVEL or (moved and api.key != _ELECT_LEADERS):
             return response
+        if moved and request.topic_partitions:  # each of them says so, and nothing else
+            response.error_code = ErrorCode.NONE
     if api.key not in _ECHOES:
         context.close_after_response = True
         return None
@@ -172,7 +179,8 @@ def _echo(echo: Echo, message_class: Any, asked: Any, answered: Any, code: int, 
     """Answer one level of the request, and the levels inside it."""
     struct = getattr(message_class, echo.struct)
     answers = getattr(answered, echo.answered)
-    for entry in getattr(asked, echo.asked) or ():
+    lists = echo.asked.split("+")
+    for entry in chain.from_iterable(getattr(asked, name) or () for name in lists):
         answer = struct()
         for names in echo.copied:
             source, _, target = names.partition("=")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.endpoints import advertised_endpoint
+from barnabas.cluster.endpoints import advertised_nodes
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError, StorageError, lacks_files
 from barnabas.replicas.replica import Replica
@@ -407,11 +407,11 @@ async def _respond(
             leaders.add(data.current_leader.leader_id)
     if session is not None and with_records:
         session.rotate(with_records)
-    for broker_id in sorted(leaders & metadata.image.brokers.keys()):
-        host, port, rack = advertised_endpoint(metadata.image, broker_id, context.connection)
-        response.node_endpoints.append(
-            FetchResponse.NodeEndpoint(node_id=broker_id, host=host, port=port, rack=rack)
-        )
+    if leaders:
+        response.node_endpoints = [
+            FetchResponse.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in advertised_nodes(metadata.image, context.connection, leaders)
+        ]
     return response
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.endpoints import advertised_endpoint
+from barnabas.cluster.endpoints import advertised_node
 from barnabas.coordination.ports import CoordinatorType
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -81,11 +81,17 @@ async def _find(
                 ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type} here"
             )
         _check_access(context, CoordinatorType(key_type), key)
-        answer.node_id = await coordinator_locator.locate(CoordinatorType(key_type), key)
+        broker_id = await coordinator_locator.locate(CoordinatorType(key_type), key)
+        node = advertised_node(metadata.image, broker_id, context.connection)
+        if node is None:
+            raise RequestError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"broker {broker_id} is not alive, or has no listener {context.connection.listener}",
+            )
     except RequestError as error:
         answer.error_code, answer.error_message = error.code, error.message or None
         return answer
-    answer.host, answer.port, _ = advertised_endpoint(metadata.image, answer.node_id, context.connection)
+    answer.node_id, answer.host, answer.port, _ = node
     return answer
 
 

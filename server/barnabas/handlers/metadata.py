@@ -1,21 +1,21 @@
 """Metadata v0-v13. Brokers and topics; makes a topic that is asked for by name, where that is allowed.
 
 v0: an empty list means all topics; v1+: null means all, empty none. v1 adds the controller, v2 the cluster id, v4 lets the
-client refuse automatic creation (before, it is always allowed), v8-v10 authorized operations, v10 topic ids, v12 asking by
-id. A topic made here is told at once, with its leader: nothing has to be waited for in a cluster of one.
+client refuse automatic creation (before, it is always allowed), v5 offline replicas, v6 LISTENER_NOT_FOUND, v8-v10
+authorized operations, v10 topic ids, v12 asking by id. v0 leaves out replicas that the client cannot reach.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from barnabas.cluster import controller
-from barnabas.cluster.endpoints import advertised_endpoint
-from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
+from barnabas.cluster.image import ClusterImage, TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
+from barnabas.handlers.partition_description import PartitionDescriber
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
@@ -34,7 +34,9 @@ log = logging.getLogger(__name__)
 AUTO_CREATION_FLAG_SINCE = 4
 ASKING_BY_ID_SINCE = 12
 NOT_ASKED = -(2**31)
-NO_LEADER = -1
+LISTENER_NOT_FOUND_SINCE = 6
+UNREACHABLE_REPLICAS_SINCE = 1
+"""Since then replicas are described whether or not the client can reach them."""
 RESERVED_SINCE = 100
 """Memory is reserved for answers about more topics than this."""
 TOPIC_BYTES = 1000
@@ -60,9 +62,10 @@ async def handle(
         return await _refused(request, budget=budget)
     if request.topics is None or (context.api_version == 0 and not request.topics):
         image = metadata.image
+        describer = _describer(context, image, replicas=replicas, broker_id=broker_id)
         await _reserve(context, len(image.topics))
         topics = [
-            await _describe(context, info, request, replicas=replicas, budget=budget, broker_id=broker_id)
+            await _describe(context, info, request, describer, budget=budget)
             for info in image.topics.values()
             if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, info.name)
         ]
@@ -79,29 +82,34 @@ async def handle(
             topic_creation=topic_creation,
         )
         image = metadata.image
+        describer = _describer(context, image, replicas=replicas, broker_id=broker_id)
         topics = [
-            await _one(
-                context,
-                image,
-                request,
-                name,
-                topic_id,
-                refused,
-                replicas=replicas,
-                budget=budget,
-                broker_id=broker_id,
-            )
+            await _one(context, image, request, name, topic_id, refused, describer, budget=budget)
             for name, topic_id in asked
         ]
     response = MetadataResponse(cluster_id=image.cluster_id, controller_id=image.controller_id, topics=topics)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = context.cluster_operations()
-    for node_id in image.brokers:
-        host, port, rack = advertised_endpoint(metadata.image, node_id, context.connection)
-        response.brokers.append(
-            MetadataResponse.MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
+    response.brokers = [
+        MetadataResponse.MetadataResponseBroker(
+            node_id=node.id, host=node.host, port=node.port, rack=node.rack
         )
+        for node in describer.nodes
+    ]
     return response
+
+
+def _describer(
+    context: RequestContext, image: ClusterImage, *, replicas: Replicas, broker_id: int
+) -> PartitionDescriber:
+    return PartitionDescriber(
+        image,
+        context.connection,
+        replicas=replicas,
+        broker_id=broker_id,
+        names_listeners=context.api_version >= LISTENER_NOT_FOUND_SINCE,
+        reachable_only=context.api_version < UNREACHABLE_REPLICAS_SINCE,
+    )
 
 
 async def _reserve(context: RequestContext, topics: int) -> None:
@@ -203,10 +211,9 @@ async def _one(
     name: str | None,
     topic_id: bytes,
     refused: Mapping[str, RequestError],
+    describer: PartitionDescriber,
     *,
-    replicas: Replicas,
     budget: LoopBudget,
-    broker_id: int,
 ) -> Topic:
     if topic_id != ZERO_UUID:
         name = image.topic_name(topic_id)
@@ -219,7 +226,7 @@ async def _one(
         return Topic(error_code=error.code, name=name or "")
     info = image.topics.get(name or "")
     if info is not None:
-        return await _describe(context, info, request, replicas=replicas, budget=budget, broker_id=broker_id)
+        return await _describe(context, info, request, describer, budget=budget)
     return Topic(  # there is no error where somebody else has deleted the topic meanwhile
         error_code=error.code if error else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         name=name or "",
@@ -237,10 +244,9 @@ async def _describe(
     context: RequestContext,
     info: TopicInfo,
     request: MetadataRequest,
+    describer: PartitionDescriber,
     *,
-    replicas: Replicas,
     budget: LoopBudget,
-    broker_id: int,
 ) -> Topic:
     topic = Topic(
         name=info.name,
@@ -249,43 +255,6 @@ async def _describe(
         topic_authorized_operations=_operations(context, request, info.name),
     )
     for index, partition in enumerate(info.partitions):
-        topic.partitions.append(
-            describe_partition(info.name, index, partition, Partition, replicas=replicas, broker_id=broker_id)
-        )
+        topic.partitions.append(describer.describe(info.name, index, partition, Partition))
         await budget.checkpoint()
     return topic
-
-
-class _Told(Protocol):
-    """A partition as Metadata and DescribeTopicPartitions describe it."""
-
-    error_code: int
-    leader_id: int
-    offline_replicas: list[int]
-
-
-T = TypeVar("T", bound=_Told)
-
-
-def describe_partition(
-    topic: str,
-    index: int,
-    info: PartitionInfo,
-    make: Callable[..., T],
-    *,
-    replicas: Replicas,
-    broker_id: int,
-) -> T:
-    """What is told of a partition, which has no leader while its log is not there."""
-    told = make(
-        partition_index=index,
-        leader_id=info.leader,
-        leader_epoch=info.leader_epoch,
-        replica_nodes=list(info.replicas),
-        isr_nodes=list(info.isr),
-    )
-    if replicas.is_offline(topic, index, info):
-        told.error_code = ErrorCode.LEADER_NOT_AVAILABLE
-        told.leader_id = NO_LEADER
-        told.offline_replicas = [broker_id]
-    return told

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.endpoints import advertised_endpoint
+from barnabas.cluster.endpoints import advertised_nodes
 from barnabas.errors import RequestError
 from barnabas.handlers.transactional import Admission, Part
 from barnabas.records.batch import BatchHeader, transactional_producer
@@ -238,7 +238,6 @@ def _name_leaders(
     context: RequestContext, response: ProduceResponse, *, metadata: MetadataStore, replicas: Replicas
 ) -> None:
     """Say who leads the partitions that were refused since another broker leads them (KIP-951)."""
-    image = metadata.image
     leaders: set[int] = set()
     for topic in response.responses:
         for answer in topic.partition_responses:
@@ -246,10 +245,9 @@ def _name_leaders(
                 leader = answer.current_leader
                 leader.leader_id, leader.leader_epoch = replicas.current_leader(topic.name, answer.index)
                 leaders.add(leader.leader_id)
-    for broker_id in sorted(leaders & image.brokers.keys()):
-        host, port, rack = advertised_endpoint(image, broker_id, context.connection)
+    for node in advertised_nodes(metadata.image, context.connection, leaders):
         response.node_endpoints.append(
-            ProduceResponse.NodeEndpoint(node_id=broker_id, host=host, port=port, rack=rack)
+            ProduceResponse.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
         )
 
 

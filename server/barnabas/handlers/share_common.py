@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cluster.endpoints import advertised_endpoint
+from barnabas.cluster.endpoints import advertised_nodes
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.share.acknowledgement import Acknowledgement, check_acknowledgements
@@ -117,8 +117,7 @@ def tell_leaders(
         info = image.topics[name].partitions[index]
         answer.current_leader.leader_id, answer.current_leader.leader_epoch = info.leader, info.leader_epoch
         nodes.add(info.leader)
-    for node_id in sorted(nodes & image.brokers.keys()):
-        host, port, rack = advertised_endpoint(metadata.image, node_id, context.connection)
+    for node in advertised_nodes(image, context.connection, nodes):
         response.node_endpoints.append(
-            type(response).NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+            type(response).NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
         )

@@ -1,0 +1,49 @@
+"""What a broker sees of a cluster of which it is only a part: an image that the test makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from barnabas.cluster.image import Change, ClusterImage, Delta
+from barnabas.cluster.store import Decide, Subscriber
+from tests.support.broker import Asked
+
+
+class StandingImage:
+    """Implements `cluster.store.MetadataStore` with an image that stays until the test replaces it."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.image = image
+        self.decided: list[Change] = []
+        self._subscribers: list[Subscriber] = []
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers.append(subscriber)
+
+    async def change(self, decide: Decide) -> ClusterImage:
+        await self.apply(decide(self.image))
+        return self.image
+
+    async def apply(self, changes: Iterable[Change]) -> None:
+        """Make changes, and have those who follow the image see them."""
+        made = list(changes)
+        self.decided += made
+        delta = Delta.of(self.image, self.image.apply(made), made)
+        for subscriber in self._subscribers:
+            await subscriber.prepare(delta)
+        self.image = delta.new
+        for subscriber in self._subscribers:
+            subscriber.publish(delta)
+        for subscriber in self._subscribers:
+            await subscriber.clean_up(delta)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def seen_in_cluster(ask: Asked, changes: Iterable[Change]) -> StandingImage:
+    """Let the handlers of a broker see its image with `changes`, as a part of a cluster; returns what they see."""
+    metadata = StandingImage(ask.services.metadata.image.apply(changes))
+    ask.services = replace(ask.services, metadata=metadata)
+    return metadata
