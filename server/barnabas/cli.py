@@ -17,7 +17,10 @@ from barnabas import __version__
 USAGE_ERROR = 2
 FAILED = 1
 # Sub-commands that are programs of their own: module with `main(arguments) -> exit code`, and what they do.
-TOOLS = {"log": ("barnabas.logtool.command", "show, check and repair log dirs")}
+TOOLS = {
+    "log": ("barnabas.logtool.command", "show, check and repair log dirs"),
+    "cluster": ("barnabas.localcluster.command", "start several brokers and their ZooKeeper"),
+}
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,0 +1,139 @@
+"""Processes that this one has started: their first line, their end, and how they are stopped.
+
+The rule: a child ends with its parent, also with one that is killed; and only a child that has not been waited for is
+ever signalled, so that no other process can be meant.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import trio
+
+PR_SET_PDEATHSIG = 1
+TAIL_BYTES = 4000
+
+
+class ChildError(Exception):
+    """A child does not start, or has ended before its time; the text says which, with its last words."""
+
+
+class Child:
+    """One process. Lifecycle: `start`, `wait` in one task, `stop`."""
+
+    def __init__(self, name: str, command: Sequence[str], output: Path) -> None:
+        """`output` gets what the process writes, to standard error and (unless a line is read of it) output."""
+        self.name = name
+        self.command = tuple(command)
+        self.output = output
+        self.ended = trio.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, minus the signal that ended it, None while it runs."""
+        return self._process.returncode if self._process is not None else None
+
+    def start(self, *, reads_output: bool) -> None:
+        """Start it, in a session of its own: a terminal's Ctrl-C is for the parent. Raises ChildError."""
+        with self.output.open("ab") as output:
+            try:
+                self._process = subprocess.Popen(
+                    self.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if reads_output else output,
+                    stderr=output,
+                    start_new_session=True,
+                    preexec_fn=_end_with_parent(),
+                )
+            except OSError as error:
+                raise ChildError(f"{self.name} cannot be started: {error}") from error
+
+    async def wait(self) -> int:
+        """Wait for its end; returns the exit code as in `code`."""
+        assert self._process is not None
+        descriptor = os.pidfd_open(self._process.pid)
+        try:
+            await trio.lowlevel.wait_readable(descriptor)
+        finally:
+            os.close(descriptor)
+        code = self._process.wait()
+        self.ended.set()
+        return code
+
+    async def first_line(self, seconds: float) -> str:
+        """Return the first line that it writes to its output, which is closed then. Raises ChildError if none comes."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        received = b""
+        async with trio.lowlevel.FdStream(os.dup(self._process.stdout.fileno())) as stream:
+            self._process.stdout.close()
+            with trio.move_on_after(seconds) as scope:
+                while b"\n" not in received:
+                    part = await stream.receive_some(4096)
+                    if not part:
+                        break
+                    received += part
+            if b"\n" not in received:
+                what = (
+                    f"has not become ready in {seconds:.0f} s" if scope.cancelled_caught else "does not start"
+                )
+                raise ChildError(f"{self.name} {what}{self.last_words()}")
+        return received.partition(b"\n")[0].decode(errors="replace")
+
+    def last_words(self) -> str:
+        """The end of what it has written to standard error, with the file's name."""
+        try:
+            tail = self.output.read_bytes()[-TAIL_BYTES:].decode(errors="replace").strip()
+        except OSError:
+            tail = ""
+        return f"; see {self.output}" + (f", which ends with\n{tail}" if tail else "")
+
+    async def stop(self, seconds: float) -> bool:
+        """End it by SIGTERM, and by SIGKILL after `seconds`; returns whether it has ended in time."""
+        self.signal(signal.SIGTERM)
+        with trio.move_on_after(seconds):
+            await self.ended.wait()
+            return True
+        self.signal(signal.SIGKILL)
+        await self.ended.wait()
+        return False
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
+
+
+def ending(code: int) -> str:
+    """An exit code in words."""
+    if code < 0:
+        try:
+            return f"killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"killed by signal {-code}"
+    return f"exit code {code}"
+
+
+def _end_with_parent() -> Callable[[], None]:
+    """Make what a new process calls to be sent SIGTERM when its parent's thread ends (Linux's PR_SET_PDEATHSIG)."""
+    libc = ctypes.CDLL(None)
+    parent = os.getpid()
+
+    def prepare() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
+        if os.getppid() != parent:  # it has ended meanwhile
+            os._exit(1)
+
+    return prepare

@@ -1,0 +1,311 @@
+"""The `barnabas cluster` command: options in, several processes out, and what happens to them in words.
+
+The rule: what is told on standard output is for people, one line for each thing that happens; programs read the one
+line with `bootstrap.servers=`, which comes when every broker serves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import trio
+
+from barnabas.localcluster.children import Child, ChildError, ending
+from barnabas.localcluster.jars import MAVEN_CENTRAL, NoZooKeeperError, find
+from barnabas.localcluster.zookeeper import LocalZooKeeper
+
+FAILED = 1
+READY = "bootstrap.servers="
+READY_SECONDS = 120.0
+STOP_SECONDS = 30.0
+COPIES_MAX = 3
+SESSION_MS = 6000
+"""How long a killed broker is taken for alive: shorter than Kafka's 18 s, since all is on one machine."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `barnabas cluster`; returns the exit code."""
+    options = _options(arguments)
+    try:
+        with _directory(options) as directory:
+            return trio.run(_run, options, directory, restrict_keyboard_interrupt_to_checkpoints=True)
+    except NoZooKeeperError as error:
+        print(f"barnabas cluster: {error}", file=sys.stderr)
+    except ChildError as error:
+        print(f"barnabas cluster: {error}", file=sys.stderr)
+    return FAILED
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="barnabas cluster", description="Start a cluster of brokers with its ZooKeeper on this machine."
+    )
+    parser.add_argument("--brokers", type=_count, default=3, metavar="N", help="how many (default: 3)")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--dir", metavar="DIR", help="where to keep everything (default: ~/.local/state/barnabas-cluster)"
+    )
+    where.add_argument(
+        "--ephemeral", action="store_true", help="keep everything in memory, and remove it at the end"
+    )
+    parser.add_argument(
+        "--port", type=_port, default=9092, metavar="P",
+        help="port of the first broker, the next ones count up (default: 9092); 0 for any free ones",
+    )  # fmt: skip
+    parser.add_argument("--racks", default="", metavar="A,B,...", help="racks of the brokers, in turn")
+    parser.add_argument("--config", metavar="FILE", help="a server.properties file for all brokers")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="set one setting of all brokers; may be repeated",
+    )
+    parser.add_argument(
+        "--log-level", default="warning", choices=("debug", "info", "warning", "error"),
+        help="how much brokers write to their logs (default: %(default)s)",
+    )  # fmt: skip
+    zookeeper = parser.add_argument_group("ZooKeeper, which is found on this machine unless one is named")
+    zookeeper.add_argument("--zookeeper", metavar="HOST:PORT,.../CHROOT", help="use one that runs already")
+    zookeeper.add_argument(
+        "--zookeeper-jars", metavar="DIR", help="start one from the jars in this directory"
+    )
+    zookeeper.add_argument(
+        "--fetch", action="store_true", help="fetch it from Maven Central if it is not here"
+    )
+    zookeeper.add_argument(
+        "--maven", default=MAVEN_CENTRAL, metavar="URL", help="the Maven repository (default: %(default)s)"
+    )
+    return parser.parse_args(arguments)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not 0 < int(text) <= 100:
+        raise argparse.ArgumentTypeError(f"{text}: a number from 1 to 100 expected")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text}: a port from 0 to 65535 expected")
+    return int(text)
+
+
+@contextmanager
+def _directory(options: argparse.Namespace) -> Iterator[Path]:
+    if options.ephemeral:
+        from barnabas.ephemeral import ephemeral_directory
+
+        with ephemeral_directory() as path:
+            yield Path(path)
+        return
+    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    directory = Path(options.dir or os.path.join(base, "barnabas-cluster")).absolute()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ChildError(f"{directory}: {error.strerror}") from error
+    yield directory
+
+
+def say(text: str) -> None:
+    """Tell what has happened."""
+    print(text, flush=True)
+
+
+async def _run(options: argparse.Namespace, directory: Path) -> int:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        cluster = Cluster(options, directory)
+        return await cluster.run(signals)
+
+
+class Cluster:
+    """The processes of one cluster."""
+
+    def __init__(self, options: argparse.Namespace, directory: Path) -> None:
+        self._options = options
+        self._directory = directory
+        self._zookeeper: LocalZooKeeper | None = None
+        self._brokers: dict[int, Child] = {}
+        self._is_stopping = False
+        self._has_failed = False
+        self._work = trio.CancelScope()
+        """Around everything until the stop; cancelled to begin it."""
+
+    async def run(self, signals: AsyncIterator[int]) -> int:
+        """Start everything, wait for a signal or for the end of everything, stop it; returns the exit code.
+
+        Raises ChildError, NoZooKeeperError.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._stop_on_signals, signals)
+                try:
+                    with self._work:
+                        await self._start(nursery)
+                        await trio.sleep_forever()
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await self._stop()
+                nursery.cancel_scope.cancel()
+        except* ChildError as group:
+            raise _first(group) from None
+        except* NoZooKeeperError as group:
+            raise _first(group) from None
+        return FAILED if self._has_failed else 0
+
+    async def _stop_on_signals(self, signals: AsyncIterator[int]) -> None:
+        async for number in signals:
+            if self._is_stopping:
+                say("stopping at once")
+                for child in self._children():
+                    child.signal(signal.SIGKILL)
+            else:
+                say(f"stopping on {signal.Signals(number).name}")
+                self._is_stopping = True
+                self._work.cancel()
+
+    def _children(self) -> list[Child]:
+        return [*self._brokers.values(), *([self._zookeeper.child] if self._zookeeper else [])]
+
+    # --- start ----------------------------------------------------------------------------------------------
+
+    async def _start(self, nursery: trio.Nursery) -> None:
+        options = self._options
+        zookeeper = options.zookeeper
+        if zookeeper is None:
+            zookeeper = await self._start_zookeeper(nursery)
+        addresses: dict[int, str] = {}
+        async with trio.open_nursery() as starting:
+            for broker_id in range(1, options.brokers + 1):
+                starting.start_soon(self._start_broker, broker_id, zookeeper, addresses, nursery)
+        servers = ",".join(addresses[broker_id] for broker_id in sorted(addresses))
+        say(f"barnabas cluster is ready: {READY}{servers} zookeeper={zookeeper} dir={self._directory}")
+        say("Ctrl-C stops it.")
+
+    async def _start_zookeeper(self, nursery: trio.Nursery) -> str:
+        options = self._options
+        program = await trio.to_thread.run_sync(
+            lambda: find(
+                may_fetch=options.fetch, jars=options.zookeeper_jars, repository=options.maven, say=say
+            )
+        )
+        say(f"starting ZooKeeper: {program.origin}")
+        server = LocalZooKeeper(program, self._directory / "zookeeper")
+        server.start()
+        self._zookeeper = server
+        nursery.start_soon(self._watch_zookeeper, server)
+        await server.ready()
+        say(f"ZooKeeper is ready: {server.address} pid={server.child.pid} log={server.child.output}")
+        return server.address
+
+    async def _start_broker(
+        self, broker_id: int, zookeeper: str, addresses: dict[int, str], nursery: trio.Nursery
+    ) -> None:
+        child = Child(
+            f"broker {broker_id}",
+            self._command(broker_id, zookeeper),
+            self._directory / f"broker-{broker_id}.log",
+        )
+        child.start(reads_output=True)
+        self._brokers[broker_id] = child
+        nursery.start_soon(self._watch_broker, child)
+        line = await child.first_line(READY_SECONDS)
+        if READY not in line:
+            raise ChildError(f"{child.name} does not start: {line}{child.last_words()}")
+        addresses[broker_id] = line.partition(READY)[2].split()[0]
+        say(f"broker {broker_id} is ready: {addresses[broker_id]} pid={child.pid} log={child.output}")
+
+    def _command(self, broker_id: int, zookeeper: str) -> list[str]:
+        options = self._options
+        port = options.port + broker_id - 1 if options.port else 0
+        command = [sys.executable, "-m", "barnabas", "serve", "--zookeeper", zookeeper]
+        command += ["--broker-id", str(broker_id), "--listen", f"localhost:{port}"]
+        command += ["--data", str(self._directory / f"broker-{broker_id}"), "--log-level", options.log_level]
+        racks = [rack for rack in options.racks.split(",") if rack]
+        if racks:
+            command += ["--rack", racks[(broker_id - 1) % len(racks)]]
+        if options.config:
+            command += ["--config", options.config]
+        else:
+            for name, value in _defaults(options.brokers).items():
+                command += ["--set", f"{name}={value}"]
+        for pair in options.set:
+            command += ["--set", pair]
+        return command
+
+    # --- watching -------------------------------------------------------------------------------------------
+
+    async def _watch_zookeeper(self, server: LocalZooKeeper) -> None:
+        code = await server.child.wait()
+        if not self._is_stopping:
+            say(f"ZooKeeper has ended ({ending(code)}); the brokers are stopped")
+            self._fail()
+
+    async def _watch_broker(self, child: Child) -> None:
+        code = await child.wait()
+        if self._is_stopping:
+            return
+        left = sum(not other.ended.is_set() for other in self._brokers.values())
+        say(
+            f"{child.name} has ended ({ending(code)}), {left} of {len(self._brokers)} are left; its log is {child.output}; "
+            f"this starts it again:\n  {shlex.join(child.command)}"
+        )
+        if not left:
+            self._fail()
+
+    def _fail(self) -> None:
+        self._has_failed = self._is_stopping = True
+        self._work.cancel()
+
+    # --- stop -----------------------------------------------------------------------------------------------
+
+    async def _stop(self) -> None:
+        """Stop the brokers, last one first, each when the one before it has handed over what it led; then ZooKeeper."""
+        self._is_stopping = True
+        for child in reversed(self._brokers.values()):
+            await self._stop_child(child)
+        if self._zookeeper is not None:
+            await self._stop_child(self._zookeeper.child)
+
+    async def _stop_child(self, child: Child) -> None:
+        if child.ended.is_set():
+            return
+        in_time = await child.stop(STOP_SECONDS)
+        say(
+            f"{child.name} has stopped"
+            if in_time
+            else f"{child.name} was killed: it did not stop in {STOP_SECONDS:.0f} s"
+        )
+        if child.code not in (0, 143, -signal.SIGTERM):  # a Java virtual machine ends with 143 on SIGTERM
+            self._has_failed = True
+
+
+def _defaults(brokers: int) -> dict[str, str]:
+    """Settings for as many brokers, where no file gives any: three copies, two of which must have what is acknowledged."""
+    copies, least = min(brokers, COPIES_MAX), min(brokers, COPIES_MAX - 1)
+    return {
+        "default.replication.factor": str(copies),
+        "min.insync.replicas": str(least),
+        "offsets.topic.replication.factor": str(copies),
+        "transaction.state.log.replication.factor": str(copies),
+        "transaction.state.log.min.isr": str(least),
+        "share.coordinator.state.topic.replication.factor": str(copies),
+        "share.coordinator.state.topic.min.isr": str(least),
+        "zookeeper.session.timeout.ms": str(SESSION_MS),
+        "controlled.shutdown.retry.backoff.ms": "500",
+    }
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,87 @@
+"""A ZooKeeper server of its own, on loopback, for as long as the command runs.
+
+The rule: everything of it is in one directory, and a directory that was used before is used again with its data.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import trio
+
+from barnabas.localcluster.children import Child, ChildError
+from barnabas.localcluster.jars import Program
+
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+"""Small and quick to start."""
+TICK_MS = 1000
+"""Sessions may be 2 to 20 ticks long."""
+READY_SECONDS = 60.0
+POLL_SECONDS = 0.05
+
+
+class LocalZooKeeper:
+    """One server. Lifecycle: `start`, then its child is waited for and stopped like any other."""
+
+    def __init__(self, program: Program, directory: Path) -> None:
+        self.directory = directory
+        self.port = free_port()
+        config = directory / "zoo.cfg"
+        self.child = Child(
+            "ZooKeeper",
+            (program.java, *JVM, "-cp", program.classpath, MAIN, str(config)),
+            directory / "zookeeper.log",
+        )
+        self._config = config
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Write its configuration, and start it. Raises ChildError, OSError."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        lines = (
+            f"dataDir={self.directory / 'data'}",
+            f"clientPort={self.port}",
+            "clientPortAddress=127.0.0.1",
+            f"tickTime={TICK_MS}",
+            "maxClientCnxns=0",
+            "admin.enableServer=false",
+            "4lw.commands.whitelist=srvr",
+            "autopurge.purgeInterval=1",
+        )
+        self._config.write_text("".join(f"{line}\n" for line in lines))
+        self.child.start(reads_output=False)
+
+    async def ready(self) -> None:
+        """Wait until it serves sessions. Raises ChildError."""
+        with trio.move_on_after(READY_SECONDS):
+            while not self.child.ended.is_set():
+                if await self._serves():
+                    return
+                await trio.sleep(POLL_SECONDS)
+        late = "" if self.child.ended.is_set() else f" in {READY_SECONDS:.0f} s"
+        raise ChildError(f"ZooKeeper has not become ready{late}{self.child.last_words()}")
+
+    async def _serves(self) -> bool:
+        try:
+            async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+                await stream.send_all(b"srvr")
+                answer = b""
+                async for part in stream:
+                    answer += part
+        except (OSError, trio.BrokenResourceError):
+            return False
+        return b"Mode:" in answer
+
+
+def free_port() -> int:
+    """A TCP port of loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
