@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from barnabas import apis
 from barnabas.broker.app import Broker
@@ -15,6 +15,8 @@ from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import real_environment
 from barnabas.errors import RequestError
 from barnabas.handlers.errors import error_response
+from barnabas.log.disk import Disk
+from barnabas.loop_budget import LoopBudget
 from barnabas.requests.context import ConnectionInfo, RequestContext, Shared
 from barnabas.requests.log_limit import LogLimit
 from barnabas.security.authorizer import AllowEverything
@@ -64,10 +66,23 @@ class Asked:
         return decode_response(answer, api.key, version)[1]
 
 
+A = TypeVar("A", bound=Asked)
+
+
 @asynccontextmanager
-async def broker_to_ask(directory: Path, settings: Mapping[str, str] | None = None) -> AsyncIterator[Asked]:
-    """A whole broker that does not listen, with its data in a directory; closed cleanly at the end."""
+async def broker_to_ask(
+    directory: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    disk: Disk | None = None,
+    budget: LoopBudget | None = None,
+    kind: type[A] = Asked,  # type: ignore[assignment]
+) -> AsyncIterator[A]:
+    """A whole broker that does not listen, with its data in a directory; closed cleanly at the end.
+
+    `disk` and `budget` replace the usual ones.
+    """
     values = {"log.dirs": str(directory / "logs"), "listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
     clock = Clock()
-    async with assembled(BrokerConfig(values), real_environment(clock_ms=clock)) as broker:
-        yield Asked(broker, clock)
+    async with assembled(BrokerConfig(values), real_environment(disk, clock), budget=budget) as broker:
+        yield kind(broker, clock)

@@ -10,17 +10,15 @@ generation gets its assignment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
 from barnabas.errors import RequestError
-from barnabas.groups.member import Joining, Member, Members, State
+from barnabas.groups.classic_state import ClassicState
+from barnabas.groups.member import Joining, Member, State
 from barnabas.groups.records import group_record
-from barnabas.groups.settings import GroupSettings
-from barnabas.statemachine.decision import Decision, Record
+from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupResponse
-from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
@@ -28,26 +26,8 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
 @dataclass(slots=True)
-class ClassicGroup:
-    """One group. Lifecycle: made by the first join or commit, Dead when deleted."""
-
-    kind: ClassVar[str] = "classic"
-
-    id: str
-    settings: GroupSettings
-    state: State = State.EMPTY
-    state_since_ms: int = 0
-    generation: int = 0
-    protocol_type: str = ""
-    protocol: str | None = None
-    leader: str | None = None
-    members: Members = field(default_factory=Members)
-    unsynced: set[str] = field(default_factory=set)
-    static_ids: dict[str, str] = field(default_factory=dict)
-    pending: set[str] = field(default_factory=set)
-    initial_delay_left_ms: int = 0
-    new_member_added: bool = False
-    is_initial: bool = False
+class ClassicGroup(ClassicState):
+    """One group. Lifecycle: made by the first join or commit, ended by a tombstone."""
 
     # --- joining --------------------------------------------------------------------------------------------
 
@@ -56,8 +36,6 @@ class ClassicGroup:
         out.is_ahead = True
         request = joining.request
         protocols = [(protocol.name, protocol.metadata) for protocol in request.protocols]
-        if self.state is State.DEAD:
-            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not self._has_room_for(request.member_id):
             if request.member_id in self.pending:
                 self._drop_pending(request.member_id, now_ms, out)
@@ -89,7 +67,7 @@ class ClassicGroup:
                 raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
             self._add(joining, request.member_id, protocols, now_ms, out)
             return
-        self._rejoin(self._member(request.member_id, instance), joining, protocols, now_ms, out)
+        self._rejoin(self.known_member(request.member_id, instance), joining, protocols, now_ms, out)
 
     def _accepts(self, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
         if not protocol_type or not protocols:
@@ -110,19 +88,6 @@ class ClassicGroup:
         if member is not None and member.join_waiter is not None:
             return True
         return self.members.joining_count < self.settings.size_max
-
-    def _member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member, if the id and the instance id belong together."""
-        if instance_id is not None:
-            known = self.static_ids.get(instance_id)
-            if known is None:
-                raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
-            if known != member_id:
-                raise RequestError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id} now belongs to {known}")
-        member = self.members.get(member_id)
-        if member is None:
-            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
-        return member
 
     def _add(
         self, joining: Joining, member_id: str, protocols: list[tuple[str, bytes]], now_ms: int, out: Decision
@@ -156,7 +121,7 @@ class ClassicGroup:
             self.state is State.STABLE and unchanged and member.id != self.leader
         ):
             out.replies.append((joining.waiter, self._joined(member)))
-            self._heard_of(member, now_ms, out)
+            self.watch_session(member, now_ms, out)
             return
         self._supersede(member, out)
         request = joining.request
@@ -206,7 +171,7 @@ class ClassicGroup:
                 # An old client must not assign again: told of the leader that it was, it only asks for its own part.
                 response.leader, response.members = leader_before, []
             out.replies.append((joining.waiter, response))
-            self._heard_of(member, now_ms, out)
+            self.watch_session(member, now_ms, out)
             return
         self.members.await_join(member, joining.waiter)
         out.timers[("session", self.id, member.id)] = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
@@ -296,7 +261,7 @@ class ClassicGroup:
             if member.join_waiter is not None:
                 out.replies.append((member.join_waiter, self._joined(member)))
                 self.members.await_join(member, None)
-            self._heard_of(member, now_ms, out)
+            self.watch_session(member, now_ms, out)
         longest = max(member.rebalance_timeout_ms for member in self.members.values())
         out.timers[("sync", self.id)] = now_ms + longest
 
@@ -324,9 +289,7 @@ class ClassicGroup:
     def sync(self, request: SyncGroupRequest, waiter: int, now_ms: int, out: Decision) -> None:
         """A SyncGroup request. Raises RequestError; otherwise answers when the leader has assigned."""
         out.is_ahead = True
-        if self.state is State.DEAD:
-            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        member = self._member(request.member_id, request.group_instance_id)
+        member = self.known_member(request.member_id, request.group_instance_id)
         if request.generation_id != self.generation:
             raise RequestError(ErrorCode.ILLEGAL_GENERATION)
         if (request.protocol_type not in (None, self.protocol_type)) or (
@@ -337,7 +300,7 @@ class ClassicGroup:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         if self.state is State.PREPARING_REBALANCE:
             raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
-        self._heard_of(member, now_ms, out)
+        self.watch_session(member, now_ms, out)
         if self.state is State.STABLE:
             out.replies.append((waiter, self._synced(member)))
             return
@@ -358,7 +321,7 @@ class ClassicGroup:
                 if other.sync_waiter is not None:
                     out.replies.append((other.sync_waiter, self._synced(other)))
                     other.sync_waiter = None
-                    self._heard_of(other, now_ms, out)
+                    self.watch_session(other, now_ms, out)
         if not self.unsynced:
             out.timers[("sync", self.id)] = None
 
@@ -390,61 +353,12 @@ class ClassicGroup:
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int, out: Decision
     ) -> None:
         """A heartbeat. Raises RequestError, REBALANCE_IN_PROGRESS while members must join again."""
-        if self.state is State.DEAD:
-            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        member = self._member(member_id, instance_id)
+        member = self.known_member(member_id, instance_id)
         if generation != self.generation:
             raise RequestError(ErrorCode.ILLEGAL_GENERATION)
         if self.state is State.EMPTY:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
-        self._heard_of(member, now_ms, out)
-
-    def check_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        now_ms: int,
-        out: Decision,
-        *,
-        transactional: bool,
-    ) -> None:
-        """Whether this committer may commit offsets. A group without members keeps them for anybody.
-
-        Old transactional producers cannot say which member they commit for, and need not.
-        """
-        if self.state is State.DEAD:
-            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if generation < 0 and self.state is State.EMPTY:
-            return
-        if generation < 0 and not member_id and instance_id is None:
-            if transactional:
-                return
-            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members; only they may commit")
-        member = self._member(member_id, instance_id)
-        if generation != self.generation:
-            raise RequestError(ErrorCode.ILLEGAL_GENERATION)
-        if self.state is State.COMPLETING_REBALANCE and not transactional:
-            raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
-        self._heard_of(member, now_ms, out)
-
-    @property
-    def state_name(self) -> str:
-        """The state, as clients are told."""
-        return self.state.value
-
-    @property
-    def is_unused(self) -> bool:
-        """Whether nobody is in it, and nobody is about to join."""
-        return self.state is State.EMPTY and not self.pending
-
-    @property
-    def is_joining(self) -> bool:
-        """Whether members must join again."""
-        return self.state is State.PREPARING_REBALANCE
-
-    def _heard_of(self, member: Member, now_ms: int, out: Decision) -> None:
-        out.timers[("session", self.id, member.id)] = now_ms + member.session_timeout_ms
+        self.watch_session(member, now_ms, out)
 
     def session_expired(self, member_id: str, now_ms: int, out: Decision) -> None:
         """Nothing was heard of a member for its session timeout."""
@@ -457,7 +371,7 @@ class ClassicGroup:
             return
         if not member.is_new and (member.sync_waiter is not None or member.join_waiter is not None):
             # It waits for us, not we for it. One that is new may be gone: its client has no member id to come back with.
-            self._heard_of(member, now_ms, out)
+            self.watch_session(member, now_ms, out)
             return
         self._drop(member, out)
         self._member_gone(now_ms, out)
@@ -465,15 +379,13 @@ class ClassicGroup:
     def leave(self, member_id: str, instance_id: str | None, out: Decision) -> None:
         """A member leaves, by its id or, if static, by its instance id; `members_left` must follow. Raises RequestError."""
         out.is_ahead = True
-        if self.state is State.DEAD:
-            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if instance_id is not None and not member_id:
             member_id = self.static_ids.get(instance_id, "")
         if member_id in self.pending:
             self.pending.discard(member_id)
             out.timers[("session", self.id, member_id)] = None
         else:
-            self._drop(self._member(member_id, instance_id), out)
+            self._drop(self.known_member(member_id, instance_id), out)
 
     def members_left(self, now_ms: int, out: Decision) -> None:
         """All that leave together have left: the others share what they had."""
@@ -512,39 +424,9 @@ class ClassicGroup:
     def _enter(self, state: State, now_ms: int) -> None:
         self.state, self.state_since_ms = state, now_ms
 
-    # --- what is kept ---------------------------------------------------------------------------------------
-
-    def tombstones(self) -> list[Record]:
-        """What ends the group."""
-        return [group_record(self.id, None)]
-
-    def metadata(self) -> GroupMetadataValue:
-        """What must be remembered of the group."""
-        return GroupMetadataValue(
-            protocol_type=self.protocol_type,
-            generation=self.generation,
-            protocol=self.protocol,
-            leader=self.leader,
-            current_state_timestamp=self.state_since_ms,
-            members=[member.record(self.protocol or "") for member in self.members.values()],
-        )
-
-    @classmethod
-    def restored(cls, group_id: str, settings: GroupSettings, value: GroupMetadataValue) -> ClassicGroup:
-        """The group as it was when this was written."""
-        group = cls(group_id, settings, generation=value.generation, protocol_type=value.protocol_type)
-        group.protocol, group.leader = value.protocol, value.leader
-        group.state_since_ms = value.current_state_timestamp
-        for entry in value.members:
-            group.members[entry.member_id] = Member.restored(entry, value.protocol or "")
-            if entry.group_instance_id is not None:
-                group.static_ids[entry.group_instance_id] = entry.member_id
-        group.state = State.STABLE if group.members else State.EMPTY
-        return group
-
     def watch_sessions(self, now_ms: int, out: Decision) -> None:
         """After a load: every member has a whole session timeout to be heard of; too many must join again."""
         for member in self.members.values():
-            self._heard_of(member, now_ms, out)
+            self.watch_session(member, now_ms, out)
         if len(self.members) > self.settings.size_max:
             self._prepare_rebalance(now_ms, out)

@@ -5,26 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from barnabas.errors import RequestError
+from barnabas.groups.group import LAST_WITHOUT_MEMBER_EPOCHS, Committer
 from barnabas.wire.generated.errors import ErrorCode
 
-MEMBER_EPOCH_COMMITS_SINCE = 9
-"""The version of OffsetCommit from which on it carries member epochs."""
 
-
-def check_committer(
-    member_epoch: int,
-    epoch: int,
-    sinces: Iterable[int | None],
-    api_version: int,
-    *,
-    transactional: bool = False,
-) -> None:
-    """Whether an epoch is good for what is committed: that since when the member has each place, None if it has not.
+def check_committer(member_epoch: int, committer: Committer, sinces: Iterable[int | None]) -> None:
+    """Check a committer's epoch; `sinces` has for each partition the epoch since which the member has it, or None.
 
     One that is behind is still good for partitions that the member has had since then (KIP-1251). Raises
     UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH; ILLEGAL_GENERATION in a transaction.
     """
-    if not transactional and api_version < MEMBER_EPOCH_COMMITS_SINCE:
+    transactional, epoch = committer.transactional, committer.generation
+    if not transactional and committer.api_version <= LAST_WITHOUT_MEMBER_EPOCHS:
         raise RequestError(ErrorCode.UNSUPPORTED_VERSION, "this version cannot carry a member epoch")
     if epoch == member_epoch:
         return

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.consumer.group import ConsumerGroup
+from barnabas.groups.group import Group
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.streams.group import StreamsGroup
 
-EpochGroup = ConsumerGroup | StreamsGroup | ShareGroup
-"""Groups whose members have epochs of their own, and that change only by replay."""
-Group = ClassicGroup | EpochGroup
+G = TypeVar("G", bound=Group)
 
 
 class GroupDirectory(Protocol):
@@ -28,6 +27,9 @@ class GroupDirectory(Protocol):
     def exists(self, group_id: str) -> bool:
         """Whether anything is known of a group."""
 
+    def find(self, group_id: str, kind: type[G]) -> G | None:
+        """Return a group, if there is one of this kind."""
+
     def group(self, group_id: str) -> ClassicGroup:
         """Return a classic group. Raises UNKNOWN_MEMBER_ID."""
 
@@ -38,7 +40,10 @@ class GroupDirectory(Protocol):
         """Return a streams group. Raises GROUP_ID_NOT_FOUND."""
 
     def new_streams_group(self, group_id: str) -> StreamsGroup:
-        """Return a streams group for its first member."""
+        """Return a streams group for its first member; its first record makes it known."""
+
+    def replayed_streams_group(self, group_id: str) -> StreamsGroup:
+        """Return the streams group that its first record makes known: that of `new_streams_group`, if there is one."""
 
     def share_group(self, group_id: str) -> ShareGroup:
         """Return a share group. Raises GROUP_ID_NOT_FOUND."""

@@ -23,7 +23,6 @@ class State(Enum):
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
-    DEAD = "Dead"
 
 
 @dataclass(slots=True)

@@ -56,7 +56,7 @@ def upgrade(group: ClassicGroup, context: EventContext) -> ConsumerGroup:
             ) from error
         upgraded.target[member.id] = frozenset(upgraded.members[member.id].assigned)
     out = context.out
-    out.records += group.tombstones()
+    group.end(out)
     out.records += [records.member_record(group.id, member) for member in upgraded.members.values()]
     topics = frozenset().union(*(member.topics for member in upgraded.members.values()))
     upgraded.topics_hash = topics_hash(topics, context.image)
@@ -109,8 +109,6 @@ def _send_back(group: ClassicGroup, context: EventContext) -> None:
             context.out.replies.append((member.sync_waiter, SyncGroupResponse(error_code=code)))
     for timer in ("join", "sync"):
         context.out.timers[timer, group.id] = None
-    for member_id in group.pending:
-        context.out.timers["session", group.id, member_id] = None
 
 
 def can_downgrade(group: ConsumerGroup, leaving_id: str, *, is_replaced: bool) -> bool:
@@ -195,7 +193,7 @@ def _downgraded(
         classic.members[member.id].assignment = write_assignment(_has(former), said, context.image)
     for member_id in group.members:
         forget_timers(group, member_id, context)
-    context.out.records += group.tombstones()
+    group.end(context.out)
     context.out.records.append(group_record(group.id, classic.metadata()))
     classic.watch_sessions(context.now_ms, context.out)
     return classic

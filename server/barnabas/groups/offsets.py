@@ -9,35 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from barnabas.groups.classic import ClassicGroup
-from barnabas.groups.consumer.group import ConsumerGroup
-from barnabas.groups.embedded import CONSUMER
-from barnabas.groups.member import State
-from barnabas.groups.streams.group import StreamsGroup
-from barnabas.groups.subscription import subscribed_topics
+from barnabas.groups.group import OffsetRetention
 from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 
 
 def expired_offsets(
-    group: ClassicGroup | ConsumerGroup | StreamsGroup | None,
+    retention: OffsetRetention,
     offsets: Mapping[TopicPartition, OffsetCommitValue],
     retention_ms: int,
     now_ms: int,
 ) -> list[TopicPartition]:
-    """The partitions whose offsets are kept too long; `group` is None when it only keeps offsets."""
-    if not offsets:
-        return []
-    empty_since_ms, in_use = 0, set[str]()
-    if isinstance(group, ConsumerGroup | StreamsGroup):
-        in_use = group.subscribed_topics()
-    elif group is not None and group.state is State.EMPTY:
-        empty_since_ms = group.state_since_ms if group.protocol_type else 0
-    elif group is not None:
-        subscribed = subscribed_topics(group)
-        if group.state is not State.STABLE or group.protocol_type != CONSUMER or subscribed is None:
-            return []
-        in_use = subscribed
+    """The partitions whose offsets are kept too long."""
+    in_use, empty_since_ms = retention.topics_in_use, retention.empty_since_ms
     return [
         topic_partition
         for topic_partition, value in offsets.items()

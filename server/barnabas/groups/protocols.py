@@ -13,12 +13,13 @@ from barnabas.groups import migration
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.consumer import classic_members, membership
 from barnabas.groups.consumer.group import ConsumerGroup
-from barnabas.groups.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
+from barnabas.groups.consumer.member import ConsumerMember
 from barnabas.groups.consumer.membership import Heartbeat
 from barnabas.groups.directory import GroupDirectory
+from barnabas.groups.epoch_member import LEAVE_FOR_A_WHILE_EPOCH
+from barnabas.groups.group import Group
 from barnabas.groups.member import Joining, State
 from barnabas.groups.share import membership as share_membership
-from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.streams import membership as streams_membership
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.statemachine.context import EventContext
@@ -28,8 +29,6 @@ from barnabas.wire.generated.heartbeat import HeartbeatRequest
 from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
-
-EPOCH_GROUPS = (ConsumerGroup, StreamsGroup, ShareGroup)
 
 # --- the consumer protocol ----------------------------------------------------------------------------------
 
@@ -43,7 +42,7 @@ def consumer_heartbeat(
         group = _to_heartbeat_in(shard, request.group_id, request.member_epoch == 0, context)
         return membership.heartbeat(group, beat, context)
     group = shard.consumer_group(request.group_id)
-    member = membership.leaver(group, request)
+    member = group.known_member(request.instance_id, request.member_id)
     if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
         membership.leave_for_a_while(group, member, context)
     else:
@@ -54,30 +53,22 @@ def consumer_heartbeat(
 def _to_heartbeat_in(
     shard: GroupDirectory, group_id: str, joins: bool, context: EventContext
 ) -> ConsumerGroup:
-    known = shard.groups.get(group_id)
-    if known is None and joins:
+    if joins and group_id not in shard.groups:
         return ConsumerGroup(group_id, shard.settings)
-    if isinstance(known, ClassicGroup) and joins:
-        if known.state is State.EMPTY:
-            _give_up(known, context)
-            return ConsumerGroup(group_id, shard.settings)
-        if migration.can_upgrade(known):
-            return migration.upgrade(known, context)
+    classic = shard.find(group_id, ClassicGroup) if joins else None
+    if classic is not None and classic.state is State.EMPTY:
+        classic.end(context.out)
+        return ConsumerGroup(group_id, shard.settings)
+    if classic is not None and migration.can_upgrade(classic):
+        return migration.upgrade(classic, context)
     return shard.consumer_group(group_id)
-
-
-def _give_up(group: ClassicGroup, context: EventContext) -> None:
-    """A group without members becomes another kind; who has been given an id and has not come back, has none there."""
-    context.out.records += group.tombstones()
-    for member_id in group.pending:
-        context.out.timers["session", group.id, member_id] = None
 
 
 def member_overdue(
     shard: GroupDirectory, group: ConsumerGroup, timer: str, member_id: str, context: EventContext
 ) -> None:
     """Nothing was heard of a member in time, or it has not done its part."""
-    member = membership.overdue(group, timer, member_id)
+    member = group.overdue_member(timer, member_id)
     if member is not None:
         _remove(shard, group, member, context)
 
@@ -101,11 +92,11 @@ def streams_heartbeat(
     request = beat.request
     if request.member_epoch < 0:
         return streams_membership.leave(shard.streams_group(request.group_id), request, context)
-    known = shard.groups.get(request.group_id)
-    if request.member_epoch == 0 and not isinstance(known, StreamsGroup):
-        if isinstance(known, ClassicGroup) and known.state is State.EMPTY:
-            _give_up(known, context)
-        elif known is not None:
+    if request.member_epoch == 0 and shard.find(request.group_id, StreamsGroup) is None:
+        classic = shard.find(request.group_id, ClassicGroup)
+        if classic is not None and classic.state is State.EMPTY:
+            classic.end(context.out)
+        elif request.group_id in shard.groups:
             shard.streams_group(request.group_id)  # raises
         group = shard.new_streams_group(request.group_id)
     else:
@@ -145,8 +136,8 @@ def join_group(shard: GroupDirectory, joining: Joining, context: EventContext) -
             f"{settings.session_timeout_ms_min} to {settings.session_timeout_ms_max}",
         )
     known = shard.groups.get(request.group_id)
-    is_unused = isinstance(known, ConsumerGroup | StreamsGroup) and known.is_unused
-    if isinstance(known, EPOCH_GROUPS) and not is_unused:
+    classic = shard.find(request.group_id, ClassicGroup)
+    if known is not None and classic is None and not known.is_unused:
         try:
             _join_epoch_group(shard, known, joining, context)
         except RequestError as error:
@@ -154,24 +145,20 @@ def join_group(shard: GroupDirectory, joining: Joining, context: EventContext) -
             # As Kafka's groups of this kind, it names no member.
             context.out.replies.append((joining.waiter, JoinGroupResponse(error_code=error.code)))
         return
-    if isinstance(known, ConsumerGroup | StreamsGroup) and not request.member_id:
-        context.out.records += known.tombstones()
+    if known is not None and classic is None and not request.member_id:
+        known.end(context.out)
         known = None
     if known is None and (not request.member_id or shard.exists(request.group_id)):
-        known = ClassicGroup(request.group_id, settings)
-    group = known if isinstance(known, ClassicGroup) else shard.group(request.group_id)
+        classic = ClassicGroup(request.group_id, settings)
+    group = classic or shard.group(request.group_id)
     group.join(joining, context.now_ms, context.out)
     shard.groups[request.group_id] = group
 
 
-def _join_epoch_group(
-    shard: GroupDirectory,
-    group: ConsumerGroup | StreamsGroup | ShareGroup,
-    joining: Joining,
-    context: EventContext,
-) -> None:
-    if not isinstance(group, ConsumerGroup):
-        raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"this is a {group.kind} group")
+def _join_epoch_group(shard: GroupDirectory, known: Group, joining: Joining, context: EventContext) -> None:
+    group = shard.find(known.id, ConsumerGroup)
+    if group is None:
+        raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"this is a {known.kind} group")
     member = classic_members.join(group, joining, context)
     if member is None:
         return
@@ -184,19 +171,19 @@ def _join_epoch_group(
 
 def sync_group(shard: GroupDirectory, request: SyncGroupRequest, waiter: int, context: EventContext) -> None:
     """A SyncGroup request. Raises RequestError."""
-    group = shard.groups.get(request.group_id)
-    if isinstance(group, ConsumerGroup):
-        classic_members.sync(group, request, waiter, context)
+    consumers = shard.find(request.group_id, ConsumerGroup)
+    if consumers is not None:
+        classic_members.sync(consumers, request, waiter, context)
     else:
         shard.group(request.group_id).sync(request, waiter, context.now_ms, context.out)
 
 
 def classic_heartbeat(shard: GroupDirectory, request: HeartbeatRequest, context: EventContext) -> bool:
     """A Heartbeat request; whether the member must join again. Raises RequestError."""
-    known = shard.groups.get(request.group_id)
-    if isinstance(known, ConsumerGroup):
+    consumers = shard.find(request.group_id, ConsumerGroup)
+    if consumers is not None:
         return classic_members.must_join_again(
-            known, request.member_id, request.group_instance_id, request.generation_id, context
+            consumers, request.member_id, request.group_instance_id, request.generation_id, context
         )
     group = shard.group(request.group_id)
     group.heartbeat(
@@ -214,21 +201,21 @@ def leave_group(
     """A LeaveGroup request: the error code of each member that it names."""
     codes: list[int] = []
     gone: list[ConsumerMember] = []
-    known = shard.groups.get(group_id)
+    consumers = shard.find(group_id, ConsumerGroup)
     for member in members:
         try:
-            if isinstance(known, ConsumerGroup):
-                gone.append(classic_members.leaver(known, member.member_id, member.group_instance_id))
+            if consumers is not None:
+                gone.append(classic_members.leaver(consumers, member.member_id, member.group_instance_id))
             else:
                 shard.group(group_id).leave(member.member_id, member.group_instance_id, context.out)
         except RequestError as error:
             codes.append(error.code)
         else:
             codes.append(ErrorCode.NONE)
-    if isinstance(known, ConsumerGroup) and len({member.id for member in gone}) == 1:
-        _remove(shard, known, gone[0], context)
-    elif isinstance(known, ConsumerGroup):
-        membership.remove(known, gone, context)
-    elif isinstance(known, ClassicGroup) and ErrorCode.NONE in codes:
-        known.members_left(context.now_ms, context.out)
+    if consumers is not None and len({member.id for member in gone}) == 1:
+        _remove(shard, consumers, gone[0], context)
+    elif consumers is not None:
+        membership.remove(consumers, gone, context)
+    elif ErrorCode.NONE in codes:
+        shard.group(group_id).members_left(context.now_ms, context.out)
     return codes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import Any
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
@@ -18,19 +18,18 @@ from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.consumer import membership
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.membership import Heartbeat, TargetNeeded
-from barnabas.groups.consumer.replay import replay as replay_consumer
-from barnabas.groups.directory import EpochGroup, Group
-from barnabas.groups.member import Joining, State
+from barnabas.groups.directory import G
+from barnabas.groups.group import Committer, Group, OffsetRetention
+from barnabas.groups.kinds import BY_RECORD_TYPE, KINDS, Kind
+from barnabas.groups.member import Joining
 from barnabas.groups.offsets import expired_offsets
 from barnabas.groups.pending import PendingOffsets
 from barnabas.groups.records import group_record, offset_record
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.share import membership as share_membership
 from barnabas.groups.share.group import ShareGroup
-from barnabas.groups.share.replay import replay as replay_share
 from barnabas.groups.streams import membership as streams_membership
 from barnabas.groups.streams.group import StreamsGroup
-from barnabas.groups.streams.replay import replay as replay_streams
 from barnabas.records.batch import NO_PRODUCER_ID
 from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Decision, nothing, slices
@@ -54,7 +53,7 @@ _NOTHING = ClusterImage("")
 
 Event = Callable[["GroupShard", Decision], None]
 """Decides on a shard."""
-G = TypeVar("G", ConsumerGroup, StreamsGroup, ShareGroup)
+_KEEPS_OFFSETS_ONLY = OffsetRetention()
 
 
 class GroupShard:
@@ -71,10 +70,15 @@ class GroupShard:
 
     # --- finding --------------------------------------------------------------------------------------------
 
+    def find(self, group_id: str, kind: type[G]) -> G | None:
+        """Return a group, if there is one of this kind."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, kind) else None
+
     def group(self, group_id: str) -> ClassicGroup:
         """A classic group that must exist for its members. Raises UNKNOWN_MEMBER_ID."""
-        group = self.groups.get(group_id)
-        if not isinstance(group, ClassicGroup):
+        group = self.find(group_id, ClassicGroup)
+        if group is None:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no classic group {group_id!r}")
         return group
 
@@ -87,6 +91,11 @@ class GroupShard:
         self._new_streams = StreamsGroup(group_id, self.settings)
         return self._new_streams
 
+    def replayed_streams_group(self, group_id: str) -> StreamsGroup:
+        """The streams group that its first record makes known: that of `new_streams_group`, if there is one."""
+        new, self._new_streams = self._new_streams, None
+        return new if new is not None and new.id == group_id else StreamsGroup(group_id, self.settings)
+
     def streams_group(self, group_id: str) -> StreamsGroup:
         """A streams group that must exist. Raises GROUP_ID_NOT_FOUND."""
         return self._of_kind(group_id, StreamsGroup)
@@ -96,9 +105,10 @@ class GroupShard:
         return self._of_kind(group_id, ShareGroup)
 
     def _of_kind(self, group_id: str, kind: type[G]) -> G:
-        group = self.groups.get(group_id)
-        if not isinstance(group, kind):
-            what = "there is no group" if group is None else f"a {group.kind} group is"
+        group = self.find(group_id, kind)
+        if group is None:
+            other = self.groups.get(group_id)
+            what = "there is no group" if other is None else f"a {other.kind} group is"
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id!r}, not a {kind.kind} group")
         return group
 
@@ -130,8 +140,8 @@ class GroupShard:
         self, needed: TargetNeeded, target: Mapping[str, TopicIdPartitions] | None, now_ms: int, out: Decision
     ) -> None:
         """A target that an event has asked for was computed, or could not be."""
-        group = self.groups.get(needed.group_id)
-        if isinstance(group, ConsumerGroup):
+        group = self.find(needed.group_id, ConsumerGroup)
+        if group is not None:
             membership.target_computed(group, needed, target, EventContext(self.image(), now_ms, out))
 
     def streams_heartbeat(
@@ -166,42 +176,22 @@ class GroupShard:
 
     # --- offsets --------------------------------------------------------------------------------------------
 
-    def check_commit(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        now_ms: int,
-        out: Decision,
-        *,
-        transactional: bool = False,
-        topic_partitions: Iterable[TopicPartition] = (),
-        api_version: int = GROUP_NOT_FOUND_SINCE - 1,
-    ) -> None:
+    def check_commit(self, group_id: str, committer: Committer, now_ms: int, out: Decision) -> None:
         """See that whoever commits may do so, in this version of OffsetCommit. Raises RequestError."""
         group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            topics = self.image().topics
-            by_id = [(topics[topic].id, index) for topic, index in topic_partitions if topic in topics]
-            group.check_commit(member_id, generation, by_id, api_version, transactional=transactional)
-        elif isinstance(group, StreamsGroup | ShareGroup):
-            group.check_commit(
-                member_id, generation, topic_partitions, api_version, transactional=transactional
-            )
-        elif group is not None:
-            group.check_commit(member_id, instance_id, generation, now_ms, out, transactional=transactional)
-        elif generation >= 0 and self.exists(group_id):
+        if group is not None:
+            group.check_commit(committer, EventContext(self.image(), now_ms, out))
+        elif committer.generation >= 0 and self.exists(group_id):
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id!r} has no members")
-        elif generation >= 0:
-            not_found = api_version >= GROUP_NOT_FOUND_SINCE
+        elif committer.generation >= 0:
+            not_found = committer.api_version >= GROUP_NOT_FOUND_SINCE
             code = ErrorCode.GROUP_ID_NOT_FOUND if not_found else ErrorCode.ILLEGAL_GENERATION
             raise RequestError(code, f"there is no group {group_id!r}")
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
         """See that whoever asks for offsets may do so; only members with epochs say who they are."""
         group = self.groups.get(group_id)
-        if isinstance(group, EpochGroup):
+        if group is not None:
             group.check_fetch(member_id, member_epoch)
 
     def commit(
@@ -234,10 +224,10 @@ class GroupShard:
         self.delete_offsets(group_id, islice(offsets, OFFSETS_AT_ONCE), out)
         if len(offsets) > OFFSETS_AT_ONCE:
             return True
-        if isinstance(group, ClassicGroup):
-            for member_id in group.pending:
-                out.timers[("session", group_id, member_id)] = None
-        out.records += group.tombstones() if group is not None else [group_record(group_id, None)]
+        if group is not None:
+            group.end(out)
+        else:
+            out.records.append(group_record(group_id, None))
         return False
 
     def forgetting_topics(self, names: frozenset[str], deleted_ms: int) -> Iterator[Event]:
@@ -270,27 +260,29 @@ class GroupShard:
     def _expired(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetCommitValue], now_ms: int
     ) -> list[TopicPartition]:
-        """Those of a group's offsets that are kept too long. A share group has none."""
+        """Those of a group's offsets that are kept too long."""
         group = self.groups.get(group_id)
-        if not offsets or isinstance(group, ShareGroup):
+        if not offsets:
+            return []
+        retention = group.offset_retention() if group is not None else _KEEPS_OFFSETS_ONLY
+        if retention is None:
             return []
         pending = self.pending.topic_partitions(group_id)
-        expired = expired_offsets(group, offsets, self.settings.offsets_retention_ms, now_ms)
+        expired = expired_offsets(retention, offsets, self.settings.offsets_retention_ms, now_ms)
         return [topic_partition for topic_partition in expired if topic_partition not in pending]
 
     def _is_over(self, group_id: str) -> bool:
-        """Whether a group has neither members nor offsets; a share group stays until it is deleted."""
+        """Whether a group has neither members nor offsets."""
         group = self.groups.get(group_id)
-        if group is None or isinstance(group, ShareGroup) or not group.is_unused:
+        if group is None or not group.is_unused:
             return False
         return not (self.offsets.get(group_id) or self.pending.topic_partitions(group_id))
 
     def _end(self, group_id: str, kind: type[Group]) -> None:
-        group = self.groups.get(group_id)
-        if isinstance(group, kind):
+        """Forget a group, if there is one of this kind; another one has taken its place otherwise."""
+        if self.find(group_id, kind) is not None:
             del self.groups[group_id]
-            if isinstance(group, ClassicGroup):
-                group.state = State.DEAD
+            self._begun_ms.pop(group_id, None)
 
     # --- time -----------------------------------------------------------------------------------------------
 
@@ -298,21 +290,8 @@ class GroupShard:
         """A timer that a decision has set has come."""
         assert isinstance(timer, tuple)
         group = self.groups.get(timer[1])
-        if isinstance(group, ConsumerGroup):
-            protocols.member_overdue(self, group, timer[0], timer[2], EventContext(self.image(), now_ms, out))
-        elif isinstance(group, StreamsGroup):
-            streams_membership.overdue(group, timer[0], timer[2], EventContext(self.image(), now_ms, out))
-        elif isinstance(group, ShareGroup):
-            share_membership.overdue(group, timer[2], EventContext(self.image(), now_ms, out))
-        if not isinstance(group, ClassicGroup):
-            return
-        match timer[0]:
-            case "session":
-                group.session_expired(timer[2], now_ms, out)
-            case "join":
-                group.join_expired(now_ms, out)
-            case "sync":
-                group.sync_expired(now_ms, out)
+        if group is not None:
+            KINDS[group.kind].expire(self, group, timer, EventContext(self.image(), now_ms, out))
 
     # --- replaying ------------------------------------------------------------------------------------------
 
@@ -345,50 +324,19 @@ class GroupShard:
             elif loading:
                 metadata = group_metadata.RECORD.decode_value(value)
                 self.groups[group_id] = ClassicGroup.restored(group_id, self.settings, metadata)
-        elif not (
-            replay_consumer(kind, key, value, self._consumer_group, self._end_consumer)
-            or replay_share(kind, key, value, self._share_group, self._end_share)
-        ):
-            replay_streams(kind, key, value, self._streams_group, self._end_streams)
+        else:
+            of_kind = BY_RECORD_TYPE.get(kind)
+            if of_kind is not None and of_kind.replay is not None:
+                of_kind.replay(
+                    kind, key, value, partial(self._replayed, of_kind), partial(self._end, kind=of_kind.group)
+                )
 
-    def _consumer_group(self, group_id: str, make: bool) -> ConsumerGroup | None:
-        group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return group
-        if not make:
-            return None
-        made = self.groups[group_id] = ConsumerGroup(group_id, self.settings)
-        return made
-
-    def _streams_group(self, group_id: str, make: bool) -> StreamsGroup | None:
-        group = self.groups.get(group_id)
-        if isinstance(group, StreamsGroup):
-            return group
-        if not make:
-            return None
-        new, self._new_streams = self._new_streams, None
-        made = new if new is not None and new.id == group_id else StreamsGroup(group_id, self.settings)
-        self.groups[group_id] = made
-        return made
-
-    def _share_group(self, group_id: str, make: bool) -> ShareGroup | None:
-        group = self.groups.get(group_id)
-        if isinstance(group, ShareGroup):
-            return group
-        if not make:
-            return None
-        made = self.groups[group_id] = self.new_share_group(group_id)
-        return made
-
-    def _end_share(self, group_id: str) -> None:
-        self._begun_ms.pop(group_id, None)
-        self._end(group_id, ShareGroup)
-
-    def _end_streams(self, group_id: str) -> None:
-        self._end(group_id, StreamsGroup)
-
-    def _end_consumer(self, group_id: str) -> None:
-        self._end(group_id, ConsumerGroup)
+    def _replayed(self, kind: Kind[Any], group_id: str, make: bool) -> Group | None:
+        """Return the group of a record; None if there is none of its kind and none is to be made."""
+        group: Group | None = self.find(group_id, kind.group)
+        if group is None and make and kind.make is not None:
+            group = self.groups[group_id] = kind.make(self, group_id)
+        return group
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
         """A producer's transaction is at its end: what it has committed counts, or is forgotten."""
@@ -412,14 +360,7 @@ class GroupShard:
         """All records have been replayed: watch over the members from now on."""
         context = EventContext(self.image(), now_ms, out)
         for group in self.groups.values():
-            if isinstance(group, ConsumerGroup):
-                membership.watch_all(group, context)
-            elif isinstance(group, StreamsGroup):
-                streams_membership.watch_all(group, context)
-            elif isinstance(group, ShareGroup):
-                share_membership.watch_all(group, context)
-            else:
-                group.watch_sessions(now_ms, out)
+            KINDS[group.kind].watch(group, context)
 
 
 # --- events that are decided some at a time -----------------------------------------------------------------
@@ -455,7 +396,7 @@ def _end_unused(group_id: str, shard: GroupShard, out: Decision) -> None:
     group = shard.groups.get(group_id)
     if group is None or not shard._is_over(group_id):
         return
-    if isinstance(group, EpochGroup) or group.generation:
-        out.records += group.tombstones()
-    else:  # never written
+    if group.is_written:
+        group.end(out)
+    else:
         shard._end(group_id, ClassicGroup)

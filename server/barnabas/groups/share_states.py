@@ -41,8 +41,8 @@ def begun(
     out: Decision,
 ) -> None:
     """The share coordinator has begun states, or could not."""
-    group = shard.groups.get(group_id)
-    if isinstance(group, ShareGroup):
+    group = shard.find(group_id, ShareGroup)
+    if group is not None:
         _write(group, group.known.finished(done).failed(failed), out)
 
 
@@ -53,8 +53,8 @@ def being_deleted(
 
     Raises NON_EMPTY_GROUP; GROUP_ID_NOT_FOUND for topics of a group that is no share group.
     """
-    group = shard.groups.get(group_id)
-    if not isinstance(group, ShareGroup):
+    group = shard.find(group_id, ShareGroup)
+    if group is None:
         if topic_ids is not None:
             shard.share_group(group_id)
         return frozenset()
@@ -77,8 +77,8 @@ def being_deleted(
 
 def deleted(shard: GroupDirectory, group_id: str, topic_ids: frozenset[bytes], out: Decision) -> None:
     """The share coordinator has deleted the states of these topics."""
-    group = shard.groups.get(group_id)
-    if isinstance(group, ShareGroup):
+    group = shard.find(group_id, ShareGroup)
+    if group is not None:
         _write(group, group.known.without(topic_ids), out)
 
 
@@ -93,8 +93,9 @@ def forgetting_topics(
 def _forget_topics(
     group_ids: Iterable[str], topic_ids: frozenset[bytes], shard: GroupDirectory, out: Decision
 ) -> None:
-    for group in map(shard.groups.get, group_ids):
-        if isinstance(group, ShareGroup):
+    for group_id in group_ids:
+        group = shard.find(group_id, ShareGroup)
+        if group is not None:
             _write(group, group.known.without(topic_ids), out)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,7 @@ from barnabas.cluster.image import ClusterImage
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import ConsumerMember
 from barnabas.groups.shard import GroupShard
-from barnabas.handlers.describing import assigned_topics, describe_each, named_partitions
-from barnabas.topic_partitions import TopicIdPartition
+from barnabas.handlers.describing import assigned_topics, assignment, describe_each
 from barnabas.wire.generated.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -24,7 +23,9 @@ if TYPE_CHECKING:
     from barnabas.requests.context import RequestContext
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
-Assignment = ConsumerGroupDescribeResponse.Assignment
+_assignment = partial(
+    assignment, ConsumerGroupDescribeResponse.Assignment, ConsumerGroupDescribeResponse.TopicPartitions
+)
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
@@ -39,14 +40,12 @@ async def handle(
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group on its own."""
     describe = partial(_describe, metadata.image)
-    with_operations = request.include_authorized_operations
     groups = await describe_each(
         context,
-        request.group_ids,
+        request,
         describe,
         Described,
         _topics,
-        with_operations=with_operations,
         group_coordinator=group_coordinator,
         budget=budget,
     )
@@ -87,16 +86,4 @@ def _member(
         assignment=_assignment((*member.assigned, *member.revoking), image),
         target_assignment=_assignment(group.target_of(member), image),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
-    )
-
-
-def _assignment(topic_partitions: Iterable[TopicIdPartition], image: ClusterImage) -> Assignment:
-    """What a member has, of the topics that still exist."""
-    return Assignment(
-        topic_partitions=[
-            ConsumerGroupDescribeResponse.TopicPartitions(
-                topic_id=topic_id, topic_name=name, partitions=partitions
-            )
-            for topic_id, name, partitions in named_partitions(topic_partitions, image)
-        ]
     )

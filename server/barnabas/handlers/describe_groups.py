@@ -40,9 +40,9 @@ async def handle(
 
 
 def _describe(context: RequestContext, group_id: str, shard: GroupShard, out: Decision) -> Described:  # noqa: ARG001
-    group = shard.groups.get(group_id)
-    if not isinstance(group, ClassicGroup):
-        if group is None and shard.exists(group_id):
+    group = shard.find(group_id, ClassicGroup)
+    if group is None:
+        if group_id not in shard.groups and shard.exists(group_id):
             return Described(group_id=group_id, group_state="Empty")
         if context.api_version >= NOT_FOUND_SINCE:
             return Described(

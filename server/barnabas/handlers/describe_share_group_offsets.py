@@ -89,8 +89,8 @@ async def _known(
     group_id: str, *, metadata: MetadataStore, group_coordinator: GroupCoordinator
 ) -> list[tuple[str, list[int]]]:
     def find(shard: GroupShard, _: Decision) -> list[tuple[bytes, list[int]]]:
-        group = shard.groups.get(group_id)
-        return by_topic(group.known.topic_partitions) if isinstance(group, ShareGroup) else []
+        group = shard.find(group_id, ShareGroup)
+        return by_topic(group.known.topic_partitions) if group is not None else []
 
     image = metadata.image
     return [

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from barnabas.requests.context import RequestContext
 
 
+class DescribeRequest(Protocol):
+    """What the requests share."""
+
+    group_ids: list[str]
+    include_authorized_operations: bool
+
+
 class Described(Protocol):
     """What the responses' descriptions of a group share."""
 
@@ -34,16 +41,19 @@ class Described(Protocol):
 
 
 D = TypeVar("D", bound=Described)
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 async def describe_each(
     context: RequestContext,
-    group_ids: Iterable[str],
+    request: DescribeRequest,
     describe: Callable[[str, GroupShard], D],
     empty: Callable[[], D],
     topics_of: Callable[[D], Iterable[str]],
     *,
-    with_operations: bool,
     group_coordinator: GroupCoordinator,
     budget: LoopBudget,
 ) -> list[D]:
@@ -56,7 +66,7 @@ async def describe_each(
         return describe(group_id, shard)
 
     groups = []
-    for group_id in group_ids:
+    for group_id in request.group_ids:
         try:
             context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             if not group_id:
@@ -70,7 +80,7 @@ async def describe_each(
             described.error_code = error.code
             described.error_message = error.message or None
         else:
-            if with_operations:
+            if request.include_authorized_operations:
                 described.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
         groups.append(described)
     return groups
@@ -97,10 +107,29 @@ def assigned_topics(assignments: Iterable[_Assignment]) -> Iterator[str]:
             yield topic.topic_name
 
 
-def named_partitions(
-    topic_partitions: Iterable[TopicIdPartition], image: ClusterImage
-) -> Iterator[tuple[bytes, str, list[int]]]:
-    """The slots as (topic id, topic, partitions), of the topics that still exist."""
-    for topic_id, partitions in by_topic(topic_partitions):
-        if (name := image.topic_name(topic_id)) is not None:
-            yield topic_id, name, partitions
+class _MakeTopic(Protocol[T_co]):
+    """Makes the partitions of a topic, of either response."""
+
+    def __call__(self, *, topic_id: bytes, topic_name: str, partitions: list[int]) -> T_co: ...
+
+
+class _MakeAssignment(Protocol[T, A_co]):
+    """Makes an assignment, of either response."""
+
+    def __call__(self, *, topic_partitions: list[T]) -> A_co: ...
+
+
+def assignment(
+    make: _MakeAssignment[T, A],
+    make_topic: _MakeTopic[T],
+    topic_partitions: Iterable[TopicIdPartition],
+    image: ClusterImage,
+) -> A:
+    """Return partitions as a response's assignment, of the topics that still exist."""
+    return make(
+        topic_partitions=[
+            make_topic(topic_id=topic_id, topic_name=name, partitions=partitions)
+            for topic_id, partitions in by_topic(topic_partitions)
+            if (name := image.topic_name(topic_id)) is not None
+        ]
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from barnabas.groups.group import Committer
 from barnabas.groups.shard import GroupShard
 from barnabas.handlers.committing import Commits, RequestedCommit, check_size
 from barnabas.statemachine.decision import Decision
@@ -58,13 +59,15 @@ async def handle(
         def check(shard: GroupShard, out: Decision) -> None:
             shard.check_commit(
                 request.group_id,
-                request.member_id,
-                request.group_instance_id,
-                request.generation_id_or_member_epoch,
+                Committer(
+                    request.member_id,
+                    request.generation_id_or_member_epoch,
+                    request.group_instance_id,
+                    [one.commit[0] for one in some],
+                    context.api_version,
+                ),
                 context.now_ms,
                 out,
-                topic_partitions=[one.commit[0] for one in some],
-                api_version=context.api_version,
             )
 
         await commits.write(some, check)

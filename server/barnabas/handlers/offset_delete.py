@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import TopicInfo
 from barnabas.errors import RequestError
-from barnabas.groups.classic import ClassicGroup
-from barnabas.groups.embedded import CONSUMER
 from barnabas.groups.shard import OFFSETS_AT_ONCE, GroupShard
-from barnabas.groups.share.group import ShareGroup
-from barnabas.groups.subscription import subscribed_topics
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import Decision, slices
 from barnabas.topic_partitions import TopicPartition
@@ -71,11 +67,10 @@ def _delete(
     if not shard.exists(group_id):
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND)
     group = shard.groups.get(group_id)
-    if isinstance(group, ShareGroup):
-        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id!r} is a share group")
-    if isinstance(group, ClassicGroup) and group.members and group.protocol_type != CONSUMER:
-        raise RequestError(ErrorCode.NON_EMPTY_GROUP, "the group has members that are no consumers")
-    subscribed = subscribed_topics(group) if group is not None else set()
+    subscribed: Set[str] | None = set()
+    if group is not None:
+        group.check_offset_deletion()
+        subscribed = group.subscribed_topics()
     topic_partitions = []
     for topic_partition, answer in asked:
         topic, index = topic_partition

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.groups.shard import GroupShard
-from barnabas.handlers.describing import assigned_topics, describe_each, named_partitions
-from barnabas.topic_partitions import TopicIdPartition
+from barnabas.handlers.describing import assigned_topics, assignment, describe_each
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 if TYPE_CHECKING:
@@ -21,7 +20,9 @@ if TYPE_CHECKING:
 ASSIGNOR = "simple"
 
 Described = ShareGroupDescribeResponse.DescribedGroup
-Assignment = ShareGroupDescribeResponse.Assignment
+_assignment = partial(
+    assignment, ShareGroupDescribeResponse.Assignment, ShareGroupDescribeResponse.TopicPartitions
+)
 
 
 async def handle(
@@ -34,14 +35,12 @@ async def handle(
 ) -> ShareGroupDescribeResponse:
     """Describe each group on its own."""
     describe = partial(_describe, metadata.image)
-    with_operations = request.include_authorized_operations
     groups = await describe_each(
         context,
-        request.group_ids,
+        request,
         describe,
         Described,
         _topics,
-        with_operations=with_operations,
         group_coordinator=group_coordinator,
         budget=budget,
     )
@@ -73,16 +72,4 @@ def _describe(image: ClusterImage, group_id: str, shard: GroupShard) -> Describe
             )
             for member in group.members.values()
         ],
-    )
-
-
-def _assignment(topic_partitions: Iterable[TopicIdPartition], image: ClusterImage) -> Assignment:
-    """What a member has, of the topics that still exist."""
-    return Assignment(
-        topic_partitions=[
-            ShareGroupDescribeResponse.TopicPartitions(
-                topic_id=topic_id, topic_name=name, partitions=partitions
-            )
-            for topic_id, name, partitions in named_partitions(topic_partitions, image)
-        ]
     )

@@ -39,14 +39,12 @@ async def handle(
     budget: LoopBudget,
 ) -> StreamsGroupDescribeResponse:
     """Describe each group on its own."""
-    with_operations = request.include_authorized_operations
     groups = await describe_each(
         context,
-        request.group_ids,
+        request,
         _describe,
         Described,
         _topics_used,
-        with_operations=with_operations,
         group_coordinator=group_coordinator,
         budget=budget,
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
+from barnabas.groups.group import Committer
 from barnabas.groups.shard import GroupShard
 from barnabas.handlers.committing import Commits, RequestedCommit, check_size
 from barnabas.handlers.transactional import Admission, Part
@@ -75,13 +76,15 @@ async def handle(
         def check(shard: GroupShard, out: Decision) -> None:
             shard.check_commit(
                 request.group_id,
-                request.member_id,
-                request.group_instance_id,
-                request.generation_id_or_member_epoch,
+                Committer(
+                    request.member_id,
+                    request.generation_id_or_member_epoch,
+                    request.group_instance_id,
+                    [one.commit[0] for one in some],
+                    transactional=True,
+                ),
                 context.now_ms,
                 out,
-                transactional=True,
-                topic_partitions=[one.commit[0] for one in some],
             )
 
         await commits.write(some, check, producer=producer)

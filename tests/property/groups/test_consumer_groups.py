@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from barnabas.groups.consumer.group import ConsumerGroup
-from barnabas.groups.consumer.member import MemberState
+from barnabas.groups.epoch_member import MemberState
 from barnabas.groups.settings import GroupSettings
 from tests.support.consumers import Client, Coordinator, converge
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.errors import RequestError
+from barnabas.groups.group import Committer
 from barnabas.groups.member import Joining, Member, Members, State
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
@@ -314,17 +315,17 @@ def test_errors_of_members() -> None:
 def test_who_may_commit() -> None:
     h = Harness()
     check = h.shard.check_commit
-    assert code_of(check, "g", "", None, 3, 0, Decision()) == ErrorCode.ILLEGAL_GENERATION
-    check("g", "", None, -1, 0, Decision())
+    assert code_of(check, "g", Committer("", 3), 0, Decision()) == ErrorCode.ILLEGAL_GENERATION
+    check("g", Committer("", -1), 0, Decision())
     h.stable_pair()
-    assert code_of(check, "g", "", None, -1, 0, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(check, "g", "a", None, 1, 0, Decision()) == ErrorCode.ILLEGAL_GENERATION
-    check("g", "a", None, 2, 0, Decision())
+    assert code_of(check, "g", Committer("", -1), 0, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(check, "g", Committer("a", 1), 0, Decision()) == ErrorCode.ILLEGAL_GENERATION
+    check("g", Committer("a", 2), 0, Decision())
     h.join("c", now=1)
     h.join("", "a", now=1)
     h.join("", "b", now=1)
     assert h.group.state is State.COMPLETING_REBALANCE
-    assert code_of(check, "g", "a", None, 3, 0, Decision()) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert code_of(check, "g", Committer("a", 3), 0, Decision()) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_offsets_are_kept_deleted_and_expire_when_nobody_reads() -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from barnabas.errors import RequestError
 from barnabas.groups.consumer import records
-from barnabas.groups.consumer.member import MemberState
 from barnabas.groups.consumer.membership import ASSIGNED_AT_ONCE_MAX, EPOCH_OF_NEW, LARGE_INTERVAL_MS
+from barnabas.groups.epoch_member import MemberState
+from barnabas.groups.group import Committer
 from barnabas.groups.settings import GroupSettings
 from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -394,9 +395,16 @@ def check_commit(
     coordinator: Coordinator, member_id: str, epoch: int, *partitions: int, version: int = 9
 ) -> None:
     coordinator.shard.check_commit(
-        "g", member_id, None, epoch, 0, Decision(),
-        topic_partitions=[("t", partition) for partition in partitions], api_version=version,
-    )  # fmt: skip
+        "g",
+        Committer(
+            member_id,
+            epoch,
+            topic_partitions=[("t", partition) for partition in partitions],
+            api_version=version,
+        ),
+        0,
+        Decision(),
+    )
 
 
 def test_commits_are_checked_against_the_member_epoch() -> None:

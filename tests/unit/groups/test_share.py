@@ -11,6 +11,7 @@ from barnabas.errors import RequestError
 from barnabas.groups import share_states
 from barnabas.groups.assignors.simple import assign_shared
 from barnabas.groups.assignors.subscriber import Subscriber
+from barnabas.groups.group import Committer
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.share.membership import Answer, Heartbeat, check_heartbeat
@@ -242,7 +243,7 @@ def test_a_share_group_is_nothing_for_others() -> None:
     coordinator = Coordinator()
     coordinator.join("a", "t")
     shard = coordinator.shard
-    assert code_of(shard.check_commit, "g", "a", None, 1, 0, Decision()) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert code_of(shard.check_commit, "g", Committer("a", 1), 0, Decision()) == ErrorCode.GROUP_ID_NOT_FOUND
     shard.check_fetch("g", None, -1)  # there are none, as of a group that is not there
     assert code_of(shard.consumer_group, "g") == ErrorCode.GROUP_ID_NOT_FOUND
     out = Decision()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.errors import RequestError
+from barnabas.groups.group import Committer
 from barnabas.groups.streams.assignor import Worker, assign_tasks
 from barnabas.groups.streams.tasks import ACTIVE, ROLES, STANDBY, TakenTasks
 from barnabas.groups.streams.topology import Shape, Status
@@ -502,13 +503,9 @@ def test_commits_are_checked_against_the_tasks() -> None:
     def commit(epoch: int, *numbers: int) -> None:
         coordinator.shard.check_commit(
             "g",
-            "a",
-            None,
-            epoch,
+            Committer("a", epoch, topic_partitions=[("in", number) for number in numbers], api_version=9),
             0,
             Decision(),
-            topic_partitions=[("in", number) for number in numbers],
-            api_version=9,
         )
 
     kept = [number for name, number in a.active() if name == "0"]

@@ -7,7 +7,9 @@ import pytest
 import trio
 
 from barnabas.cluster.image import TOPIC
+from barnabas.cluster.journal import JOURNAL
 from barnabas.handlers import describe_configs
+from barnabas.loop_budget import LoopBudget
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
@@ -17,26 +19,39 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.wire.generated.metadata import MetadataRequest
-from tests.support.broker import broker_to_ask
+from tests.support.broker import Asked, broker_to_ask
+from tests.support.counting_disk import CountingDisk
 
 MANY = 300
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
+class CountingAsked(Asked):
+    """A broker to ask that knows how often its journal was synced since `appends` was set."""
+
+    disk: CountingDisk
+
+    @property
+    def appends(self):
+        """How many changes were written."""
+        return self.disk.syncs[JOURNAL] - self._before
+
+    def forget_appends(self):
+        """Count from here."""
+        self._before = self.disk.syncs[JOURNAL]
+
+    _before = 0
+
+
 @asynccontextmanager
 async def counted(tmp_path, settings=None):
     """A broker to ask whose budget is always used up, and which counts the appends to its journal."""
-    async with broker_to_ask(tmp_path, settings) as ask:
-        ask.services.budget._clock = count(10**12).__next__  # later than any clock
-        journal = ask.services.metadata._journal
-        ask.appends = 0
-        append = journal.append
-
-        def counting(*arguments):
-            ask.appends += 1
-            append(*arguments)
-
-        journal.append = counting
+    disk = CountingDisk()
+    seconds = count()  # one more at each look
+    budget = LoopBudget(clock=lambda: float(next(seconds)))
+    async with broker_to_ask(tmp_path, settings, disk=disk, budget=budget, kind=CountingAsked) as ask:
+        ask.disk = disk
+        ask.forget_appends()
         yield ask
 
 
@@ -159,7 +174,8 @@ async def test_a_topic_is_seen_when_all_its_logs_are_there(tmp_path):
 async def test_delete_topics_deletes_all_with_one_sync(tmp_path):
     async with counted(tmp_path) as ask, others() as turns:
         await ask(new(*((name, 1) for name in NAMES)), 7)
-        ask.appends = turns.count = 0
+        ask.forget_appends()
+        turns.count = 0
         answer = await ask(DeleteTopicsRequest(topic_names=[*NAMES, "none"], timeout_ms=0), 5)
         assert ask.appends == 1
         assert turns.count >= MANY - 1
@@ -172,7 +188,7 @@ async def test_delete_topics_deletes_all_with_one_sync(tmp_path):
 async def test_create_partitions_grows_all_with_one_sync_up_to_a_bound(tmp_path):
     async with counted(tmp_path) as ask:
         await ask(new(("a", 1), ("b", 1), ("c", 1)), 7)
-        ask.appends = 0
+        ask.forget_appends()
         wishes = [
             CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
             for name, total in (("a", 20), ("b", 9_990), ("c", 3))
@@ -205,7 +221,8 @@ async def alter(ask, *resources):
 async def test_settings_of_many_topics_change_with_one_sync(tmp_path):
     async with counted(tmp_path) as ask, others() as turns:
         await ask(new(*((name, 1) for name in NAMES)), 7)
-        ask.appends = turns.count = 0
+        ask.forget_appends()
+        turns.count = 0
         wanted = [alteration(name, ("retention.ms", SET, "7")) for name in (*NAMES, "none")]
         assert await alter(ask, *wanted) == [("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
         assert ask.appends == 1
@@ -216,7 +233,7 @@ async def test_settings_of_many_topics_change_with_one_sync(tmp_path):
 async def test_no_more_settings_change_at_once_than_in_kafka(tmp_path):
     async with counted(tmp_path) as ask:
         await ask(new(("t", 1)), 7)
-        ask.appends = 0
+        ask.forget_appends()
         many = alteration("t", *((f"x{number}", SET, "1") for number in range(10_000)))
         refused = await alter(ask, many, alteration("u", ("retention.ms", SET, "7")))
         assert refused == [("t", ErrorCode.POLICY_VIOLATION), ("u", ErrorCode.POLICY_VIOLATION)]

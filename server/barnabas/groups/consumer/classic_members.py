@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from barnabas.errors import PeerError, RequestError
 from barnabas.groups.consumer.group import ConsumerGroup
-from barnabas.groups.consumer.member import ClassicProtocols, ConsumerMember, MemberState
-from barnabas.groups.consumer.membership import advance, check_room, take_over_static, watch_session
+from barnabas.groups.consumer.member import ClassicProtocols, ConsumerMember
+from barnabas.groups.consumer.membership import advance, take_over_static, watch_session
 from barnabas.groups.embedded import CONSUMER, owned_partitions, read_subscription, write_assignment
+from barnabas.groups.epoch_member import MemberState
 from barnabas.groups.member import Joining
 from barnabas.statemachine.context import EventContext
 from barnabas.wire.generated.errors import ErrorCode
@@ -27,7 +28,7 @@ def join(group: ConsumerGroup, joining: Joining, context: EventContext) -> Consu
     """
     request = joining.request
     member_id = request.member_id or joining.new_bare_id
-    check_room(group, member_id)
+    group.check_room(group.settings.consumer_size_max, member_id)
     _check_protocols(group, request)
     instance_id = request.group_instance_id
     if not request.member_id and instance_id is None and joining.known_id_required:

@@ -5,33 +5,16 @@ The rule: a member never changes; a new one takes its place, when the record tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from dataclasses import dataclass, replace
 
+from barnabas.groups.epoch_member import EpochMember
 from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.consumer_group_member_metadata import ConsumerGroupMemberMetadataValue
 
 Subscription = tuple[frozenset[str], str]
 """Names of topics, and a regular expression or nothing."""
-
-LEAVE_EPOCH = -1
-"""Sent by a member that leaves."""
-LEAVE_FOR_A_WHILE_EPOCH = -2
-"""Sent by a static member that will come back, and its epoch until then."""
-
-
-class MemberState(IntEnum):
-    """How far a member is on its way to its target, with Kafka's numbers."""
-
-    STABLE = 0
-    UNREVOKED = 1
-    """It must give up partitions before it can enter the next epoch."""
-    UNRELEASED = 2
-    """It waits for partitions that others must give up."""
-    UNKNOWN = 127
-    """Written by a broker that knows more states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,54 +31,23 @@ class ClassicProtocols:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerMember:
-    """One member: what it says of itself, and what it has.
+class ConsumerMember(EpochMember[TopicIdPartition]):
+    """One member: what it says of itself, and what it has."""
 
-    `assigned` and `revoking` give for each partition the member epoch in which it was assigned (KIP-1251). Partitions in
-    `revoking` are still the member's, but it has been told to give them up.
-    """
-
-    id: str
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    rebalance_timeout_ms: int = -1
     topics: frozenset[str] = frozenset()
     regex: str = ""
     server_assignor: str | None = None
     classic: ClassicProtocols | None = None
-    epoch: int = 0
-    previous_epoch: int = 0
-    state: MemberState = MemberState.STABLE
-    assigned: Mapping[TopicIdPartition, int] = field(default_factory=dict)
-    revoking: Mapping[TopicIdPartition, int] = field(default_factory=dict)
 
     @property
     def subscription(self) -> Subscription:
         """What it wants to read."""
         return self.topics, self.regex
 
-    def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all that the target of this epoch gives it."""
-        return self.state is MemberState.STABLE and self.epoch == epoch
-
-    def moved_to(
-        self,
-        state: MemberState,
-        epoch: int,
-        assigned: Mapping[TopicIdPartition, int],
-        revoking: Mapping[TopicIdPartition, int],
-    ) -> ConsumerMember:
-        """The member after a step; the epoch before the current one is remembered."""
-        return replace(
-            self,
-            state=state,
-            epoch=epoch,
-            previous_epoch=self.epoch,
-            assigned=assigned,
-            revoking=revoking,
-        )
+    @property
+    def stale_epoch_error(self) -> ErrorCode:
+        """The error code for who names another epoch; members of the classic protocol have generations."""
+        return ErrorCode.STALE_MEMBER_EPOCH if self.classic is None else ErrorCode.ILLEGAL_GENERATION
 
     def after_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str

@@ -14,16 +14,10 @@ from barnabas.groups.assignors import ASSIGNORS
 from barnabas.groups.assignors.subscriber import Subscriber
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.group import ConsumerGroup, topics_in
-from barnabas.groups.consumer.member import (
-    LEAVE_EPOCH,
-    LEAVE_FOR_A_WHILE_EPOCH,
-    ConsumerMember,
-    MemberState,
-    Subscription,
-)
-from barnabas.groups.consumer.reconciliation import reconcile
+from barnabas.groups.consumer.member import ConsumerMember, Subscription
 from barnabas.groups.consumer.regex import Resolved, matching
-from barnabas.groups.member_lookup import members_with
+from barnabas.groups.epoch_member import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
+from barnabas.groups.reconciliation import reconcile
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.topics import by_topic, partition_counts, topic_ids, topics_hash
 from barnabas.statemachine.context import EventContext
@@ -131,17 +125,17 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
     joins = request.member_epoch == 0
     member_id = request.member_id or beat.new_member_id
     reported = _reported(request)
-    check_room(group, member_id)
+    group.check_room(group.settings.consumer_size_max, member_id)
     if request.instance_id is None:
         known = group.members.get(member_id)
         before = known or ConsumerMember(member_id) if joins else group.member(member_id)
         if not joins:
-            _check_epoch(before, request.member_epoch, reported)
+            before.check_epoch(request.member_epoch, reported)
     elif joins:
         before = take_over_static(group, member_id, request.instance_id, context, by_classic=False)
     else:
         before = group.static_member(request.instance_id, member_id)
-        _check_epoch(before, request.member_epoch, reported)
+        before.check_epoch(request.member_epoch, reported)
     after = advance(
         group, before, before.after_heartbeat(request, beat.client_id, beat.client_host), reported, context
     )
@@ -170,27 +164,6 @@ def _reported(request: ConsumerGroupHeartbeatRequest) -> TopicIdPartitions | Non
     if request.topic_partitions is None:
         return None
     return frozenset((topic.topic_id, p) for topic in request.topic_partitions for p in topic.partitions)
-
-
-def check_room(group: ConsumerGroup, member_id: str) -> None:
-    """Raise GROUP_MAX_SIZE_REACHED for one more than may be in."""
-    size_max = group.settings.consumer_size_max
-    if len(group.members) >= size_max and member_id not in group.members:
-        raise RequestError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {size_max} members, which is the most"
-        )
-
-
-def _check_epoch(member: ConsumerMember, epoch: int, reported: TopicIdPartitions | None) -> None:
-    """One that is behind by an answer that was lost may go on, if it has nothing that it should not have."""
-    if epoch == member.epoch:
-        return
-    may_go_on = epoch == member.previous_epoch and reported is not None and reported <= member.assigned.keys()
-    if epoch > member.epoch or not may_go_on:
-        raise RequestError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"the member is in epoch {member.epoch}, not {epoch}: it must give up all and join again",
-        )
 
 
 def take_over_static(
@@ -248,7 +221,7 @@ def advance(
         seen = group
     target, target_epoch = group.target_of(after), group.assignment_epoch
     if epoch > target_epoch and _may_assign(group, after, context):
-        members = members_with(group.members, group.static_ids, after)
+        members = group.members_with(after)
         needed = _target_needed(seen, members, epoch, context)
         if needed.is_large:
             if group.assigning_epoch != epoch:
@@ -379,13 +352,6 @@ def target_computed(
 # --- leaving ------------------------------------------------------------------------------------------------
 
 
-def leaver(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
-    """The member that leaves. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-    if request.instance_id is not None:
-        return group.static_member(request.instance_id, request.member_id)
-    return group.member(request.member_id)
-
-
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
     """A static member will come back within its session timeout: it keeps what it has."""
     away = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking={})
@@ -424,23 +390,13 @@ def watch_session(group: ConsumerGroup, member: ConsumerMember, context: EventCo
 def watch_revocation(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
     """A member that must give up partitions has its rebalance timeout to do so."""
     if member.classic is None:
-        waits = member.state is MemberState.UNREVOKED
-        due_ms = context.now_ms + member.rebalance_timeout_ms if waits else None
-        context.out.timers["revocation", group.id, member.id] = due_ms
+        group.watch_revocation(member, context)
 
 
 def forget_timers(group: ConsumerGroup, member_id: str, context: EventContext) -> None:
     """Nobody waits for this member any more."""
     for name in ("session", "revocation", "rejoin", "resync"):
         context.out.timers[name, group.id, member_id] = None
-
-
-def overdue(group: ConsumerGroup, timer: str, member_id: str) -> ConsumerMember | None:
-    """The member that a timer has found to be too late, None if it is gone or has done its part."""
-    member = group.members.get(member_id)
-    if member is not None and timer == "revocation" and member.state is not MemberState.UNREVOKED:
-        return None
-    return member
 
 
 def watch_all(group: ConsumerGroup, context: EventContext) -> None:

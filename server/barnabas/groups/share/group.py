@@ -8,75 +8,61 @@ A share group stays until it is deleted, whether or not anybody is in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NoReturn
 
-from barnabas.cluster.image import TopicInfo
 from barnabas.errors import RequestError
-from barnabas.groups.member_lookup import member_of
-from barnabas.groups.settings import GroupSettings
+from barnabas.groups.epoch_group import EpochGroup
+from barnabas.groups.group import Committer
 from barnabas.groups.share import records
 from barnabas.groups.share.known import NOTHING_KNOWN, KnownTopics
 from barnabas.groups.share.member import ShareMember
+from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Record
-from barnabas.topic_partitions import TopicIdPartitions
+from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 
 @dataclass(slots=True)
-class ShareGroup:
-    """One group. Lifecycle: made by the first record of it, gone with the tombstone of its epoch."""
+class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
+    """One group."""
 
     kind: ClassVar[str] = "share"
 
-    id: str
-    settings: GroupSettings
-    epoch: int = 0
-    topics_hash: int = 0
-    assignment_epoch: int = 0
-    members: dict[str, ShareMember] = field(default_factory=dict)
-    target: dict[str, TopicIdPartitions] = field(default_factory=dict)
     known: KnownTopics = NOTHING_KNOWN
-    topics_seen: Mapping[str, TopicInfo] | None = field(default=None, compare=False)
-    """The topics for which the hash was last compared: only another mapping needs another look."""
     begun_ms: dict[bytes, int] = field(default_factory=dict, compare=False)
     """When the share coordinator was last asked to begin the state of a topic's partitions."""
 
     @property
     def state_name(self) -> str:
-        """The state, as clients are told."""
+        """The state, with the name that clients see."""
         return "Stable" if self.members else "Empty"
 
     @property
-    def protocol_type(self) -> str:
-        """What the members do with the group."""
-        return "share"
+    def is_unused(self) -> bool:
+        """Whether it may end: only when it is deleted."""
+        return False
 
-    def member(self, member_id: str) -> ShareMember:
-        """A member. Raises UNKNOWN_MEMBER_ID."""
-        return member_of(self.id, self.members, member_id)
+    def subscribed_topics(self) -> set[str]:
+        """Return the topics of all members."""
+        return set().union(*(member.topics for member in self.members.values()))
 
-    def check_empty(self) -> None:
-        """Raise NON_EMPTY_GROUP if somebody is in the group."""
-        if self.members:
-            raise RequestError(ErrorCode.NON_EMPTY_GROUP, f"group {self.id!r} has members")
+    # --- offsets: a share group has none --------------------------------------------------------------------
 
-    def check_commit(
-        self,
-        member_id: str,
-        epoch: int,
-        topic_partitions: Iterable[object],
-        api_version: int,
-        *,
-        transactional: bool = False,
-    ) -> NoReturn:
+    def check_commit(self, committer: Committer, context: EventContext) -> NoReturn:
         """Nobody commits offsets here. Raises GROUP_ID_NOT_FOUND."""
-        del member_id, epoch, topic_partitions, api_version, transactional
+        del committer, context
+        self.check_offset_deletion()
+
+    def check_offset_deletion(self) -> NoReturn:
+        """There are no offsets. Raises GROUP_ID_NOT_FOUND."""
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.id!r} is a share group")
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """There are no committed offsets here, and anybody may be told so."""
+        """Let anybody see that there are no offsets."""
+
+    def offset_retention(self) -> None:
+        """Let no offset expire."""
 
     def tombstones(self) -> list[Record]:
         """What ends the group, with its members, in the order that replay needs."""

@@ -10,9 +10,6 @@ from dataclasses import dataclass, replace
 from barnabas.topic_partitions import NO_PARTITIONS, TopicIdPartitions
 from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatRequest
 
-LEAVE_EPOCH = -1
-"""Sent by a member that leaves."""
-
 
 @dataclass(frozen=True, slots=True)
 class ShareMember:

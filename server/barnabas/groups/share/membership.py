@@ -14,10 +14,11 @@ from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
 from barnabas.groups.assignors.simple import assign_shared
 from barnabas.groups.assignors.subscriber import Subscriber
+from barnabas.groups.epoch_member import LEAVE_EPOCH
 from barnabas.groups.share import records
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.share.known import partitions_in
-from barnabas.groups.share.member import LEAVE_EPOCH, ShareMember
+from barnabas.groups.share.member import ShareMember
 from barnabas.groups.topics import by_topic, topic_ids, topics_hash
 from barnabas.statemachine.context import EventContext
 from barnabas.topic_partitions import NO_PARTITIONS, TopicIdPartition, TopicIdPartitions
@@ -85,11 +86,7 @@ def heartbeat(group: ShareGroup, beat: Heartbeat, context: EventContext) -> Answ
     request = beat.request
     joins = request.member_epoch == 0
     known = group.members.get(request.member_id)
-    if known is None and len(group.members) >= group.settings.share_size_max:
-        raise RequestError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"the group has {group.settings.share_size_max} members, which is the most",
-        )
+    group.check_room(group.settings.share_size_max, request.member_id)
     before = known or ShareMember(request.member_id) if joins else group.member(request.member_id)
     if not joins:
         _check_epoch(before, request.member_epoch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from barnabas.groups.replaying import Replay
+from barnabas.groups.replaying import Replay, replay_target
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.share.known import NOTHING_KNOWN
 from barnabas.groups.share.member import ShareMember
@@ -28,14 +28,6 @@ def _epoch(group: ShareGroup, _: Any, written: Any) -> None:
 
 def _target_epoch(group: ShareGroup, _: Any, written: Any) -> None:
     group.assignment_epoch = written.assignment_epoch if written is not None else 0
-
-
-def _target(group: ShareGroup, where: Any, written: Any) -> None:
-    if written is None:
-        group.target.pop(where.member_id, None)
-    else:
-        topics = written.topic_partitions
-        group.target[where.member_id] = frozenset((t.topic_id, p) for t in topics for p in t.partitions)
 
 
 def _member(group: ShareGroup, where: Any, written: Any) -> None:
@@ -77,10 +69,10 @@ replay: Replay[ShareGroup] = Replay(
     [
         (metadata.RECORD, _epoch),
         (target_metadata.RECORD, _target_epoch),
-        (target_member.RECORD, _target),
+        (target_member.RECORD, replay_target),
         (member_metadata.RECORD, _member),
         (current.RECORD, _current),
         (known_topics.RECORD, _known),
     ],
 )
-"""Takes up a record, if it is one of a share group."""
+"""Replays a record, if it is one of a share group."""

@@ -8,51 +8,38 @@ the topology fits, who has asked for a shutdown, whether more members are waited
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from barnabas.cluster.image import TopicInfo
-from barnabas.errors import RequestError
 from barnabas.groups.commits import check_committer
-from barnabas.groups.member_lookup import member_of, members_with, static_member_of
-from barnabas.groups.settings import GroupSettings
+from barnabas.groups.epoch_group import ReconciledGroup
+from barnabas.groups.group import Committer
 from barnabas.groups.streams import records
 from barnabas.groups.streams.member import StreamsMember
-from barnabas.groups.streams.tasks import ACTIVE, NO_TASKS, TakenTasks, Task, TaskId, Tasks
+from barnabas.groups.streams.tasks import ACTIVE, TakenTasks, Task, TaskId
 from barnabas.groups.streams.topology import Configured
+from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Record
-from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
 
 
 @dataclass(slots=True)
-class StreamsGroup:
-    """One group. Lifecycle: made by the first record of it, gone with the tombstone of its epoch."""
+class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
+    """One group."""
 
     kind: ClassVar[str] = "streams"
 
-    id: str
-    settings: GroupSettings
     epoch: int = 1
-    topics_hash: int = 0
+    assignment_epoch: int = 1
     validated_epoch: int = -1
     """The epoch of the topology that was last found to fit, -1 if it did not."""
     settings_used: dict[str, str] = field(default_factory=dict)
-    assignment_epoch: int = 1
-    assigned_ms: int = 0
-    """When the target was made; 0 if that is not known."""
     topology: StreamsGroupTopologyValue | None = None
-    members: dict[str, StreamsMember] = field(default_factory=dict)
-    static_ids: dict[str, str] = field(default_factory=dict)
-    """The member that has an instance id."""
-    target: dict[str, Tasks] = field(default_factory=dict)
     active: dict[TaskId, str] = field(default_factory=dict)
     """Which process runs a task, also while it is giving it up."""
     copies: dict[tuple[str, TaskId], int] = field(default_factory=dict)
     """How many copies of a task a process has, in any role."""
     configured: Configured | None = field(default=None, compare=False)
-    topics_seen: Mapping[str, TopicInfo] | None = field(default=None, compare=False)
     endpoints_epoch: int = field(default=0, compare=False)
     shutdown_by: str | None = field(default=None, compare=False)
     waits_for_members: bool = field(default=False, compare=False)
@@ -61,45 +48,9 @@ class StreamsGroup:
     # --- asking ---------------------------------------------------------------------------------------------
 
     @property
-    def state_name(self) -> str:
-        """The state, as clients are told."""
-        if not self.members:
-            return "Empty"
-        if self.topology is None or self.validated_epoch != self.topology.epoch:
-            return "NotReady"
-        if self.epoch > self.assignment_epoch:
-            return "Assigning"
-        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
-            return "Stable"
-        return "Reconciling"
-
-    @property
-    def protocol_type(self) -> str:
-        """What the members do with the group."""
-        return "streams"
-
-    @property
-    def is_unused(self) -> bool:
-        """Whether nobody is in it."""
-        return not self.members
-
-    def member(self, member_id: str) -> StreamsMember:
-        """A member. Raises UNKNOWN_MEMBER_ID."""
-        return member_of(self.id, self.members, member_id)
-
-    def static_member(self, instance_id: str, member_id: str) -> StreamsMember:
-        """The member that has an instance id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-        return static_member_of(self.members, self.static_ids, instance_id, member_id)
-
-    def target_of(self, member: StreamsMember) -> Tasks:
-        """What a member shall run; one that replaces a static member takes over what that one should have run."""
-        if member.id not in self.target and member.instance_id is not None:
-            return self.target.get(self.static_ids.get(member.instance_id, ""), NO_TASKS)
-        return self.target.get(member.id, NO_TASKS)
-
-    def members_with(self, member: StreamsMember) -> list[StreamsMember]:
-        """All members, with this one as it is now, and without the one whose instance id it has taken over."""
-        return members_with(self.members, self.static_ids, member)
+    def is_ready(self) -> bool:
+        """Whether the topology fits the topics."""
+        return self.topology is not None and self.validated_epoch == self.topology.epoch
 
     def subscribed_topics(self) -> set[str]:
         """The topics that the application reads, while it has members."""
@@ -115,21 +66,14 @@ class StreamsGroup:
 
     # --- offsets --------------------------------------------------------------------------------------------
 
-    def check_commit(
-        self,
-        member_id: str,
-        epoch: int,
-        topic_partitions: Iterable[tuple[str, int]],
-        api_version: int,
-        *,
-        transactional: bool = False,
-    ) -> None:
-        """Whether this committer may commit offsets here; without members, anybody may. Raises as `check_committer`."""
-        if epoch < 0 and not self.members:
+    def check_commit(self, committer: Committer, context: EventContext) -> None:
+        """Check who commits offsets; without members, anybody may. Raises UNKNOWN_MEMBER_ID, and as `check_committer`."""
+        del context
+        if committer.generation < 0 and not self.members:
             return
-        if transactional and epoch < 0 and not member_id:  # a producer that says nothing of its group
-            return
-        member = self.member(member_id)
+        if committer.transactional and committer.generation < 0 and not committer.member_id:
+            return  # a producer that says nothing of its group
+        member = self.member(committer.member_id)
         has = {
             (subtopology, partition): since
             for tasks in (member.assigned, member.revoking)
@@ -142,41 +86,25 @@ class StreamsGroup:
             for part in parts
             for name in (*part.source_topics, *(topic.name for topic in part.repartition_source_topics))
         }
-        sinces = [has.get((readers.get(topic, ""), partition)) for topic, partition in topic_partitions]
-        check_committer(member.epoch, epoch, sinces, api_version, transactional=transactional)
-
-    def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Whether this one may ask for committed offsets. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
-        if member_id is None and epoch < 0:
-            return
-        if epoch != self.member(member_id or "").epoch:
-            raise RequestError(ErrorCode.STALE_MEMBER_EPOCH)
+        sinces = (
+            has.get((readers.get(topic, ""), partition)) for topic, partition in committer.topic_partitions
+        )
+        check_committer(member.epoch, committer, sinces)
 
     # --- replaying records -----------------------------------------------------------------------------------
 
-    def put_member(self, member: StreamsMember) -> None:
-        """There is a new member, or one has changed."""
-        self._release(member.id)
-        self.members[member.id] = member
-        for task in _all(member):
+    def add_assigned(self, member: StreamsMember) -> None:
+        """Count what a member runs, and is to give up, as its process's."""
+        for task in (*member.assigned, *member.revoking):
             task_id = task[1:]
             if task[0] == ACTIVE:
                 self.active[task_id] = member.process_id
             copy = (member.process_id, task_id)
             self.copies[copy] = self.copies.get(copy, 0) + 1
-        if member.instance_id is not None:
-            self.static_ids[member.instance_id] = member.id
 
-    def drop_member(self, member_id: str) -> None:
-        """A member is gone, if it was there."""
-        self._release(member_id)
-        self.members.pop(member_id, None)
-
-    def _release(self, member_id: str) -> None:
-        member = self.members.get(member_id)
-        if member is None:
-            return
-        for task in _all(member):
+    def remove_assigned(self, member: StreamsMember) -> None:
+        """Take back what `add_assigned` has done."""
+        for task in (*member.assigned, *member.revoking):
             task_id = task[1:]
             if task[0] == ACTIVE and self.active.get(task_id) == member.process_id:
                 del self.active[task_id]
@@ -184,8 +112,6 @@ class StreamsGroup:
             self.copies[copy] -= 1
             if not self.copies[copy]:
                 del self.copies[copy]
-        if member.instance_id is not None and self.static_ids.get(member.instance_id) == member_id:
-            del self.static_ids[member.instance_id]
 
     # --- ending ---------------------------------------------------------------------------------------------
 
@@ -195,7 +121,3 @@ class StreamsGroup:
         for member_id in self.members.keys() | self.target.keys():
             out += records.member_tombstones(self.id, member_id)
         return out + records.group_tombstones(self.id)
-
-
-def _all(member: StreamsMember) -> list[Task]:
-    return [*member.assigned, *member.revoking]

@@ -5,55 +5,22 @@ The rule: a member never changes; a new one takes its place, when the record tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from barnabas.groups.consumer.member import MemberState
+from barnabas.groups.epoch_member import EpochMember
 from barnabas.groups.streams.tasks import Task
 from barnabas.wire.generated.records.streams_group_member_metadata import StreamsGroupMemberMetadataValue
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsMember:
-    """One member: what it says of itself, and what it runs.
+class StreamsMember(EpochMember[Task]):
+    """One member: what it says of itself, and the tasks that it runs."""
 
-    `assigned` and `revoking` give for each task the member epoch in which it was assigned. Tasks in `revoking` are still
-    the member's, but it has been told to give them up.
-    """
-
-    id: str
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    rebalance_timeout_ms: int = -1
     topology_epoch: int = -1
     process_id: str = ""
     endpoint: tuple[str, int] | None = None
     client_tags: tuple[tuple[str, str], ...] = ()
-    epoch: int = 0
-    previous_epoch: int = 0
-    state: MemberState = MemberState.STABLE
-    assigned: Mapping[Task, int] = field(default_factory=dict)
-    revoking: Mapping[Task, int] = field(default_factory=dict)
-
-    def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all that the target of this epoch gives it."""
-        return self.state is MemberState.STABLE and self.epoch == epoch
-
-    def moved_to(
-        self, state: MemberState, epoch: int, assigned: Mapping[Task, int], revoking: Mapping[Task, int]
-    ) -> StreamsMember:
-        """The member after a step; the epoch before the current one is remembered."""
-        return replace(
-            self,
-            state=state,
-            epoch=epoch,
-            previous_epoch=self.epoch,
-            assigned=assigned,
-            revoking=revoking,
-        )
 
     def after_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, client_id: str, client_host: str

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from barnabas.errors import RequestError
-from barnabas.groups.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, MemberState
-from barnabas.groups.consumer.reconciliation import reconcile
+from barnabas.groups.epoch_member import LEAVE_FOR_A_WHILE_EPOCH, MemberState
+from barnabas.groups.reconciliation import reconcile
 from barnabas.groups.settings import StreamsSettings
 from barnabas.groups.streams import answers, records
 from barnabas.groups.streams.assignor import Worker, assign_tasks
@@ -60,8 +60,8 @@ def heartbeat(group: StreamsGroup, beat: Heartbeat, context: EventContext) -> An
     if joins:
         before = _joining(group, request, context)
     else:
-        before = _staying(group, request)
-        _check_epoch(before, request.member_epoch, reported)
+        before = group.known_member(request.instance_id, request.member_id)
+        before.check_epoch(request.member_epoch, reported)
     after = before.after_heartbeat(request, beat.client_id, beat.client_host)
     topology = _settle_topology(group, request, context)
     configured = _configured(group, topology, context)
@@ -94,12 +94,6 @@ def heartbeat(group: StreamsGroup, beat: Heartbeat, context: EventContext) -> An
     return Answer(response, configured.missing)
 
 
-def _staying(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
-    if request.instance_id is not None:
-        return group.static_member(request.instance_id, request.member_id)
-    return group.member(request.member_id)
-
-
 def _joining(
     group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: EventContext
 ) -> StreamsMember:
@@ -117,11 +111,7 @@ def _joining(
                 f"the instance id {request.instance_id!r} belongs to {former.id!r}",
             )
         return _take_over(group, former, request.member_id, context)
-    size_max = group.settings.streams_size_max
-    if known is None and len(group.members) >= size_max:
-        raise RequestError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {size_max} members, which is the most"
-        )
+    group.check_room(group.settings.streams_size_max, request.member_id)
     return known or StreamsMember(request.member_id)
 
 
@@ -138,18 +128,6 @@ def _take_over(
     for timer in ("session", "revocation"):
         out.timers[timer, group.id, former.id] = None
     return member
-
-
-def _check_epoch(member: StreamsMember, epoch: int, reported: Tasks | None) -> None:
-    """One that is behind by an answer that was lost may go on, if it runs nothing that it should not."""
-    if epoch == member.epoch:
-        return
-    may_go_on = epoch == member.previous_epoch and reported is not None and reported <= member.assigned.keys()
-    if epoch > member.epoch or not may_go_on:
-        raise RequestError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"the member is in epoch {member.epoch}, not {epoch}: it must give up all and join again",
-        )
 
 
 def _check_reported(configured: Configured, reported: Tasks | None) -> None:
@@ -272,7 +250,7 @@ def _move(
     moved = reconcile(member, target_epoch, target, group.taken(member.process_id), reported)
     if moved is not member:
         context.out.records.append(records.current_record(group.id, moved))
-        watch_revocation(group, moved, context)
+        group.watch_revocation(moved, context)
     return moved
 
 
@@ -281,7 +259,7 @@ def _move(
 
 def leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: EventContext) -> Answer:
     """A member says goodbye, for a while or for good. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-    member = _staying(group, request)
+    member = group.known_member(request.instance_id, request.member_id)
     if request.shutdown_application and group.shutdown_by is None:
         group.shutdown_by = member.id
     if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
@@ -315,20 +293,13 @@ def remove(group: StreamsGroup, member: StreamsMember, context: EventContext) ->
 # --- time ---------------------------------------------------------------------------------------------------
 
 
-def watch_revocation(group: StreamsGroup, member: StreamsMember, context: EventContext) -> None:
-    """A member that must give up tasks has its rebalance timeout to do so."""
-    waits = member.state is MemberState.UNREVOKED
-    due_ms = context.now_ms + member.rebalance_timeout_ms if waits else None
-    context.out.timers["revocation", group.id, member.id] = due_ms
-
-
 def overdue(group: StreamsGroup, timer: str, member_id: str, context: EventContext) -> None:
     """Nothing was heard of a member in time, it has not given up what it must, or enough was waited for members."""
     if timer == "initial":
         _assign_after_delay(group, context)
         return
-    member = group.members.get(member_id)
-    if member is not None and (timer != "revocation" or member.state is MemberState.UNREVOKED):
+    member = group.overdue_member(timer, member_id)
+    if member is not None:
         remove(group, member, context)
 
 
@@ -345,4 +316,4 @@ def watch_all(group: StreamsGroup, context: EventContext) -> None:
     settings = group.settings.of_streams_group(context.image, group.id)
     for member in group.members.values():
         context.out.timers["session", group.id, member.id] = context.now_ms + settings.session_timeout_ms
-        watch_revocation(group, member, context)
+        group.watch_revocation(member, context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from barnabas.groups.consumer.member import MemberState
+from barnabas.groups.epoch_member import MemberState
 from barnabas.groups.streams.member import StreamsMember
 from barnabas.groups.streams.tasks import ACTIVE, ROLES, STANDBY, WARMUP, Task, of_role
 from barnabas.statemachine.decision import Record

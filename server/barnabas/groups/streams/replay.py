@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from barnabas.groups.consumer.member import MemberState
-from barnabas.groups.replaying import Replay
+from barnabas.groups.epoch_member import MemberState
+from barnabas.groups.replaying import Replay, replay_members, replay_target_epoch
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.streams.member import StreamsMember
 from barnabas.groups.streams.records import STATES, Current
@@ -36,11 +36,6 @@ def _topology(group: StreamsGroup, _: Any, written: Any) -> None:
     group.configured = group.topics_seen = None
 
 
-def _target_epoch(group: StreamsGroup, _: Any, written: Any) -> None:
-    group.assignment_epoch = written.assignment_epoch if written is not None else -1
-    group.assigned_ms = written.assignment_timestamp if written is not None else 0
-
-
 def _target(group: StreamsGroup, where: Any, written: Any) -> None:
     if written is None:
         group.target.pop(where.member_id, None)
@@ -49,39 +44,24 @@ def _target(group: StreamsGroup, where: Any, written: Any) -> None:
         group.target[where.member_id] = tasks
 
 
-def _member(group: StreamsGroup, where: Any, written: Any) -> None:
-    if written is None:
-        group.drop_member(where.member_id)
-    else:
-        member = group.members.get(where.member_id) or StreamsMember(where.member_id)
-        group.put_member(member.with_metadata(written))
-
-
-def _current(group: StreamsGroup, where: Any, written: Any) -> None:
-    member = group.members.get(where.member_id)
-    if written is None:
-        if member is not None:
-            group.put_member(replace(member, assigned={}, revoking={}, epoch=-1, previous_epoch=-1))
-        return
+def _current(member: StreamsMember, written: Any) -> StreamsMember:
     epoch = written.member_epoch
-    group.put_member(
-        replace(
-            member or StreamsMember(where.member_id),
-            epoch=epoch,
-            previous_epoch=written.previous_member_epoch,
-            state=_STATES_BY_NUMBER.get(written.state, MemberState.UNKNOWN),
-            assigned=_tasks_with_epochs(
-                (written.active_tasks, written.standby_tasks, written.warmup_tasks), epoch
+    return replace(
+        member,
+        epoch=epoch,
+        previous_epoch=written.previous_member_epoch,
+        state=_STATES_BY_NUMBER.get(written.state, MemberState.UNKNOWN),
+        assigned=_tasks_with_epochs(
+            (written.active_tasks, written.standby_tasks, written.warmup_tasks), epoch
+        ),
+        revoking=_tasks_with_epochs(
+            (
+                written.active_tasks_pending_revocation,
+                written.standby_tasks_pending_revocation,
+                written.warmup_tasks_pending_revocation,
             ),
-            revoking=_tasks_with_epochs(
-                (
-                    written.active_tasks_pending_revocation,
-                    written.standby_tasks_pending_revocation,
-                    written.warmup_tasks_pending_revocation,
-                ),
-                epoch,
-            ),
-        )
+            epoch,
+        ),
     )
 
 
@@ -103,10 +83,13 @@ replay: Replay[StreamsGroup] = Replay(
     [
         (metadata.RECORD, _epoch),
         (topology.RECORD, _topology),
-        (target_metadata.RECORD, _target_epoch),
+        (target_metadata.RECORD, replay_target_epoch(nothing=-1)),
         (target_member.RECORD, _target),
-        (member_metadata.RECORD, _member),
-        (current.RECORD, _current),
+        *replay_members(
+            StreamsMember,
+            (member_metadata.RECORD, StreamsMember.with_metadata),
+            (current.RECORD, _current),
+        ),
     ],
 )
-"""Takes up a record, if it is one of a streams group."""
+"""Replays a record, if it is one of a streams group."""

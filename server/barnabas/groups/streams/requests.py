@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from barnabas.cluster.controller import check_topic_name
 from barnabas.errors import RequestError
-from barnabas.groups.consumer.member import LEAVE_FOR_A_WHILE_EPOCH
+from barnabas.groups.epoch_member import LEAVE_FOR_A_WHILE_EPOCH
 from barnabas.groups.streams.tasks import Tasks, read_tasks
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue

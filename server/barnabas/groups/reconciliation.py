@@ -8,47 +8,14 @@ It does not matter what a partition is: partitions of consumer groups and tasks 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Collection, Hashable
+from typing import Any, TypeVar
 
 from barnabas.errors import RequestError
-from barnabas.groups.consumer.member import MemberState
+from barnabas.groups.epoch_member import EpochMember, MemberState
 from barnabas.wire.generated.errors import ErrorCode
 
-
-class Moving(Protocol):
-    """A member that moves from target to target. `assigned` and `revoking` tell since which epoch it has what."""
-
-    @property
-    def state(self) -> MemberState:
-        """How far it is."""
-
-    @property
-    def epoch(self) -> int:
-        """Its epoch."""
-
-    @property
-    def assigned(self) -> Mapping[Any, int]:
-        """What it has."""
-
-    @property
-    def revoking(self) -> Mapping[Any, int]:
-        """What it must give up."""
-
-    def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all that the target of this epoch gives it."""
-
-    def moved_to(
-        self: M,
-        state: MemberState,
-        epoch: int,
-        assigned: Mapping[Any, int],
-        revoking: Mapping[Any, int],
-    ) -> M:
-        """The member after a step."""
-
-
-M = TypeVar("M", bound=Moving)
+M = TypeVar("M", bound=EpochMember[Any])
 
 
 def reconcile(

@@ -1,0 +1,169 @@
+"""What is known of a group of the classic protocol, what that means for its offsets, and what is kept of it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+from barnabas.errors import PeerError, RequestError
+from barnabas.groups.embedded import CONSUMER, read_subscription
+from barnabas.groups.group import Committer, OffsetRetention
+from barnabas.groups.member import Member, Members, State
+from barnabas.groups.records import group_record
+from barnabas.groups.settings import GroupSettings
+from barnabas.statemachine.context import EventContext
+from barnabas.statemachine.decision import Decision
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
+
+
+@dataclass(slots=True)
+class ClassicState:
+    """One group, without what requests do to it."""
+
+    kind: ClassVar[str] = "classic"
+
+    id: str
+    settings: GroupSettings
+    state: State = State.EMPTY
+    state_since_ms: int = 0
+    generation: int = 0
+    protocol_type: str = ""
+    protocol: str | None = None
+    leader: str | None = None
+    members: Members = field(default_factory=Members)
+    unsynced: set[str] = field(default_factory=set)
+    static_ids: dict[str, str] = field(default_factory=dict)
+    pending: set[str] = field(default_factory=set)
+    initial_delay_left_ms: int = 0
+    new_member_added: bool = False
+    is_initial: bool = False
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    @property
+    def state_name(self) -> str:
+        """The state, as clients are told."""
+        return self.state.value
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody is in it, and nobody is about to join."""
+        return self.state is State.EMPTY and not self.pending
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether members must join again."""
+        return self.state is State.PREPARING_REBALANCE
+
+    @property
+    def is_written(self) -> bool:
+        """Whether records of it are in the log: since its first generation."""
+        return self.generation > 0
+
+    def known_member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member, if the id and the instance id belong together."""
+        if instance_id is not None:
+            known = self.static_ids.get(instance_id)
+            if known is None:
+                raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if known != member_id:
+                raise RequestError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id} now belongs to {known}")
+        member = self.members.get(member_id)
+        if member is None:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def subscribed_topics(self) -> set[str] | None:
+        """Return the topics of all members, as they say for the chosen assignor; None if that is not known.
+
+        It is not for groups that are no consumers, before the first generation, or when a member's metadata is not the
+        consumers' (their own assignors may write anything).
+        """
+        if not self.members:
+            return set()
+        if self.protocol_type != CONSUMER or self.protocol is None:
+            return None
+        topics: set[str] = set()
+        for member in self.members.values():
+            try:
+                topics.update(read_subscription(member.metadata_for(self.protocol)).topics)
+            except PeerError:
+                return None
+        return topics
+
+    # --- offsets --------------------------------------------------------------------------------------------
+
+    def check_commit(self, committer: Committer, context: EventContext) -> None:
+        """Check who commits offsets, and note that it was heard of. A group without members keeps them for anybody.
+
+        Old transactional producers cannot say which member they commit for, and need not.
+        """
+        generation, member_id = committer.generation, committer.member_id
+        if generation < 0 and self.state is State.EMPTY:
+            return
+        if generation < 0 and not member_id and committer.instance_id is None:
+            if committer.transactional:
+                return
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members; only they may commit")
+        member = self.known_member(member_id, committer.instance_id)
+        if generation != self.generation:
+            raise RequestError(ErrorCode.ILLEGAL_GENERATION)
+        if self.state is State.COMPLETING_REBALANCE and not committer.transactional:
+            raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self.watch_session(member, context.now_ms, context.out)
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Let anybody ask for committed offsets: members do not say who they are."""
+
+    def check_offset_deletion(self) -> None:
+        """Raise NON_EMPTY_GROUP if members are no consumers: nobody knows what they read."""
+        if self.members and self.protocol_type != CONSUMER:
+            raise RequestError(ErrorCode.NON_EMPTY_GROUP, "the group has members that are no consumers")
+
+    def offset_retention(self) -> OffsetRetention | None:
+        """Return which offsets may expire: all since the group is empty, and what a stable group does not read."""
+        if self.state is State.EMPTY:
+            return OffsetRetention(empty_since_ms=self.state_since_ms if self.protocol_type else 0)
+        if self.state is not State.STABLE or self.protocol_type != CONSUMER:
+            return None
+        in_use = self.subscribed_topics()
+        return None if in_use is None else OffsetRetention(in_use)
+
+    # --- time -----------------------------------------------------------------------------------------------
+
+    def watch_session(self, member: Member, now_ms: int, out: Decision) -> None:
+        """Give a member a whole session timeout to be heard of again."""
+        out.timers[("session", self.id, member.id)] = now_ms + member.session_timeout_ms
+
+    # --- what is kept ---------------------------------------------------------------------------------------
+
+    def end(self, out: Decision) -> None:
+        """Write the group's tombstone; who has been given an id and has not come back, has none any more."""
+        out.records.append(group_record(self.id, None))
+        for member_id in self.pending:
+            out.timers[("session", self.id, member_id)] = None
+
+    def metadata(self) -> GroupMetadataValue:
+        """What must be remembered of the group."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type,
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            current_state_timestamp=self.state_since_ms,
+            members=[member.record(self.protocol or "") for member in self.members.values()],
+        )
+
+    @classmethod
+    def restored(cls, group_id: str, settings: GroupSettings, value: GroupMetadataValue) -> Self:
+        """The group as it was when this was written."""
+        group = cls(group_id, settings, generation=value.generation, protocol_type=value.protocol_type)
+        group.protocol, group.leader = value.protocol, value.leader
+        group.state_since_ms = value.current_state_timestamp
+        for entry in value.members:
+            group.members[entry.member_id] = Member.restored(entry, value.protocol or "")
+            if entry.group_instance_id is not None:
+                group.static_ids[entry.group_instance_id] = entry.member_id
+        group.state = State.STABLE if group.members else State.EMPTY
+        return group

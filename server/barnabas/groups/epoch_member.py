@@ -1,0 +1,94 @@
+"""Members with epochs of their own, of consumer and streams groups: what they have in common. Pure.
+
+The rule: a member never changes; a new one takes its place, when the record that says so is replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Set
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Generic, Self, TypeVar
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+
+LEAVE_EPOCH = -1
+"""Sent by a member that leaves."""
+LEAVE_FOR_A_WHILE_EPOCH = -2
+"""Sent by a static member that will come back, and its epoch until then."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class MemberState(IntEnum):
+    """How far a member is on its way to its target, with the numbers that Kafka writes for consumers."""
+
+    STABLE = 0
+    UNREVOKED = 1
+    """It must give up partitions before it can enter the next epoch."""
+    UNRELEASED = 2
+    """It waits for partitions that others must give up."""
+    UNKNOWN = 127
+    """Written by a broker that knows more states."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochMember(Generic[K]):
+    """One member: who it is, and what it has: partitions or tasks.
+
+    `assigned` and `revoking` give for each of them the member epoch in which it was assigned (KIP-1251). Those in
+    `revoking` are still the member's, but it has been told to give them up.
+    """
+
+    id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Mapping[K, int] = field(default_factory=dict)
+    revoking: Mapping[K, int] = field(default_factory=dict)
+
+    @property
+    def stale_epoch_error(self) -> ErrorCode:
+        """The error code for who names another epoch."""
+        return ErrorCode.STALE_MEMBER_EPOCH
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        """Return whether it has all that the target of this epoch gives it."""
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def check_epoch(self, epoch: int, reported: Set[K] | None) -> None:
+        """Check the epoch of a heartbeat. Raises FENCED_MEMBER_EPOCH.
+
+        A member that is behind by an answer that was lost may go on, if it has nothing that it should not have.
+        """
+        if epoch == self.epoch:
+            return
+        may_go_on = epoch == self.previous_epoch and reported is not None and reported <= self.assigned.keys()
+        if epoch > self.epoch or not may_go_on:
+            raise RequestError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                f"the member is in epoch {self.epoch}, not {epoch}: it must give up all and join again",
+            )
+
+    def moved_to(
+        self, state: MemberState, epoch: int, assigned: Mapping[K, int], revoking: Mapping[K, int]
+    ) -> Self:
+        """Return the member after a step; the epoch before the current one is remembered."""
+        return replace(
+            self,
+            state=state,
+            epoch=epoch,
+            previous_epoch=self.epoch,
+            assigned=assigned,
+            revoking=revoking,
+        )
+
+    def without_assignment(self) -> Self:
+        """Return the member after the tombstone of what it has."""
+        return replace(self, assigned={}, revoking={}, epoch=-1, previous_epoch=-1)
