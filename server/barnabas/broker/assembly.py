@@ -27,7 +27,7 @@ from barnabas.broker.stalls import StallMeter
 from barnabas.broker.startup import StartupError, advertised_listeners, open_listeners, parse_metrics_address
 from barnabas.broker.storage import Storage, opened_storage
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from barnabas.cluster.topic_creation import TopicCreation
+from barnabas.cluster.topic_creation import LocalTopicCreation
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 from barnabas.controller.embedded import EmbeddedController
@@ -152,7 +152,7 @@ def _assemble(
     piecework = Piecework(budget, threads)
 
     # --- coordinators ---------------------------------------------------------------------------------------
-    topic_creation = TopicCreation(config, metadata, environment.entropy)
+    topic_creation = LocalTopicCreation(config, metadata, environment.entropy)
     producer_ids = ProducerIds(metadata)
 
     def internal(topic: str) -> InternalTopic:

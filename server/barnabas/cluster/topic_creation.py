@@ -5,14 +5,15 @@ The rule: all that one request asks for is made with one change of the metadata,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.cluster import controller
 from barnabas.cluster.creation import TopicWish, create_topics
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.cluster.internal_topics import SHAPES
 from barnabas.config import broker as settings
+from barnabas.config.cluster import is_clustered
 from barnabas.errors import RequestError
 from barnabas.ids import new_uuid
 
@@ -22,8 +23,29 @@ if TYPE_CHECKING:
     from barnabas.environment import Entropy
 
 
-class TopicCreation:
+class TopicShape(NamedTuple):
+    """How a topic is made for which nobody has said it."""
+
+    partitions: int
+    replication_factor: int
+    settings: Mapping[str, str]
+
+
+class TopicCreation(Protocol):
     """Makes topics with the broker's defaults."""
+
+    async def ensure(self, name: str) -> None:
+        """Make a topic, unless it is there. Raises RequestError, StorageError."""
+
+    async def ensure_all(self, names: Sequence[str]) -> dict[str, RequestError]:
+        """Make the topics that are not there; returns why not, by name. Raises StorageError.
+
+        LEADER_NOT_AVAILABLE says that one is being made: whoever asks comes again.
+        """
+
+
+class LocalTopicCreation:
+    """Implements `TopicCreation` with changes of the metadata store: of a broker that is alone, or of the controller."""
 
     def __init__(self, config: BrokerConfig, metadata: MetadataStore, entropy: Entropy) -> None:
         self._entropy = entropy
@@ -39,8 +61,8 @@ class TopicCreation:
     async def ensure_all(self, names: Sequence[str]) -> dict[str, RequestError]:
         """Make the topics that are not there; returns why not, by name.
 
-        An internal topic has no more replicas than there are brokers; others are refused if the defaults ask for more.
-        Raises StorageError.
+        A topic is refused with INVALID_REPLICATION_FACTOR if its settings ask for more replicas than there are brokers;
+        a broker that is alone makes its internal topics with one. Raises StorageError.
         """
         refused: dict[str, RequestError] = {}
 
@@ -58,20 +80,17 @@ class TopicCreation:
         return refused
 
     def _wish(self, image: ClusterImage, name: str) -> TopicWish:
-        get = self._config.get
-        shape = SHAPES.get(name)
-        if shape is None:
-            return TopicWish(
-                name,
-                new_uuid(self._entropy),
-                get(settings.NUM_PARTITIONS),
-                get(settings.DEFAULT_REPLICATION_FACTOR),
-            )
-        replicas = min(get(shape.replication_factor), len(image.brokers))
-        return TopicWish(
-            name,
-            new_uuid(self._entropy),
-            get(shape.partitions),
-            replicas,
-            settings=shape.settings(self._config),
-        )
+        shape = default_shape(self._config, name)
+        replicas = shape.replication_factor
+        if name in SHAPES and not is_clustered(self._config):
+            replicas = min(replicas, len(image.brokers))
+        return TopicWish(name, new_uuid(self._entropy), shape.partitions, replicas, settings=shape.settings)
+
+
+def default_shape(config: BrokerConfig, name: str) -> TopicShape:
+    """Return how this broker's settings want a topic of this name to be made."""
+    get = config.get
+    shape = SHAPES.get(name)
+    if shape is None:
+        return TopicShape(get(settings.NUM_PARTITIONS), get(settings.DEFAULT_REPLICATION_FACTOR), {})
+    return TopicShape(get(shape.partitions), get(shape.replication_factor), shape.settings(config))

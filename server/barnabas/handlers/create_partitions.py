@@ -1,4 +1,7 @@
-"""CreatePartitions v0-v3. Gives a topic more partitions, or only says whether it could (validate_only)."""
+"""CreatePartitions v0-v3. Gives a topic more partitions, or only says whether it could (validate_only).
+
+Answers when the partitions have leaders, or REQUEST_TIMED_OUT after `timeout_ms`: then they are made all the same.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster import controller
 from barnabas.cluster.image import Change, ClusterImage
+from barnabas.cluster.timed_change import change_within
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -55,8 +59,9 @@ async def handle(
     if request.validate_only:
         for _ in decide(metadata.image):
             await budget.checkpoint()
-    else:
-        await metadata.change(decide)
+    elif not await change_within(metadata, decide, request.timeout_ms):
+        late = RequestError(ErrorCode.REQUEST_TIMED_OUT)
+        refused = {name: refused.get(name, late) for name in topics}
     response = CreatePartitionsResponse()
     for name in topics:
         result = Result(name=name)

@@ -1,5 +1,6 @@
 """CreateTopics v0-v7. Makes topics, or only says whether it could (v1 validate_only).
 
+Answers when the topics have leaders, or REQUEST_TIMED_OUT after `timeout_ms`: then they are made all the same.
 v4 takes -1 for the broker's defaults of partitions and replicas; v5 answers with the topic's settings; v7 with its id.
 """
 
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.cluster import controller
 from barnabas.cluster.creation import TopicWish, create_topics
 from barnabas.cluster.image import Change, ClusterImage
+from barnabas.cluster.timed_change import change_within
 from barnabas.config import broker as settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, BrokerConfig
@@ -65,8 +67,9 @@ async def handle(
     if request.validate_only:
         for _ in decide(metadata.image):
             await budget.checkpoint()
-    else:
-        await metadata.change(decide)
+    elif not await change_within(metadata, decide, request.timeout_ms):
+        late = RequestError(ErrorCode.REQUEST_TIMED_OUT)
+        refused = {name: refused.get(name, late) for name in names}
     defaults = _configs(config, {}) if wishes else []
     response = CreateTopicsResponse()
     for name in names:

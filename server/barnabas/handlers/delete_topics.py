@@ -1,4 +1,7 @@
-"""DeleteTopics v0-v6. Deletes topics by name, or by id (v6); v5 adds the reason in words."""
+"""DeleteTopics v0-v6. Deletes topics by name, or by id (v6); v5 adds the reason in words.
+
+Answers when nobody sees the topics any more, or REQUEST_TIMED_OUT after `timeout_ms`: then they are deleted all the same.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster import controller
 from barnabas.cluster.image import Change, ClusterImage
+from barnabas.cluster.timed_change import change_within
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -60,7 +64,7 @@ async def handle(
             wanted[found, topic_id] += 1
         await budget.checkpoint()
     once = [key for key, count in wanted.items() if count == 1]
-    refused = await _delete(once, metadata=metadata, config=config)
+    refused = await _delete(once, request.timeout_ms, metadata=metadata, config=config)
     for (name, topic_id), count in wanted.items():
         error = refused.get(name)
         if count > 1:
@@ -110,6 +114,7 @@ async def _asked(request: DeleteTopicsRequest, *, budget: LoopBudget) -> Counter
 
 async def _delete(
     wanted: Sequence[tuple[str, bytes]],
+    timeout_ms: int,
     *,
     metadata: MetadataStore,
     config: BrokerConfig,
@@ -129,7 +134,9 @@ async def _delete(
                 continue
             yield from changes
 
-    await metadata.change(decide)
+    if not await change_within(metadata, decide, timeout_ms):
+        late = RequestError(ErrorCode.REQUEST_TIMED_OUT)
+        return {name: refused.get(name, late) for name, _ in wanted}
     return refused
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from barnabas.cluster import controller
 from barnabas.cluster.image import ClusterImage, TopicInfo
 from barnabas.config import broker as settings
+from barnabas.config.cluster import is_clustered
 from barnabas.errors import RequestError
 from barnabas.handlers.partition_description import PartitionDescriber
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -41,6 +42,10 @@ RESERVED_SINCE = 100
 """Memory is reserved for answers about more topics than this."""
 TOPIC_BYTES = 1000
 """About what a topic with a few partitions takes in memory until the answer has been sent."""
+
+_SHOWN = (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.LEADER_NOT_AVAILABLE)
+_SHOWN_IN_CLUSTER = (*_SHOWN, ErrorCode.INVALID_REPLICATION_FACTOR)
+"""Why a topic is not made, as Kafka shows it to clients: 4.x, and with ZooKeeper."""
 
 Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition
@@ -187,16 +192,19 @@ async def _create_missing(
         await budget.checkpoint()
     if missing:
         not_made = await topic_creation.ensure_all(missing)
-        if not_made:
-            name, why = next(iter(not_made.items()))
+        unforeseen = {
+            name: why for name, why in not_made.items() if why.code != ErrorCode.LEADER_NOT_AVAILABLE
+        }
+        if unforeseen:
+            name, why = next(iter(unforeseen.items()))
             log.warning(
                 "%d topics that client %r asks for are not made: %s: %s",
-                len(not_made), context.client_id, name, why,
+                len(unforeseen), context.client_id, name, why,
             )  # fmt: skip
+        shown = _SHOWN_IN_CLUSTER if is_clustered(config) else _SHOWN
         for name, why in not_made.items():
-            # Kafka tells nothing but a name that cannot be; the reason is in the broker's log.
-            is_name = why.code == ErrorCode.INVALID_TOPIC_EXCEPTION
-            refused[name] = why if is_name else RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            # The reason for all else is in the broker's log.
+            refused[name] = why if why.code in shown else RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return refused
 
 
