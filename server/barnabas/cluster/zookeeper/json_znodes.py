@@ -1,0 +1,133 @@
+"""JSON of znodes: reading it with errors that name the znode. Pure.
+
+The rule: whatever a znode holds, reading it returns values of the types that were asked for, or raises ZnodeError.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+SHOWN_BYTES_MAX = 200
+INT32_MAX = 2**31 - 1
+
+
+class ZnodeError(ValueError):
+    """A znode does not hold what it should; the message names it and shows what it holds."""
+
+    def __init__(self, path: str, why: str, data: bytes = b"") -> None:
+        held = f", it holds {data[:SHOWN_BYTES_MAX]!r}" if data else ""
+        more = " and more" if len(data) > SHOWN_BYTES_MAX else ""
+        super().__init__(f"znode {path}: {why}{held}{more}")
+        self.path = path
+
+
+def encode(value: Mapping[str, Any]) -> bytes:
+    """The JSON of an object, without spaces, as Kafka writes it."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def read(path: str, data: bytes) -> Fields:
+    """The object in a znode. Raises ZnodeError."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError too
+        raise ZnodeError(path, f"it is not JSON ({error})", data) from error
+    return Fields(path, value, data)
+
+
+class Fields:
+    """A JSON object of a znode, whose fields are read by their types."""
+
+    __slots__ = ("_data", "_value", "path")
+
+    def __init__(self, path: str, value: Any, data: bytes) -> None:
+        self.path = path
+        self._data = data
+        if not isinstance(value, dict):
+            raise self._error(f"a JSON object is expected, not {type(value).__name__}")
+        self._value: dict[str, Any] = value
+
+    def _error(self, why: str) -> ZnodeError:
+        return ZnodeError(self.path, why, self._data)
+
+    def __contains__(self, name: str) -> bool:
+        return self._value.get(name) is not None
+
+    def names(self) -> Iterator[str]:
+        """The names of the fields."""
+        return iter(self._value)
+
+    def wrong(self, name: str, expected: str) -> ZnodeError:
+        """The error for a field that is not what is expected."""
+        found = self._value.get(name)
+        return self._error(
+            f'"{name}" is missing' if found is None else f'"{name}" must be {expected}, not {found!r:.80}'
+        )
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """An integer, also if it is written as text, as some versions do."""
+        found = self._value.get(name)
+        if found is None and default is not None:
+            return default
+        if isinstance(found, str) and found.lstrip("-").isdecimal() and found.isascii() and len(found) < 20:
+            found = int(found)
+        if not isinstance(found, int) or isinstance(found, bool) or not -(2**63) <= found < 2**63:
+            raise self.wrong(name, "an integer")
+        return found
+
+    def int32(self, name: str, default: int | None = None) -> int:
+        """An integer of 32 bits."""
+        found = self.integer(name, default)
+        if not -INT32_MAX - 1 <= found <= INT32_MAX:
+            raise self.wrong(name, "an integer of 32 bits")
+        return found
+
+    def version(self, latest: int, *, is_strict: bool = False) -> int:
+        """The version of the layout, at least 1. One above `latest` is read as that one, unless `is_strict`."""
+        found = self.int32("version")
+        if found < 1 or (is_strict and found > latest):
+            raise self.wrong("version", f"from 1 to {latest}")
+        return found
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A text."""
+        found = self._value.get(name, default)
+        if not isinstance(found, str):
+            raise self.wrong(name, "a text")
+        return found
+
+    def optional_text(self, name: str) -> str | None:
+        """A text, None if there is none."""
+        return self.text(name) if name in self else None
+
+    def ids(self, name: str) -> tuple[int, ...]:
+        """A list of broker ids."""
+        found = self._value.get(name)
+        if not isinstance(found, list) or not all(
+            isinstance(one, int) and not isinstance(one, bool) and -1 <= one <= INT32_MAX for one in found
+        ):
+            raise self.wrong(name, "a list of broker ids")
+        return tuple(found)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts."""
+        found = self._value.get(name)
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            raise self.wrong(name, "a list of texts")
+        return tuple(found)
+
+    def object(self, name: str) -> Fields:
+        """An object; an empty one if there is none."""
+        found = self._value.get(name)
+        if not isinstance(found, dict | None):
+            raise self.wrong(name, "an object")
+        return Fields(self.path, found or {}, self._data)
+
+    def objects(self, name: str) -> list[Fields]:
+        """A list of objects."""
+        found = self._value.get(name)
+        if not isinstance(found, list):
+            raise self.wrong(name, "a list")
+        return [Fields(self.path, one, self._data) for one in found]
