@@ -19,6 +19,27 @@ class Feature:
     finalized_level: int
 
 
+@dataclass(frozen=True, slots=True)
+class RecordVersions:
+    """In which versions the values of internal topics are written; every known version is read.
+
+    The defaults are what Apache Kafka writes since 2.3. Before 2.1 it wrote 1 for both (0 for groups before 0.10.1), 2 for
+    groups from 2.1 on. Releases do not write the newest version that they read, so that the one before can still read it.
+    """
+
+    group_metadata: int = 3
+    offset_commit: int = 3
+    expiring_offset_commit: int = 1
+    """The only version that can say when an offset expires; it has no leader epoch."""
+    transaction_log: tuple[int, ...] = (0, 1, 1)
+    """By the level of `transaction.version`."""
+
+    def of_transactions(self, features: Iterable[Feature]) -> int:
+        """Return the version of transactional ids at these features' levels."""
+        level = next((one.finalized_level for one in features if one.name == "transaction.version"), 0)
+        return self.transaction_log[min(level, len(self.transaction_log) - 1)]
+
+
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """Upgrade types of UpdateFeatures."""
 

@@ -1,7 +1,7 @@
-"""What a release of Kafka serves, as one value: APIs and versions, features, defaults.
+"""What a release of Kafka serves, as one value: APIs and versions, features, versions of records, defaults.
 
-The rule: nothing else decides which versions are served. A broker is assembled with one profile; today there is one,
-that of Kafka 4 with the versions of all releases before it.
+The rule: nothing else decides which versions are served or written. A broker is assembled with one profile; today there
+is one, that of Kafka 4 with the versions of all releases before it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas import apis
 from barnabas.config import broker as settings
-from barnabas.features import Feature
+from barnabas.features import Feature, RecordVersions
 
 if TYPE_CHECKING:
     from barnabas.apis import Api
@@ -30,6 +30,8 @@ class ReleaseProfile:
     features: tuple[Feature, ...]
     features_epoch: int = 0
     """Would count the changes of feature levels; they are fixed."""
+    record_versions: RecordVersions = field(default_factory=RecordVersions)
+    """In which versions internal topics are written."""
     defaults: Mapping[str, str] = field(default_factory=dict)
     """Defaults of settings that differ from those of the tables in `config`."""
 

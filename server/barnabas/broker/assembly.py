@@ -160,7 +160,7 @@ def _assemble(
 
     groups = GroupCoordinator(
         internal(OFFSETS_TOPIC),
-        group_settings(config),
+        group_settings(config, release.record_versions),
         now_ms,
         lambda: metadata.image,
         give_way=budget.checkpoint,
@@ -172,6 +172,7 @@ def _assemble(
         TransactionSettings(
             timeout_ms_max=config.get(settings.TRANSACTION_MAX_TIMEOUT_MS),
             id_expiration_ms=config.get(settings.TRANSACTIONAL_ID_EXPIRATION_MS),
+            record_version=release.record_versions.of_transactions(release.features),
         ),
         now_ms,
         new_producer_id=producer_ids.next,

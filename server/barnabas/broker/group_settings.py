@@ -9,12 +9,14 @@ from barnabas.groups.settings import GroupSettings, MigrationPolicy
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
+    from barnabas.features import RecordVersions
 
 
-def group_settings(config: BrokerConfig) -> GroupSettings:
-    """Read them."""
+def group_settings(config: BrokerConfig, record_versions: RecordVersions) -> GroupSettings:
+    """Read them; what is written has these versions."""
     get = config.get
     return GroupSettings(
+        record_versions=record_versions,
         session_timeout_ms_min=get(settings.GROUP_MIN_SESSION_TIMEOUT_MS),
         session_timeout_ms_max=get(settings.GROUP_MAX_SESSION_TIMEOUT_MS),
         initial_rebalance_delay_ms=get(settings.GROUP_INITIAL_REBALANCE_DELAY_MS),

@@ -49,6 +49,7 @@ class TransactionCoordinator(Runtime[TransactionShard]):
     ) -> None:
         super().__init__(journal, lambda: TransactionShard(settings), now_ms, give_way=give_way)
         self._new_producer_id = new_producer_id
+        self.settings = settings
         self._markers = markers
         self._ended: dict[str, trio.Event] = {}
 

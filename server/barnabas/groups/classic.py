@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from barnabas.errors import RequestError
 from barnabas.groups.classic_state import ClassicState
 from barnabas.groups.member import Joining, Member, State
-from barnabas.groups.records import group_record
 from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupResponse
@@ -163,7 +162,7 @@ class ClassicGroup(ClassicState):
         if was_leader:
             self.leader = member.id
         if self.state is State.STABLE and self.members.choose_protocol() == self.protocol:
-            out.records.append(group_record(self.id, self.metadata()))
+            out.records.append(self.record())
             response = self._joined(member)
             if joining.can_skip_assignment:
                 response.skip_assignment = was_leader
@@ -249,7 +248,7 @@ class ClassicGroup(ClassicState):
         if not self.members:
             self.protocol = self.leader = None
             self._enter(State.EMPTY, now_ms)
-            out.records.append(group_record(self.id, self.metadata()))
+            out.records.append(self.record())
             return
         if self.leader is None or self.members[self.leader].join_waiter is None:
             self.leader = joined[0].id
@@ -316,7 +315,7 @@ class ClassicGroup(ClassicState):
             for other in self.members.values():
                 other.assignment = assigned.get(other.id, b"")
             self._enter(State.STABLE, now_ms)
-            out.records.append(group_record(self.id, self.metadata()))
+            out.records.append(self.record())
             for other in self.members.values():
                 if other.sync_waiter is not None:
                     out.replies.append((other.sync_waiter, self._synced(other)))

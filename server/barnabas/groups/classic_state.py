@@ -9,10 +9,10 @@ from barnabas.errors import PeerError, RequestError
 from barnabas.groups.embedded import CONSUMER, read_subscription
 from barnabas.groups.group import Committer, OffsetRetention
 from barnabas.groups.member import Member, Members, State
-from barnabas.groups.records import group_record
+from barnabas.groups.records import group_record, group_tombstone
 from barnabas.groups.settings import GroupSettings
 from barnabas.statemachine.context import EventContext
-from barnabas.statemachine.decision import Decision
+from barnabas.statemachine.decision import Decision, Record
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
 
@@ -140,13 +140,13 @@ class ClassicState:
 
     def end(self, out: Decision) -> None:
         """Write the group's tombstone; who has been given an id and has not come back, has none any more."""
-        out.records.append(group_record(self.id, None))
+        out.records.append(group_tombstone(self.id))
         for member_id in self.pending:
             out.timers[("session", self.id, member_id)] = None
 
-    def metadata(self) -> GroupMetadataValue:
-        """What must be remembered of the group."""
-        return GroupMetadataValue(
+    def record(self) -> Record:
+        """Return what must be remembered of the group."""
+        value = GroupMetadataValue(
             protocol_type=self.protocol_type,
             generation=self.generation,
             protocol=self.protocol,
@@ -154,6 +154,7 @@ class ClassicState:
             current_state_timestamp=self.state_since_ms,
             members=[member.record(self.protocol or "") for member in self.members.values()],
         )
+        return group_record(self.id, value, self.settings.record_versions)
 
     @classmethod
     def restored(cls, group_id: str, settings: GroupSettings, value: GroupMetadataValue) -> Self:

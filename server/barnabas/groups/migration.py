@@ -21,7 +21,6 @@ from barnabas.groups.embedded import (
     write_assignment,
 )
 from barnabas.groups.member import Joining, Member, State
-from barnabas.groups.records import group_record
 from barnabas.groups.topics import topics_hash
 from barnabas.statemachine.context import EventContext
 from barnabas.topic_partitions import NO_PARTITIONS, TopicIdPartitions
@@ -194,6 +193,6 @@ def _downgraded(
     for member_id in group.members:
         forget_timers(group, member_id, context)
     group.end(context.out)
-    context.out.records.append(group_record(group.id, classic.metadata()))
+    context.out.records.append(classic.record())
     classic.watch_sessions(context.now_ms, context.out)
     return classic

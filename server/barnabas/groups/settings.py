@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from barnabas.cluster.image import BROKER, GROUP, ClusterImage
+from barnabas.features import RecordVersions
 
 
 class MigrationPolicy(Enum):
@@ -81,6 +82,8 @@ class GroupSettings:
     share_session_timeout_ms: int = 45_000
     share_heartbeat_interval_ms: int = 5_000
     share_size_max: int = 200
+    record_versions: RecordVersions = field(default_factory=RecordVersions)
+    """In which versions groups and offsets are written."""
 
     def of_group(self, image: ClusterImage, group_id: str) -> ConsumerSettings:
         """What a consumer group obeys: its own settings, and the broker's for the rest."""

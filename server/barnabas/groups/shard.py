@@ -24,7 +24,7 @@ from barnabas.groups.kinds import BY_RECORD_TYPE, KINDS, Kind
 from barnabas.groups.member import Joining
 from barnabas.groups.offsets import expired_offsets
 from barnabas.groups.pending import PendingOffsets
-from barnabas.groups.records import group_record, offset_record
+from barnabas.groups.records import group_tombstone, offset_record, offset_tombstone
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.share import membership as share_membership
 from barnabas.groups.share.group import ShareGroup
@@ -198,8 +198,9 @@ class GroupShard:
         self, group_id: str, offsets: Iterable[tuple[TopicPartition, OffsetCommitValue]], out: Decision
     ) -> None:
         """Commit offsets."""
+        versions = self.settings.record_versions
         for (topic, partition), value in offsets:
-            out.records.append(offset_record(group_id, topic, partition, value))
+            out.records.append(offset_record(group_id, topic, partition, value, versions))
 
     def delete_offsets(
         self, group_id: str, topic_partitions: Iterable[TopicPartition], out: Decision
@@ -208,7 +209,7 @@ class GroupShard:
         known = self.offsets.get(group_id, {})
         for topic_partition in topic_partitions:
             if topic_partition in known:
-                out.records.append(offset_record(group_id, *topic_partition, None))
+                out.records.append(offset_tombstone(group_id, *topic_partition))
 
     def delete_group(self, group_id: str, out: Decision) -> bool:
         """Forget a group with its offsets, or some of them where they are many; whether to call it again for the rest.
@@ -227,7 +228,7 @@ class GroupShard:
         if group is not None:
             group.end(out)
         else:
-            out.records.append(group_record(group_id, None))
+            out.records.append(group_tombstone(group_id))
         return False
 
     def forgetting_topics(self, names: frozenset[str], deleted_ms: int) -> Iterator[Event]:

@@ -7,16 +7,16 @@ from barnabas.transactions.transaction import BY_NUMBER, State, Transaction
 from barnabas.wire.generated.records import transaction_log
 from barnabas.wire.generated.records.transaction_log import TransactionLogKey, TransactionLogValue
 
-VALUE_VERSION = 1
-"""The version that goes with the feature transaction.version 1 and higher."""
+
+def transaction_record(transaction: Transaction, version: int) -> Record:
+    """The state of a transactional id, its value in this version."""
+    key, _ = transaction_tombstone(transaction.id)
+    return key, transaction_log.RECORD.encode_value(_value(transaction), version)
 
 
-def transaction_record(transactional_id: str, transaction: Transaction | None) -> Record:
-    """The state of a transactional id, or its end."""
-    key = transaction_log.RECORD.encode_key(TransactionLogKey(transactional_id=transactional_id))
-    if transaction is None:
-        return key, None
-    return key, transaction_log.RECORD.encode_value(_value(transaction), VALUE_VERSION)
+def transaction_tombstone(transactional_id: str) -> Record:
+    """The end of a transactional id."""
+    return transaction_log.RECORD.encode_key(TransactionLogKey(transactional_id=transactional_id)), None
 
 
 def _value(transaction: Transaction) -> TransactionLogValue:

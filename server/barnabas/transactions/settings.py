@@ -11,3 +11,5 @@ class TransactionSettings:
 
     timeout_ms_max: int = 900_000
     id_expiration_ms: int = 7 * 86_400_000
+    record_version: int = 1
+    """In which version transactional ids are written (`features.RecordVersions`)."""

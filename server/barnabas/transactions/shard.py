@@ -14,7 +14,12 @@ from functools import partial
 from barnabas.errors import RequestError
 from barnabas.statemachine.decision import Decision, Refused, slices
 from barnabas.topic_partitions import TopicPartition
-from barnabas.transactions.records import parse_key, parse_transaction, transaction_record
+from barnabas.transactions.records import (
+    parse_key,
+    parse_transaction,
+    transaction_record,
+    transaction_tombstone,
+)
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.transaction import (
     EPOCH_BUMPED_SINCE,
@@ -246,7 +251,7 @@ class TransactionShard:
 
     def _become(self, new: Transaction, out: Decision) -> None:
         self._decided[new.id] = new
-        out.records.append(transaction_record(new.id, new))
+        out.records.append(transaction_record(new, self.settings.record_version))
 
     def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:
         """Replay a record; `loading` when it is read again after a start. Raises DecodeError."""
@@ -274,7 +279,7 @@ def _expire(ids: Sequence[str], now_ms: int, shard: TransactionShard, out: Decis
     for transaction in filter(None, map(shard.transactions.get, ids)):
         idle = transaction.state in (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
         if idle and transaction.update_ms <= limit_ms:
-            out.records.append(transaction_record(transaction.id, None))
+            out.records.append(transaction_tombstone(transaction.id))
 
 
 def _ending(prepared: Transaction) -> Ending:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.errors import RequestError
+from barnabas.features import RecordVersions
 from barnabas.groups.group import Committer
 from barnabas.groups.member import Joining, Member, Members, State
 from barnabas.groups.settings import GroupSettings
@@ -158,11 +159,37 @@ def test_what_is_written_restores_the_group() -> None:
     for key, value in h.journal:
         other.replay(key, value, loading=True)
     restored = other.groups["g"]
-    assert restored.metadata() == h.group.metadata()
+    assert restored.record() == h.group.record()
     assert restored.state is State.STABLE
     out = Decision()
     other.loaded(0, out)
     assert set(out.timers) == {("session", "g", "a"), ("session", "g", "b")}
+
+
+@pytest.mark.parametrize(("group_version", "offset_version"), [(0, 1), (1, 1), (2, 2), (3, 3)])
+def test_groups_and_offsets_are_written_in_the_versions_of_the_release(
+    group_version: int, offset_version: int
+) -> None:
+    versions = RecordVersions(group_metadata=group_version, offset_commit=offset_version)
+    h = Harness(GroupSettings(initial_rebalance_delay_ms=0, record_versions=versions))
+    h.stable_pair()
+    of_group = [value for _, value in h.journal if value is not None]
+    assert {int.from_bytes(value[:2], "big") for value in of_group} == {group_version}
+    out = Decision()
+    offsets = [
+        (("t", 0), OffsetCommitValue(offset=5, leader_epoch=3, commit_timestamp=7)),
+        (("t", 1), OffsetCommitValue(offset=6, leader_epoch=3, commit_timestamp=7, expire_timestamp=9)),
+    ]
+    h.shard.commit("g", offsets, out)
+    assert [int.from_bytes((value or b"")[:2], "big") for _, value in out.records] == [offset_version, 1]
+    h.settle(out)
+    other = GroupShard(NO_DELAY)
+    for key, value in h.journal:
+        other.replay(key, value, loading=True)
+    assert list(other.group("g").members) == list(h.group.members)
+    assert other.group("g").generation == h.group.generation
+    assert other.offsets == h.shard.offsets
+    assert other.offsets["g"]["t", 0].leader_epoch == (3 if offset_version == 3 else -1)
 
 
 def test_a_silent_member_is_dropped_and_the_others_must_join_again() -> None:

@@ -103,7 +103,7 @@ def test_the_last_member_of_the_consumer_protocol_takes_it_with_it() -> None:
     assert group.state is State.STABLE
     restored = coordinator.reloaded().groups["g"]
     assert isinstance(restored, ClassicGroup)
-    assert restored.metadata() == group.metadata()
+    assert restored.record() == group.record()
 
 
 def test_one_that_is_not_heard_of_takes_it_along_too() -> None:

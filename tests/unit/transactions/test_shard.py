@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import RequestError
+from barnabas.features import Feature, RecordVersions
 from barnabas.statemachine.decision import Decision, Refused
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.shard import Ending, ProducerIdNeededError, TransactionShard
@@ -15,13 +16,15 @@ ID = "t"
 ONE = frozenset({("a", 0)})
 TWO = frozenset({("a", 0), ("b", 3)})
 TIMEOUT_MS = 60_000
+DEFAULT = TransactionSettings()
 
 
 class Harness:
     """A shard with one transactional id; writes what is decided and can be read again from that."""
 
-    def __init__(self) -> None:
-        self.shard = TransactionShard(TransactionSettings())
+    def __init__(self, settings: TransactionSettings = DEFAULT) -> None:
+        self.settings = settings
+        self.shard = TransactionShard(settings)
         self.journal: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[object, int] = {}
         self.endings: list[Ending] = []
@@ -40,7 +43,7 @@ class Harness:
         self.endings += out.effects
 
     def restart(self) -> None:
-        self.shard = TransactionShard(TransactionSettings())
+        self.shard = TransactionShard(self.settings)
         for key, value in self.journal:
             self.shard.replay(key, value, loading=True)
         self.timers.clear()
@@ -337,3 +340,18 @@ def test_listing_filters(harness):
     assert not found(set(), set(), 5_000)
     assert not found({"Empty"}, set(), -1)
     assert not found(set(), {producer.id + 1}, -1)
+
+
+@pytest.mark.parametrize(("level", "version"), [(0, 0), (1, 1), (2, 1)])
+def test_ids_are_written_in_the_version_of_the_feature(level, version):
+    record_version = RecordVersions().of_transactions([Feature("transaction.version", 0, 2, level)])
+    assert record_version == version
+    harness = Harness(TransactionSettings(record_version=record_version))
+    producer = harness.init()
+    harness.add(producer, TWO)
+    harness.end(producer, version=min(level, 1) * 2)
+    assert {int.from_bytes(value[:2], "big") for _, value in harness.journal} == {version}
+    before = harness.transaction
+    harness.restart()
+    after = harness.transaction
+    assert (after.state, after.partitions, after.epoch) == (before.state, before.partitions, before.epoch)
