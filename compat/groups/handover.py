@@ -199,7 +199,7 @@ def continuing(case: Case, name: str, directory: Path) -> Iterator[Side]:
             data=directory,
             mode="zookeeper",
             settings=_settings(case),
-            prepare=lambda broker: register(broker.zookeeper_port, cluster_id, topics),
+            prepare=lambda broker: register(broker.zookeeper, cluster_id, topics),
         )
         with kafka:
             yield Side("Kafka", kafka.port)

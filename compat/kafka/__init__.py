@@ -8,8 +8,8 @@ The rule: standard library, a JDK 17 and Maven; what is fetched goes to `.tools/
 
 from __future__ import annotations
 
-from compat.kafka.broker import RealKafka, free_port
+from compat.kafka.broker import RealKafka, ZooKeeperServer, free_port
 from compat.kafka.releases import KafkaError, release
 from compat.kafka.tools import run_tool, tool_command
 
-__all__ = ["KafkaError", "RealKafka", "free_port", "release", "run_tool", "tool_command"]
+__all__ = ["KafkaError", "RealKafka", "ZooKeeperServer", "free_port", "release", "run_tool", "tool_command"]

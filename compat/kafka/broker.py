@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from compat.kafka.process import LIGHT_JVM, JavaProcess, java_command
-from compat.kafka.releases import KafkaError, release
+from compat.kafka.releases import KafkaError, Release, release
 
 READY_TIMEOUT_S = 90
 READY_POLL_S = 0.05
@@ -43,10 +43,73 @@ def free_port() -> int:
         return port
 
 
+class ZooKeeperServer:
+    """The ZooKeeper that Kafka brings along, on loopback, for one broker or for several; `address` is HOST:PORT."""
+
+    def __init__(self, of: Release, directory: Path) -> None:
+        self._release = of
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self.port = kept_port(directory, "zookeeper.port")
+        self._process = JavaProcess("zookeeper", directory)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Its pid while it runs."""
+        return self._process.pid()
+
+    def start(self) -> None:
+        """Start and wait until it accepts sessions. Raises KafkaError."""
+        config = self.directory / "zoo.cfg"
+        lines = [
+            f"dataDir={self.directory / 'zookeeper'}",
+            f"clientPort={self.port}",
+            "clientPortAddress=127.0.0.1",
+            "admin.enableServer=false",
+            "maxClientCnxns=0",
+            "tickTime=1000",
+        ]
+        config.write_text("\n".join(lines) + "\n")
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        self._process.start(java_command(self._release, main, str(config), options=options))
+        wait_until_ready("ZooKeeper", self._process, lambda: _accepts(self.port))
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+        self._process.kill()
+
+
+def kept_port(directory: Path, name: str) -> int:
+    """A port that stays the same when this directory is used again; it is kept in the file `name`."""
+    path = directory / name
+    if not path.exists():
+        path.write_text(f"{free_port()}\n")
+    return int(path.read_text())
+
+
+def wait_until_ready(what: str, process: JavaProcess, ready: Callable[[], bool]) -> None:
+    """Wait until `ready` says so. Raises KafkaError when the process ends, or when it takes too long."""
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while not ready():
+        process.check_running()
+        if time.monotonic() > deadline:
+            raise KafkaError(f"{what} was not ready in {READY_TIMEOUT_S} s; see {process.output}")
+        time.sleep(READY_POLL_S)
+
+
 class RealKafka:
     """Apache Kafka as a context manager; `bootstrap` is HOST:PORT once it is entered.
 
     `version` is `4.x`, `3.9` or exact; `mode` is `kraft` or, for 3.9, `zookeeper`. `port` 0 takes a free one.
+    `zookeeper` is HOST:PORT of a ZooKeeper that runs already; without it each broker has one of its own.
     `settings` are lines of server.properties. `prepare` is called before the broker starts, once ZooKeeper runs.
     Without `data` a temporary directory is made and removed again; a directory that was used before is started again
     with what is in it. `classpath` has plugins of its own. Raises KafkaError.
@@ -60,6 +123,7 @@ class RealKafka:
         data: Path | str | None = None,
         settings: Mapping[str, str] | None = None,
         mode: str = "kraft",
+        zookeeper: str = "",
         prepare: Callable[[RealKafka], None] | None = None,
         jvm_options: tuple[str, ...] = LIGHT_JVM,
         classpath: str = "",
@@ -78,9 +142,10 @@ class RealKafka:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.directory = self.directory.resolve()
         self.log_dir = self.directory / "logs"
-        self.zookeeper_port = 0
+        self.zookeeper = zookeeper
         self._broker = JavaProcess("kafka", self.directory)
-        self._zookeeper = JavaProcess("zookeeper", self.directory)
+        has_own = mode == "zookeeper" and not zookeeper
+        self._zookeeper = ZooKeeperServer(self.release, self.directory) if has_own else None
 
     @property
     def bootstrap(self) -> str:
@@ -103,7 +168,8 @@ class RealKafka:
         self.port = self.port or free_port()
         properties = self._write_properties()
         if self.mode == "zookeeper":
-            self._start_zookeeper()
+            if self._zookeeper is not None:
+                self._zookeeper.start()
         elif not (self.log_dir / "meta.properties").exists():
             self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
         if self.prepare is not None:
@@ -127,7 +193,8 @@ class RealKafka:
     def stop(self) -> None:
         """Stop the broker, then its ZooKeeper; keeps the data unless the directory was temporary."""
         self._broker.stop()
-        self._zookeeper.stop()
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
 
     def kill(self) -> None:
         """End the broker with SIGKILL: nothing is closed, nothing said."""
@@ -147,7 +214,7 @@ class RealKafka:
     def _write_properties(self) -> Path:
         properties = {**COMMON_SETTINGS, "log.dirs": str(self.log_dir)}
         if self.mode == "kraft":
-            controller = self._kept_port("controller.port")
+            controller = kept_port(self.directory, "controller.port")
             properties |= {
                 "process.roles": "broker,controller",
                 "node.id": "1",
@@ -156,10 +223,11 @@ class RealKafka:
                 "controller.listener.names": "CONTROLLER",
             }
         else:
-            self.zookeeper_port = self._kept_port("zookeeper.port")
+            if self._zookeeper is not None:
+                self.zookeeper = self._zookeeper.address
             properties |= {
                 "broker.id": "1",
-                "zookeeper.connect": f"127.0.0.1:{self.zookeeper_port}",
+                "zookeeper.connect": self.zookeeper,
                 "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             }
         properties["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
@@ -168,28 +236,6 @@ class RealKafka:
         path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         return path
 
-    def _kept_port(self, name: str) -> int:
-        """A port that stays the same when this directory is started again: it is part of what was formatted."""
-        path = self.directory / name
-        if not path.exists():
-            path.write_text(f"{free_port()}\n")
-        return int(path.read_text())
-
-    def _start_zookeeper(self) -> None:
-        config = self.directory / "zoo.cfg"
-        lines = [
-            f"dataDir={self.directory / 'zookeeper'}",
-            f"clientPort={self.zookeeper_port}",
-            "clientPortAddress=127.0.0.1",
-            "admin.enableServer=false",
-            "tickTime=1000",
-        ]
-        config.write_text("\n".join(lines) + "\n")
-        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-        self._zookeeper.start(java_command(self.release, main, str(config), options=options))
-        self._wait("ZooKeeper", self._zookeeper, lambda: _accepts(self.zookeeper_port))
-
     def _run(self, main: str, *arguments: str) -> None:
         command = java_command(self.release, main, *arguments)
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=READY_TIMEOUT_S)
@@ -197,17 +243,7 @@ class RealKafka:
             raise KafkaError(f"{main} {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
 
     def _wait_until_ready(self) -> None:
-        self._wait("Kafka", self._broker, lambda: _serves(self.port))
-
-    @staticmethod
-    def _wait(what: str, process: JavaProcess, ready: object) -> None:
-        assert callable(ready)
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while not ready():
-            process.check_running()
-            if time.monotonic() > deadline:
-                raise KafkaError(f"{what} was not ready in {READY_TIMEOUT_S} s; see {process.output}")
-            time.sleep(READY_POLL_S)
+        wait_until_ready("Kafka", self._broker, lambda: _serves(self.port))
 
 
 def _accepts(port: int) -> bool:

@@ -96,7 +96,7 @@ def hand_over(logs: Path, kafka_directory: Path, version: str) -> list[str]:
         data=kafka_directory,
         mode="zookeeper",
         settings={**SETTINGS, "log.dirs": str(logs)},
-        prepare=lambda broker: register(broker.zookeeper_port, cluster_id, topics),
+        prepare=lambda broker: register(broker.zookeeper, cluster_id, topics),
     )
     with kafka:
         taken_on = look(kafka.bootstrap)
@@ -183,9 +183,9 @@ def to_kafkas_meta_properties(logs: Path) -> str:
     return cluster_id[1]
 
 
-def register(zookeeper_port: int, cluster_id: str, topics: dict[str, Topic]) -> None:
+def register(address: str, cluster_id: str, topics: dict[str, Topic]) -> None:
     """Tell a ZooKeeper that is empty of the cluster and its topics, as Kafka's controller would have."""
-    zookeeper = KazooClient(f"127.0.0.1:{zookeeper_port}")
+    zookeeper = KazooClient(address)
     zookeeper.start(TIMEOUT_S)
 
     def put(path: str, value: object) -> None:

@@ -1,0 +1,356 @@
+"""What must hold in a cluster, whoever its brokers are: one function for each promise, in the order in which they run.
+
+The rule: a check leaves the cluster as it found it (all brokers running, all replicas in sync), and returns in words
+what it has seen.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from compat.cluster import tools
+from compat.cluster.load import QUICK, Load, check, read_all
+from compat.cluster.logs import compare
+from compat.cluster.nodes import Cluster, ClusterError, wait_until
+
+PARTITIONS = 6
+TOPIC = "events"
+RECORDS = 3000
+Check = Callable[[Cluster], str]
+
+
+def membership(cluster: Cluster) -> str:
+    """All brokers are registered, and each client is told of all of them by every broker."""
+    wait_until(
+        lambda: cluster.live() == set(cluster.kinds),
+        "all brokers are registered",
+        lambda: str(cluster.live()),
+    )
+    for broker_id, node in cluster.nodes.items():
+
+        def known(bootstrap: str = node.bootstrap) -> set[int]:
+            return set(AdminClient({"bootstrap.servers": bootstrap, **QUICK}).list_topics(timeout=10).brokers)
+
+        wait_until(
+            lambda known=known: known() == set(cluster.kinds),
+            f"broker {broker_id} names all brokers",
+            lambda known=known: str(known()),
+        )
+    version = tools.run(cluster, "broker-api-versions", expect="Produce(0)")
+    return f"brokers {sorted(cluster.live())}, controller {cluster.controller()}, {version.count('Produce(0)')} answer"
+
+
+def creation(cluster: Cluster) -> str:
+    """kafka-topics makes a topic with three replicas each, and all of them come into sync."""
+    tools.run(
+        cluster, "topics", "--create", "--topic", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "3",
+        "--config", "min.insync.replicas=2",
+    )  # fmt: skip
+    cluster.wait_in_sync(TOPIC, 3)
+    described = tools.run(cluster, "topics", "--describe", "--topic", TOPIC, expect="min.insync.replicas=2")
+    leaders = {index: state["leader"] for index, state in cluster.states(TOPIC).items()}
+    if described.count("Isr: ") != PARTITIONS:
+        raise ClusterError(f"the tool does not show {PARTITIONS} partitions: {described}")
+    if len(set(leaders.values())) != 3:
+        raise ClusterError(f"leaders are not spread over the brokers: {leaders}")
+    return f"leaders {leaders}"
+
+
+def produce_and_consume(cluster: Cluster) -> str:
+    """librdkafka produces with acks=all, a group of two members reads everything once, and commits."""
+    load = Load(cluster.bootstrap, TOPIC, PARTITIONS, rate=20_000)
+    with load:
+        wait_until(lambda: len(load.acknowledged) >= RECORDS or bool(load.errors), "records are acknowledged")
+    group = f"group-{time.monotonic_ns()}"
+    members = [_member(cluster, group) for _ in range(2)]
+    seen: set[int] = set()
+    deadline = time.monotonic() + 60
+    while len(seen) < len(load.acknowledged):
+        if time.monotonic() > deadline:
+            raise ClusterError(f"the group has read {len(seen)} of {len(load.acknowledged)} records")
+        for member in members:
+            for message in member.consume(500, 0.2):
+                if message.error() is None:
+                    seen.add(int(message.value().split()[0]))
+    for member in members:
+        member.commit(asynchronous=False)
+        member.close()
+    check(load, read_all(cluster.bootstrap, TOPIC, PARTITIONS))
+    lag = tools.run(cluster, "consumer-groups", "--describe", "--group", group)
+    return f"{len(load.acknowledged)} records; consumer-groups shows {lag.count(TOPIC)} partitions"
+
+
+def _member(cluster: Cluster, group: str) -> Consumer:
+    member = Consumer(
+        {**QUICK, "bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    )
+    member.subscribe([TOPIC])
+    return member
+
+
+def java_clients(cluster: Cluster) -> str:
+    """The Java producer (acks=all, idempotent) and consumer by Kafka's own tools."""
+    topic = "java"
+    tools.run(
+        cluster, "topics", "--create", "--topic", topic, "--partitions", "3", "--replication-factor", "3"
+    )
+    produced = tools.run(
+        cluster, "verifiable-producer", "--topic", topic, "--max-messages", str(RECORDS), "--acks", "-1"
+    )
+    acknowledged = produced.count('"producer_send_success"')
+    if acknowledged != RECORDS:
+        raise ClusterError(f"{acknowledged} of {RECORDS} records were acknowledged: {produced[-800:]}")
+    read = tools.run(
+        cluster, "console-consumer", "--topic", topic, "--from-beginning", "--max-messages", str(RECORDS),
+        "--timeout-ms", "30000", "--group", "java",
+    )  # fmt: skip
+    values = {line for line in read.splitlines() if line.isdigit()}
+    if len(values) != RECORDS:
+        raise ClusterError(f"{len(values)} of {RECORDS} values were read: {read[-500:]}")
+    return f"{RECORDS} records"
+
+
+def transactions(cluster: Cluster) -> str:
+    """Committed transactions over partitions of several brokers are read whole, aborted ones not at all."""
+    topic = "payments"
+    tools.run(
+        cluster, "topics", "--create", "--topic", topic, "--partitions", "3", "--replication-factor", "3"
+    )
+    cluster.wait_in_sync(topic, 3)
+    producer = Producer({**QUICK, "bootstrap.servers": cluster.bootstrap, "transactional.id": "pay"})
+    producer.init_transactions(60)
+    for number in range(20):
+        producer.begin_transaction()
+        for partition in range(3):
+            producer.produce(topic, f"{number}".encode(), partition=partition)
+        producer.flush(30)  # what is still in the client would not be sent, let alone aborted
+        (producer.abort_transaction if number % 4 == 3 else producer.commit_transaction)(60)
+    expected = [f"{number}".encode() for number in range(20) if number % 4 != 3]
+    found = read_all(cluster.bootstrap, topic, 3)
+    if any(values != expected for values in found.values()):
+        raise ClusterError(f"read_committed reads {found}")
+    everything = read_all(cluster.bootstrap, topic, 3, committed=False)
+    if any(len(values) != 20 for values in everything.values()):
+        raise ClusterError(f"read_uncommitted reads {everything}")
+    return "15 committed, 5 aborted, 3 partitions each"
+
+
+def identical_replicas(cluster: Cluster) -> str:
+    """The replicas of every topic have the same bytes."""
+    topics = cluster.topics()
+    for topic in topics:
+        cluster.wait_in_sync(topic, 3)
+    partitions, size = compare(cluster, topics)
+    return f"{partitions} partitions of {len(topics)} topics, {size} bytes each"
+
+
+def leader_killed(cluster: Cluster) -> str:
+    """A broker is killed under load: nothing that was acknowledged is lost, the rest goes on, and it comes back."""
+    told = []
+    for broker_id in cluster.kinds:
+        load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
+        before = _count(cluster)
+        with load:
+            wait_until(lambda load=load: len(load.acknowledged) > 1000, "the load begins")
+            begun = time.monotonic()
+            cluster.nodes[broker_id].kill()
+            wait_until(
+                lambda broker_id=broker_id: all(s["leader"] not in (-1, broker_id) for s in cluster.states(TOPIC).values()),
+                f"all that broker {broker_id} led is led by others", lambda: str(cluster.states(TOPIC)),
+            )  # fmt: skip
+            elected = time.monotonic() - begun
+            here = len(load.acknowledged)
+            wait_until(
+                lambda load=load, here=here: len(load.acknowledged) > here + 3000 or bool(load.errors),
+                "records are acknowledged again",
+            )
+        pause = load.longest_pause(begun)
+        cluster.start(broker_id)
+        cluster.wait_in_sync(TOPIC, 3)
+        _check_growth(cluster, load, before)
+        told.append(
+            f"{broker_id} ({cluster.kinds[broker_id]}): elected after {elected:.1f} s, longest pause {pause:.1f} s"
+        )
+    return "; ".join(told)
+
+
+def clean_stop(cluster: Cluster) -> str:
+    """Brokers are stopped and started one by one under load: nothing is refused, nothing lost."""
+    load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
+    before = _count(cluster)
+    begun = time.monotonic()
+    with load:
+        wait_until(lambda: len(load.acknowledged) > 1000, "the load begins")
+        for broker_id in cluster.kinds:
+            cluster.nodes[broker_id].stop()
+            cluster.start(broker_id)
+            cluster.wait_in_sync(TOPIC, 3)
+    pause = load.longest_pause(begun)
+    _check_growth(cluster, load, before)
+    return f"{len(load.acknowledged)} records, longest pause {pause:.1f} s"
+
+
+def _count(cluster: Cluster) -> dict[int, int]:
+    """How many records each partition has."""
+    return {index: len(values) for index, values in read_all(cluster.bootstrap, TOPIC, PARTITIONS).items()}
+
+
+def _check_growth(cluster: Cluster, load: Load, before: dict[int, int]) -> None:
+    found = read_all(cluster.bootstrap, TOPIC, PARTITIONS)
+    check(load, {index: values[before[index] :] for index, values in found.items()})
+
+
+def preferred_leaders(cluster: Cluster) -> str:
+    """kafka-leader-election gives leadership back to the first replica of each partition."""
+    tools.run(cluster, "leader-election", "--election-type", "preferred", "--all-topic-partitions")
+    assignment = cluster.read(f"/brokers/topics/{TOPIC}")["partitions"]
+
+    def wrong() -> dict[int, int]:
+        return {
+            i: s["leader"] for i, s in cluster.states(TOPIC).items() if s["leader"] != assignment[str(i)][0]
+        }
+
+    wait_until(lambda: not wrong(), "preferred replicas lead", lambda: str(wrong()))
+    return f"{len(assignment)} partitions"
+
+
+def reassignment(cluster: Cluster) -> str:
+    """kafka-reassign-partitions moves a partition from one replica to two others and back, records and all."""
+    topic = "moved"
+    tools.run(cluster, "topics", "--create", "--topic", topic, "--replica-assignment", "1")
+    producer = Producer({**QUICK, "bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for number in range(1000):
+        producer.produce(topic, f"{number}".encode(), partition=0)
+    producer.flush(30)
+    for replicas in ([2, 3], [3, 1, 2]):
+        plan = cluster.directory / "plan.json"
+        plan.write_text(
+            json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": replicas}]})
+        )
+        tools.run(cluster, "reassign-partitions", "--reassignment-json-file", str(plan), "--execute")
+
+        def is_done(replicas: list[int] = replicas) -> bool:
+            assigned = cluster.read(f"/brokers/topics/{topic}")
+            state = cluster.states(topic)[0]
+            return (
+                assigned["partitions"]["0"] == replicas
+                and sorted(state["isr"]) == sorted(replicas)
+                and not assigned.get("adding_replicas", {}).get("0")
+            )
+
+        wait_until(
+            is_done,
+            f"{topic}-0 is on {replicas}",
+            lambda: f"{cluster.read('/brokers/topics/moved')} {cluster.states(topic)}",
+        )
+        tools.run(
+            cluster,
+            "reassign-partitions",
+            "--reassignment-json-file",
+            str(plan),
+            "--verify",
+            expect="is completed",
+        )
+    values = read_all(cluster.bootstrap, topic, 1)[0]
+    if values != [f"{number}".encode() for number in range(1000)]:
+        raise ClusterError(f"{len(values)} of 1000 records are there after the move")
+    return "1 -> 2,3 -> 3,1,2 with 1000 records"
+
+
+def other_tools(cluster: Cluster) -> str:
+    """kafka-configs, kafka-log-dirs, kafka-get-offsets, zookeeper-shell, growth and deletion of a topic."""
+    topic = "tools"
+    tools.run(
+        cluster, "topics", "--create", "--topic", topic, "--partitions", "2", "--replication-factor", "3"
+    )
+    tools.run(
+        cluster,
+        "configs",
+        "--alter",
+        "--entity-type",
+        "topics",
+        "--entity-name",
+        topic,
+        "--add-config",
+        "retention.ms=777000",
+    )
+    for node in cluster.nodes.values():
+        admin = AdminClient({"bootstrap.servers": node.bootstrap, **QUICK})
+        wait_until(
+            lambda admin=admin: _retention(admin, topic) == "777000", "every broker knows the new setting"
+        )
+    tools.run(
+        cluster,
+        "configs",
+        "--alter",
+        "--entity-type",
+        "brokers",
+        "--entity-default",
+        "--add-config",
+        "log.retention.ms=999000",
+    )
+    tools.run(cluster, "topics", "--alter", "--topic", topic, "--partitions", "4")
+    cluster.wait_in_sync(topic, 3)
+    dirs = tools.run(cluster, "log-dirs", "--describe", "--topic-list", topic, expect='"broker":3')
+    if dirs.count(f'"{topic}-') != 12:
+        raise ClusterError(f"log-dirs does not show 4 partitions on 3 brokers: {dirs}")
+    tools.run(cluster, "get-offsets", "--topic", TOPIC, expect=f"{TOPIC}:0:")
+    tools.run(cluster, tools.ZOOKEEPER_SHELL, "get", "/controller", expect='"brokerid"')
+    tools.run(cluster, "topics", "--delete", "--topic", topic)
+    wait_until(lambda: topic not in cluster.topics(), "the topic is gone")
+    wait_until(
+        lambda: not any(list(node.log_dir.glob(f"{topic}-?")) for node in cluster.nodes.values()),
+        "its logs are gone",
+    )
+    return "configs, topics --alter, log-dirs, get-offsets, zookeeper-shell, topics --delete"
+
+
+def _retention(admin: AdminClient, topic: str) -> str | None:
+    from confluent_kafka.admin import ConfigResource
+
+    (answer,) = admin.describe_configs([ConfigResource("topic", topic)]).values()
+    return answer.result(10)["retention.ms"].value
+
+
+def offsets_survive(cluster: Cluster) -> str:
+    """Committed offsets are there after the coordinator's broker is killed, and another one is the coordinator."""
+    group = "survivors"
+    member = Consumer(
+        {**QUICK, "bootstrap.servers": cluster.bootstrap, "group.id": group, "enable.auto.commit": False}
+    )
+    committed = [TopicPartition(TOPIC, index, 10 + index) for index in range(PARTITIONS)]
+    wanted = {part.partition: part.offset for part in committed}
+    member.commit(offsets=committed, asynchronous=False)
+    told = []
+    for broker_id in cluster.kinds:
+        cluster.nodes[broker_id].kill()
+        begun = time.monotonic()
+
+        def found() -> dict[int, int]:
+            asked = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+            try:
+                return {part.partition: part.offset for part in member.committed(asked, timeout=5)}
+            except Exception:
+                return {}
+
+        wait_until(
+            lambda found=found: found() == wanted,
+            "committed offsets are read",
+            lambda found=found: str(found()),
+        )
+        told.append(f"{time.monotonic() - begun:.1f} s")
+        cluster.start(broker_id)
+        cluster.wait_in_sync("__consumer_offsets", 3)
+    member.close()
+    return f"read again after {', '.join(told)} with brokers 1, 2, 3 killed in turn"
+
+
+CHECKS: tuple[Check, ...] = (
+    membership, creation, produce_and_consume, java_clients, transactions, identical_replicas, other_tools, reassignment,
+    preferred_leaders, leader_killed, preferred_leaders, clean_stop, offsets_survive, identical_replicas,
+)  # fmt: skip

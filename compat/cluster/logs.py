@@ -1,0 +1,83 @@
+"""Logs of the replicas of a partition, compared byte by byte.
+
+The rule: what is compared is what is on the disks, of all segments one after the other; where segments begin is each
+broker's own affair.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+from compat.cluster.nodes import Cluster, ClusterError, wait_until
+
+HEADER = struct.Struct(">qi")  # base offset, bytes that follow
+
+
+def content(directory: Path) -> bytes:
+    """The batches of a partition's segments, in order; half a batch at the end is left out."""
+    found = b""
+    for path in sorted(directory.glob("*.log")):
+        data = path.read_bytes()
+        end = 0
+        while end + HEADER.size <= len(data):
+            _, size = HEADER.unpack_from(data, end)
+            if size <= 0 or end + HEADER.size + size > len(data):
+                break
+            end += HEADER.size + size
+        found += data[:end]
+    return found
+
+
+def offsets(log: bytes) -> list[int]:
+    """The base offset of each batch."""
+    found, position = [], 0
+    while position < len(log):
+        base, size = HEADER.unpack_from(log, position)
+        found.append(base)
+        position += HEADER.size + size
+    return found
+
+
+def compare(cluster: Cluster, topics: Iterable[str]) -> tuple[int, int]:
+    """See that all replicas of these topics have the same bytes, once nothing is written any more.
+
+    Returns the number of partitions and the bytes of one replica of each. Raises ClusterError.
+    """
+    partitions = size = 0
+    for topic in topics:
+        assignment = cluster.read(f"/brokers/topics/{topic}")["partitions"]
+        for index, replicas in assignment.items():
+            directories = {
+                broker_id: cluster.nodes[broker_id].log_dir / f"{topic}-{index}" for broker_id in replicas
+            }
+
+            def same(directories: dict[int, Path] = directories) -> bool:
+                return len({content(path) for path in directories.values()}) == 1
+
+            def found(directories: dict[int, Path] = directories) -> str:
+                return difference({broker_id: content(path) for broker_id, path in directories.items()})
+
+            wait_until(same, f"the replicas of {topic}-{index} have the same bytes", found, seconds=20)
+            partitions += 1
+            size += len(content(next(iter(directories.values()))))
+    return partitions, size
+
+
+def difference(logs: dict[int, bytes]) -> str:
+    """Where replicas differ first, in words."""
+    shortest = min(len(log) for log in logs.values())
+    first = next(iter(logs.values()))
+    at = next(
+        (n for n in range(shortest) if any(log[n] != first[n] for log in logs.values())),
+        shortest,
+    )
+    where = [
+        f"broker {broker_id}: {len(log)} bytes, batches {offsets(log)[-3:]}"
+        for broker_id, log in logs.items()
+    ]
+    return f"they differ at byte {at}; " + "; ".join(where)
+
+
+__all__ = ["ClusterError", "compare", "content"]

@@ -1,0 +1,319 @@
+"""A cluster's brokers, of either kind, and its ZooKeeper.
+
+The rule: every broker has a directory and an address of its own, which stay the same when it is stopped, started again,
+or replaced by one of the other kind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from compat.kafka import KafkaError, RealKafka, ZooKeeperServer, free_port, release
+from compat.matrix.brokers import Barnabas, BrokerError
+
+KAFKA = "kafka"
+OURS = "ours"
+KINDS = (KAFKA, OURS)
+VERSION = "3.9"
+SESSION_MS = 6000
+# A broker that is killed is noticed soon, and a follower that hangs too; otherwise Kafka's defaults.
+SETTINGS = {
+    "zookeeper.session.timeout.ms": str(SESSION_MS),
+    "replica.lag.time.max.ms": "5000",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "controlled.shutdown.retry.backoff.ms": "500",
+    "auto.leader.rebalance.enable": "false",
+    "inter.broker.protocol.version": "3.9",
+}
+WAIT_S = 60.0
+POLL_S = 0.1
+
+
+class ClusterError(Exception):
+    """Something is not as it must be; the message says what."""
+
+
+class Node(Protocol):
+    """What checks need of a broker."""
+
+    bootstrap: str
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+    @property
+    def pid(self) -> int | None: ...
+
+    @property
+    def log_dir(self) -> Path: ...
+
+    def complaints(self) -> list[str]: ...
+
+
+class KafkaNode:
+    """Apache Kafka in ZooKeeper mode."""
+
+    def __init__(
+        self, broker_id: int, port: int, directory: Path, settings: Mapping[str, str], zookeeper: str
+    ) -> None:
+        own = {**settings, "broker.id": str(broker_id), "broker.id.generation.enable": "false"}
+        self._kafka = RealKafka(
+            VERSION, port, data=directory, settings=own, mode="zookeeper", zookeeper=zookeeper
+        )
+        self.bootstrap = self._kafka.bootstrap
+
+    def start(self) -> None:
+        self._kafka.start()
+
+    def stop(self) -> None:
+        self._kafka.stop()
+
+    def kill(self) -> None:
+        self._kafka.kill()
+
+    @property
+    def pid(self) -> int | None:
+        return self._kafka.pid
+
+    @property
+    def log_dir(self) -> Path:
+        return self._kafka.log_dir
+
+    def complaints(self) -> list[str]:
+        lines = self._kafka.output.read_text(errors="replace").splitlines()
+        return [line for line in lines if " ERROR " in line or " FATAL " in line]
+
+
+class OurNode:
+    """`barnabas serve` from this checkout."""
+
+    def __init__(
+        self, broker_id: int, port: int, directory: Path, settings: Mapping[str, str], zookeeper: str
+    ) -> None:
+        own = {**settings, "broker.id": str(broker_id), "zookeeper.connect": zookeeper}
+        directory.mkdir(parents=True, exist_ok=True)
+        self._broker = Barnabas(directory, own)
+        self._broker.bootstrap = self.bootstrap = f"127.0.0.1:{port}"
+        self._data = directory / "data"
+
+    def start(self) -> None:
+        self._broker.start()
+
+    def stop(self) -> None:
+        if self.pid is not None:
+            self._broker.stop()
+
+    def kill(self) -> None:
+        if self.pid is not None:
+            self._broker.stop("kill")
+
+    @property
+    def pid(self) -> int | None:
+        return self._broker.pid
+
+    @property
+    def log_dir(self) -> Path:
+        return self._data
+
+    def complaints(self) -> list[str]:
+        return self._broker.complaints()
+
+
+MAKERS: Mapping[str, Callable[..., Node]] = {KAFKA: KafkaNode, OURS: OurNode}
+
+
+class Cluster:
+    """Several brokers on one ZooKeeper, ids 1, 2, ... as in `kinds`; a context manager. Raises ClusterError, KafkaError."""
+
+    def __init__(
+        self, directory: Path, kinds: Sequence[str], settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.directory = directory
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.zookeeper = ZooKeeperServer(release(VERSION), directory / "zookeeper")
+        self.connect = f"{self.zookeeper.address}/kafka"
+        self.ports = {broker_id: free_port() for broker_id in range(1, len(kinds) + 1)}
+        self.kinds = dict(enumerate(kinds, 1))
+        self.nodes: dict[int, Node] = {}
+        self._client: KazooClient | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+
+    def __enter__(self) -> Cluster:
+        try:
+            self.zookeeper.start()
+            self._client = KazooClient(self.connect)
+            self._client.start(30)
+            for broker_id in self.kinds:
+                self.start(broker_id)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop everything; data stay where they are."""
+        for node in self.nodes.values():
+            node.kill()
+        if self._client is not None:
+            self._client.stop()
+            self._client.close()
+        self.zookeeper.stop()
+
+    def of_kind(self, kind: str) -> list[int]:
+        """The ids of the brokers of a kind."""
+        return [broker_id for broker_id, its in self.kinds.items() if its == kind]
+
+    def start(self, broker_id: int) -> Node:
+        """Start a broker, with the data that it had."""
+        kind = self.kinds[broker_id]
+        node = self.nodes.get(broker_id) or MAKERS[kind](
+            broker_id,
+            self.ports[broker_id],
+            self.directory / f"{kind}-{broker_id}",
+            {**self.settings, "broker.rack": f"rack-{broker_id}"},
+            self.connect,
+        )
+        self.nodes[broker_id] = node
+        try:
+            node.start()
+        except BrokerError as error:
+            raise ClusterError(f"broker {broker_id} ({kind}): {error}") from error
+        wait_until(lambda: broker_id in self.live(), f"broker {broker_id} registers")
+        return node
+
+    def replace(self, broker_id: int, kind: str) -> None:
+        """Stop a broker cleanly, and start one of the other kind on its log dir. The log dir moves with its partitions."""
+        old = self.nodes.pop(broker_id)
+        old.stop()
+        wait_until(lambda: broker_id not in self.live(), f"broker {broker_id} goes")
+        self.kinds[broker_id] = kind
+        new = MAKERS[kind](
+            broker_id,
+            self.ports[broker_id],
+            self.directory / f"{kind}-{broker_id}",
+            {**self.settings, "broker.rack": f"rack-{broker_id}"},
+            self.connect,
+        )
+        new.log_dir.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(old.log_dir, new.log_dir)
+        self.nodes[broker_id] = new
+        self.start(broker_id)
+
+    # --- what ZooKeeper says --------------------------------------------------------------------------------
+
+    def read(self, path: str) -> Any:
+        """The JSON of a znode, None if there is none."""
+        assert self._client is not None
+        try:
+            data, _ = self._client.get(path)
+        except NoNodeError:
+            return None
+        return json.loads(data) if data else None
+
+    def live(self) -> set[int]:
+        """The ids of registered brokers."""
+        assert self._client is not None
+        try:
+            return {int(name) for name in self._client.get_children("/brokers/ids")}
+        except NoNodeError:
+            return set()
+
+    def controller(self) -> int:
+        """The controller's id, -1 for none."""
+        found = self.read("/controller")
+        return int(found["brokerid"]) if found else -1
+
+    def make_controller(self, broker_id: int) -> None:
+        """Have a broker become the controller: the znode goes until it is the quickest."""
+        assert self._client is not None
+        for _ in range(60):
+            if self.controller() == broker_id:
+                return
+            with contextlib.suppress(NoNodeError):
+                self._client.delete("/controller")
+            wait_until(lambda: self.controller() != -1, "a controller is elected")
+        raise ClusterError(f"broker {broker_id} does not become the controller")
+
+    def states(self, topic: str) -> dict[int, dict[str, Any]]:
+        """The state of each partition: leader, isr, leader_epoch, ..."""
+        assert self._client is not None
+        base = f"/brokers/topics/{topic}/partitions"
+        try:
+            names = self._client.get_children(base)
+        except NoNodeError:
+            return {}
+        return {int(name): self.read(f"{base}/{name}/state") or {} for name in names}
+
+    def topics(self) -> list[str]:
+        """All topics."""
+        assert self._client is not None
+        return sorted(self._client.get_children("/brokers/topics"))
+
+    def wait_in_sync(self, topic: str, count: int) -> None:
+        """Wait until each partition of a topic has a leader and `count` replicas in sync."""
+
+        def is_so() -> bool:
+            states = self.states(topic)
+            return bool(states) and all(
+                state.get("leader", -1) >= 0 and len(state.get("isr", ())) == count
+                for state in states.values()
+            )
+
+        wait_until(
+            is_so, f"every partition of {topic} has {count} replicas in sync", lambda: str(self.states(topic))
+        )
+
+    def complaints(self) -> dict[int, list[str]]:
+        """Errors that our brokers have logged."""
+        return {
+            broker_id: lines
+            for broker_id in self.of_kind(OURS)
+            if (lines := self.nodes[broker_id].complaints())
+        }
+
+
+def wait_until(
+    is_so: Callable[[], bool], what: str, found: Callable[[], str] | None = None, seconds: float = WAIT_S
+) -> float:
+    """Wait for a condition; returns after how many seconds it held. Raises ClusterError."""
+    begun = time.monotonic()
+    while not is_so():
+        if time.monotonic() - begun > seconds:
+            raise ClusterError(
+                f"after {seconds:.0f} s it is not so that {what}" + (f": {found()}" if found else "")
+            )
+        time.sleep(POLL_S)
+    return time.monotonic() - begun
+
+
+__all__ = ["KAFKA", "KINDS", "OURS", "Cluster", "ClusterError", "KafkaError", "Node", "wait_until"]

@@ -1,0 +1,36 @@
+"""Kafka's own command line tools, run against a cluster.
+
+The rule: a tool that ends with an error, or whose output lacks what it must say, is a finding.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+from compat.cluster.nodes import VERSION, Cluster, ClusterError
+from compat.kafka import release, tool_command
+
+TOOL_S = 90
+ZOOKEEPER_SHELL = "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka"
+
+
+def run(cluster: Cluster, name: str, *arguments: str, stdin: str = "", expect: str = "") -> str:
+    """Run a tool with the cluster's addresses; returns its output. Raises ClusterError."""
+    where = (
+        ("-server", cluster.connect) if name == ZOOKEEPER_SHELL else ("--bootstrap-server", cluster.bootstrap)
+    )
+    command = tool_command(release(VERSION), name, *where, *arguments)
+    try:
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, check=False, timeout=TOOL_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ClusterError(
+            f"{name} {' '.join(arguments)} has not ended in {TOOL_S} s: {error.stdout!r}"
+        ) from None
+    output = done.stdout + done.stderr
+    if done.returncode:
+        raise ClusterError(f"{name} {' '.join(arguments)} ended with {done.returncode}: {output[-1500:]}")
+    if expect not in output:
+        raise ClusterError(f"{name} {' '.join(arguments)} does not say {expect!r}: {output[-1500:]}")
+    return output
