@@ -95,8 +95,12 @@ def _serve_trio(accepted: socket.socket, size: int) -> None:
         transport = PlainTransport(accepted)
         view = memoryview(bytearray(size))
         used = 0
-        while received := await transport.receive_into(view[used:]):
-            used += received
+        while True:
+            await transport.wait_readable()
+            received = transport.receive_now(view[used:])
+            if received == 0:
+                break
+            used += received or 0
             if used == size:
                 used = 0
                 await transport.send([_reply(view)])

@@ -93,6 +93,12 @@ class Api:
         """Request decoders by version."""
         return registry.request_codec(self.key).decoders
 
+    def load(self) -> None:
+        """Import codecs and handler."""
+        registry.response_codec(self.key)
+        for part in (self.decoders, self.handle):  # asking for them imports them
+            assert part is not None
+
 
 # Key, first and last served version, what the whole request needs, what each resource that it names needs.
 # Names and layouts come from the schemas.

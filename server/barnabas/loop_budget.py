@@ -5,6 +5,10 @@ client or the broker's state decides is done in small pieces with `LoopBudget.ch
 turn is young that costs one look at the clock, and once its budget is used up everybody who comes by gives way. So
 the wait of a client that sends little does not grow with the number of those that ask for much.
 
+Who has given way waits in one of three queues, each first come first served, and some of each are let through in
+every turn: requests on connections that have just been active, requests on all others, and long work. So a crowd of
+one kind cannot hold up the other kinds, and nobody waits for ever.
+
 Turns that are too long all the same are counted, with the task whose step was the longest of the turn.
 """
 
@@ -14,6 +18,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 import trio
 
@@ -22,6 +27,14 @@ STALL_SECONDS = 0.2
 """From this length on a turn is reported, not only counted."""
 
 BOUNDS_SECONDS = (0.005, 0.02, 0.05, 0.2, 1.0)
+
+LET_THROUGH_MAX = 32
+"""How many requests of each queue are let through in a turn at most. As many as the turns before had time for: the
+number doubles after a turn that took less than half of its budget and is halved after one that took more."""
+REQUESTS_PER_LONG_WORK = 8
+"""How many requests are let through for each piece of long work; one piece of it in every turn at least."""
+
+_Queue = dict[trio.lowlevel.Task, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,11 @@ class LoopBudget(trio.abc.Instrument):
         self._task: trio.lowlevel.Task | None = None
         self._longest_step = 0.0
         self._longest_task: trio.lowlevel.Task | None = None
+        self._turn_seconds = 0.0  # of the last turn that has ended
+        self._active: _Queue = {}
+        self._inactive: _Queue = {}
+        self._long_work: _Queue = {}
+        self._lets_through = False
         self.longest_seconds = 0.0
         self.long_turns = [0] * len(BOUNDS_SECONDS)
         self.on_long_turn: Callable[[Stall], object] = bool
@@ -89,7 +107,7 @@ class LoopBudget(trio.abc.Instrument):
     def before_io_wait(self, timeout: float) -> None:  # noqa: ARG002
         """A turn has ended."""
         now = self._clock()
-        took = now - self._turn_began
+        took = self._turn_seconds = now - self._turn_began
         if took > BOUNDS_SECONDS[0]:
             self._end_long_turn(took, now - self._step_began)
 
@@ -117,9 +135,55 @@ class LoopBudget(trio.abc.Instrument):
     async def checkpoint(self) -> None:
         """Let others run if this turn has used up its budget; otherwise nothing is waited for.
 
-        What others may change must be looked at again afterwards. A checkpoint of trio only where it lets others run.
+        What others may change must be looked at again afterwards.
         """
         if self._clock() >= self._ends:
+            await self._give_way(self._long_work)
+
+    async def admit(self, *, is_active: bool) -> None:
+        """Have a request that has just arrived wait for a turn with time for it: call where `is_used_up`.
+
+        `is_active` says whether its connection has been active just before: such connections and all others queue
+        separately.
+        """
+        await self._give_way(self._active if is_active else self._inactive)
+
+    async def _give_way(self, queue: _Queue) -> None:
+        if not self._is_measured:
             await trio.lowlevel.checkpoint()
-            if not self._is_measured:
-                self._ends = self._clock() + self._budget_seconds
+            self._ends = self._clock() + self._budget_seconds
+            return
+        task = trio.lowlevel.current_task()
+        queue[task] = None
+        if not self._lets_through:
+            self._lets_through = True
+            trio.lowlevel.spawn_system_task(self._let_through)
+
+        def leave(_: object) -> trio.lowlevel.Abort:
+            del queue[task]
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(leave)
+
+    async def _let_through(self) -> None:
+        """Let some of each queue run in each turn, until all queues are empty."""
+        count = 1
+        try:
+            while self._active or self._inactive or self._long_work:
+                if self._turn_seconds < self._budget_seconds / 2:
+                    count = min(count * 2, LET_THROUGH_MAX)
+                elif self._turn_seconds > self._budget_seconds:
+                    count = max(count // 2, 1)
+                _wake(self._active, count)
+                _wake(self._inactive, count)
+                _wake(self._long_work, max(count // REQUESTS_PER_LONG_WORK, 1))
+                await trio.lowlevel.checkpoint()
+        finally:
+            self._lets_through = False
+
+
+def _wake(queue: _Queue, count: int) -> None:
+    """Let the first tasks of a queue run in the next turn."""
+    for task in list(islice(queue, count)):
+        del queue[task]
+        trio.lowlevel.reschedule(task)

@@ -1,10 +1,12 @@
 """Long work gives way once a turn of the event loop has used up its budget."""
 
+from collections import Counter
+from functools import partial
 from itertools import pairwise
 
 import trio
 
-from barnabas.loop_budget import LoopBudget, Stall
+from barnabas.loop_budget import LET_THROUGH_MAX, LoopBudget, Stall
 
 
 class Clock:
@@ -127,3 +129,116 @@ async def test_a_long_turn_is_told_with_its_longest_step() -> None:
     assert [round(stall.seconds, 3) for stall in stalls] == [0.402, 0.006]
     assert (round(stalls[0].step_seconds, 3), stalls[0].task) == (0.3, tasks[0])
     assert stalls[0].steps >= 3
+
+
+class UsedUp:
+    """A budget whose turns are used up from their beginning, and who was let through in which turn."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.budget = LoopBudget(budget_seconds=0.0, clock=self.clock)
+        self.turn = 0
+        self.through: list[tuple[str, int]] = []
+
+    def turns_of(self, name: str) -> list[int]:
+        return [turn for who, turn in self.through if who == name]
+
+    async def count_turns(self) -> None:
+        while True:
+            self.turn += 1
+            await trio.lowlevel.checkpoint()
+
+    async def ask(self, name: str, *, is_active: bool) -> None:
+        await self.budget.admit(is_active=is_active)
+        self.through.append((name, self.turn))
+
+    async def work(self, name: str, pieces: int) -> None:
+        for _ in range(pieces):
+            await self.budget.checkpoint()
+            self.through.append((name, self.turn))
+
+
+async def test_a_crowd_of_inactive_connections_does_not_hold_up_an_active_one() -> None:
+    used_up = UsedUp()
+    with used_up.budget:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(used_up.count_turns)
+            async with trio.open_nursery() as crowd:
+                for _ in range(500):
+                    crowd.start_soon(partial(used_up.ask, "crowd", is_active=False))
+                await trio.lowlevel.checkpoint()
+                began = used_up.turn
+                crowd.start_soon(partial(used_up.ask, "quiet", is_active=True))
+            nursery.cancel_scope.cancel()
+    assert used_up.turns_of("quiet")[0] - began <= 5
+    crowd_turns = used_up.turns_of("crowd")
+    assert len(crowd_turns) == 500
+    assert max(Counter(crowd_turns).values()) <= LET_THROUGH_MAX
+
+
+async def test_long_work_and_requests_both_get_on_in_every_turn() -> None:
+    used_up = UsedUp()
+
+    async def ask_again_and_again(number: int) -> None:
+        for _ in range(20):
+            await used_up.ask(f"request {number}", is_active=bool(number % 2))
+
+    with used_up.budget:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(used_up.count_turns)
+            async with trio.open_nursery() as all_of_them:
+                for number in range(100):
+                    all_of_them.start_soon(ask_again_and_again, number)
+                    all_of_them.start_soon(used_up.work, f"work {number}", 5)
+            nursery.cancel_scope.cancel()
+    last_request = max(turn for who, turn in used_up.through if who.startswith("request"))
+    first_works = [turn for who, turn in used_up.through if who.startswith("work")][:10]
+    assert len(used_up.through) == 100 * 20 + 100 * 5
+    assert max(first_works) < last_request
+    for number in range(1, 100):  # each is served as often as the first, give or take one
+        ahead = used_up.turns_of("work 0")
+        mine = used_up.turns_of(f"work {number}")
+        assert all(one <= after for one, after in zip(mine, ahead[1:], strict=False))
+
+
+async def test_a_turn_that_took_too_long_lets_fewer_through() -> None:
+    clock = Clock()
+    budget = LoopBudget(budget_seconds=1.0, clock=clock)
+    through: list[float] = []
+
+    async def ask() -> None:
+        await budget.admit(is_active=True)
+        clock.now += 1.5  # each alone is more than a turn
+        through.append(clock.now)
+
+    turns: list[int] = []
+
+    class Turns(trio.abc.Instrument):
+        def after_io_wait(self, timeout: float) -> None:
+            turns.append(len(through))
+
+    with budget:
+        watch = Turns()
+        trio.lowlevel.add_instrument(watch)
+        async with trio.open_nursery() as nursery:
+            for _ in range(50):
+                nursery.start_soon(ask)
+        trio.lowlevel.remove_instrument(watch)
+    assert len(through) == 50
+    assert max(after - before for before, after in pairwise(turns[5:])) <= 1
+
+
+async def test_who_is_cancelled_while_it_waits_leaves_its_queue() -> None:
+    used_up = UsedUp()
+    with used_up.budget:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(used_up.ask, "stays", is_active=True))
+            for name in "abc":
+                nursery.start_soon(partial(_cancelled, used_up, name))
+    assert [who for who, _ in used_up.through] == ["stays"]
+
+
+async def _cancelled(used_up: UsedUp, name: str) -> None:
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await used_up.ask(name, is_active=True)

@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 UNCOUNTED_BYTES_MAX = 4096
 """Requests up to this size are not counted among the memory of requests: each connection may hold one."""
 
+ACTIVE_SECONDS = 1.0
+"""A connection is active if its last request came so soon after the response before it."""
+
 CUT_SHORT = "requests cut short"
 
 
@@ -61,6 +64,8 @@ class Connection:
     """
 
     __slots__ = (
+        "_is_active",
+        "_is_more_there",
         "_parts",
         "_received",
         "_start",
@@ -81,6 +86,8 @@ class Connection:
         # Bytes received and not yet answered: `_received[_start:]` holds the next frames of a pipelining client.
         self._received = b""
         self._start = 0
+        self._is_active = False  # whether its next request is to be expected soon
+        self._is_more_there = False  # whether the last read filled the buffer
         self.info = info
         self.answering = False
         self.stopping = False
@@ -141,21 +148,41 @@ class Connection:
 
     async def _receive_start(self) -> bool:
         """Receive until at least a frame's size is there; false when the peer has closed."""
-        scratch = self._parts.buffers.scratch
-        if self._parts.memory.requests_are_short:
-            scratch = scratch[:UNCOUNTED_BYTES_MAX]
+        parts, transport = self._parts, self._transport
         data = self._received[self._start :]
         while len(data) < SIZE_BYTES:
-            count = await self._transport.receive_into(scratch)
+            if self._is_more_there:
+                await trio.lowlevel.checkpoint()
+                await parts.budget.checkpoint()
+            else:
+                await transport.wait_readable(soon=self._is_active)
+                if parts.budget.is_used_up:
+                    # Before anything is read: who waits holds no memory.
+                    await parts.budget.admit(is_active=self._is_active)
+            scratch = parts.buffers.scratch
+            if parts.memory.requests_are_short:
+                scratch = scratch[:UNCOUNTED_BYTES_MAX]
+            count = transport.receive_now(scratch)
+            if count is None:
+                self._is_more_there = False
+                continue
             if count == 0:
                 if data:
                     self._warn(CUT_SHORT, "peer closed inside a frame's size field")
                 return False
+            # A client that sends many requests at once has usually sent the next ones already.
+            self._is_more_there = count == len(scratch)
             # Copied before anything is awaited: another connection's task would reuse the scratch buffer.
             data = data + bytes(scratch[:count]) if data else bytes(scratch[:count])
+            self._note_arrival()
         self._received, self._start = data, 0
-        self.last_active = self._parts.now_s()
         return True
+
+    def _note_arrival(self) -> None:
+        now_s = self._parts.now_s()
+        # A first request says nothing: thousands of new connections may send theirs together.
+        self._is_active = now_s - self.last_active < ACTIVE_SECONDS and self.info.request is not None
+        self.last_active = now_s
 
     async def _serve_parts(self, start: memoryview, size: int) -> bool:
         """Receive the rest of a frame that did not come in one read, and answer it.
@@ -189,7 +216,9 @@ class Connection:
             if not is_checked and used >= API_KEY_BYTES:
                 check_message_size(buffer, size)
                 is_checked = True
-            await self._transport.wait_readable()
+            await self._transport.wait_readable(soon=self._is_active)
+            if self._parts.budget.is_used_up:
+                await self._parts.budget.admit(is_active=self._is_active)
             if used < SCRATCH_BYTES // 2:
                 count = await self._receive_little(buffer, size - used, memory, held)
             else:
@@ -202,7 +231,8 @@ class Connection:
                 return None
             if count is not None:
                 used += count
-                self.last_active = held.moved_s = self._parts.now_s()
+                self._note_arrival()
+                held.moved_s = self.last_active
         return buffer
 
     async def _receive_little(
@@ -247,6 +277,12 @@ class Connection:
         finally:
             self.answering = False
             self.last_active = self._parts.now_s()
+
+    def expect_nothing_soon(self) -> None:
+        """Count a connection as inactive: it has sent nothing for a while."""
+        if self._is_active and not self.answering:
+            self._is_active = False
+            self._transport.wake()
 
     # --- a reader that does not keep up, seen by the transport ----------------------------------------------------
 

@@ -71,12 +71,14 @@ class Listener:
             try:
                 # Several at once: between two of them, every client that is already there would be served.
                 for _ in range(ACCEPTS_AT_ONCE):
-                    if connections.parts.budget.is_used_up:
-                        break
                     transport = acceptor.accept_now()
                     if transport is None:
                         break
                     connections.start(self, transport)
+                    if (
+                        connections.parts.budget.is_used_up
+                    ):  # one comes in even in a turn that others have used up
+                        break
             except OSError as error:
                 if error.errno in _OUT_OF_DESCRIPTORS:
                     connections.parts.log_limit.log(
@@ -183,11 +185,25 @@ class Connections:
                 del self._per_ip[host]
 
     async def close_idle_forever(self) -> None:
-        """Close connections that have sent nothing for connections.max.idle.ms, half-sent frames included."""
+        """Close connections that have sent nothing for connections.max.idle.ms, half-sent frames included.
+
+        Those that have sent nothing since the last check are inactive from then on.
+        """
         while True:
-            await trio.sleep(min(IDLE_CHECK_SECONDS, max(self._idle_seconds_max / 2, 0.05)))
+            pause_s = min(IDLE_CHECK_SECONDS, max(self._idle_seconds_max / 2, 0.05))
+            await trio.sleep(pause_s)
+            await self._mark_inactive(self.parts.now_s() - pause_s)
             limit = self.parts.now_s() - self._idle_seconds_max
             await self._close_some(partial(_is_idle, limit), f"idle for more than {self._idle_seconds_max}s")
+
+    async def _mark_inactive(self, since_s: float) -> None:
+        """Tell the connections that have been idle since then that nothing is expected of them."""
+        for number, connection in enumerate(tuple(self._open), 1):
+            if _is_idle(since_s, connection):
+                connection.expect_nothing_soon()
+            if number % CLOSED_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            await self.parts.budget.checkpoint()
 
     async def _close_some(self, wanted: Callable[[Connection], bool], reason: str) -> None:
         """Close the connections that are `wanted`, only so many in one turn of the event loop."""

@@ -84,11 +84,12 @@ class Pipeline:
             self._now_ms(),
         )
         connection.request = context
+        handler = self._handlers.get(api.key) or await self._bind(api)
         quotas = self._shared.quotas
         started = self._now_s() if self._meter is not None or quotas is not None else 0.0
         try:
             request = await self._decode(api, context, frame, header)
-            response = await self._respond(api, context, request)
+            response = await self._respond(api, handler, context, request)
             if quotas is not None:
                 self._throttle(quotas, context, request, response, len(frame), self._now_s() - started)
             size = 0
@@ -145,9 +146,8 @@ class Pipeline:
 
     # --- answering ------------------------------------------------------------------------------------------
 
-    async def _respond(self, api: apis.Api, context: RequestContext, request: Any) -> Any:
+    async def _respond(self, api: apis.Api, handler: Handler, context: RequestContext, request: Any) -> Any:
         """Return the response, whatever happens; None for a request that wants none."""
-        handler = self._handlers.get(api.key) or self._bind(api)
         try:
             if self._interceptor is not None:
                 return await self._interceptor(context, request, handler)
@@ -161,8 +161,12 @@ class Pipeline:
             log.exception("internal error in %s", context)
             return _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
 
-    def _bind(self, api: apis.Api) -> Handler:
-        """Return an API's handler with what stands before it: authorisation, a quota, and who is the controller."""
+    async def _bind(self, api: apis.Api) -> Handler:
+        """Return an API's handler with what stands before it: authorisation, a quota, and who is the controller.
+
+        Its modules are imported in a thread: for some APIs that takes 70 ms.
+        """
+        await self._services.threads.run(api.load)
         handler = ready(api, self._services)
         if self._shared.quotas is not None:
             handler = partial(_admitted, self._shared.quotas, handler)

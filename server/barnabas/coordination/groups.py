@@ -52,6 +52,17 @@ class GroupCoordinator(Runtime["GroupShard"]):
         self.settings = settings
         self._threads = threads
 
+    async def load_all(self) -> None:
+        """Load every partition that this broker leads and in which there is something."""
+        if self._journal.partition_count():
+            await self._import_groups()
+        await super().load_all()
+
+    async def _import_groups(self) -> None:
+        """Import in a thread what groups need: it takes tenths of a second."""
+        if self._threads is not None:
+            await self._threads.run(_import_groups)
+
     def _replay(self, partition: int, machine: GroupShard, entry: Entry, *, loading: bool) -> None:
         if entry.committed is not None:
             machine.transaction_ended(entry.producer_id, committed=entry.committed)
@@ -90,6 +101,9 @@ class GroupCoordinator(Runtime["GroupShard"]):
 
     async def forget_topics(self, names: frozenset[str], ids: frozenset[bytes], deleted_ms: int) -> None:
         """Forget the offsets that were committed in deleted topics until then, and what share groups know of them."""
+        if not self._journal.partition_count():
+            return
+        await self._import_groups()
         from barnabas.groups import share_states
 
         await self.perform_in_slices(lambda shard: shard.forgetting_topics(names, deleted_ms))
@@ -102,3 +116,10 @@ class GroupCoordinator(Runtime["GroupShard"]):
         """
         while await self.perform(group_id, lambda shard, out: shard.delete_group(group_id, out)):
             pass
+
+
+def _import_groups() -> None:
+    from barnabas.groups import shard, share_states
+
+    assert shard
+    assert share_states

@@ -205,6 +205,7 @@ class _Reader:
         self._request = request
         self._metadata = metadata
         self._replicas = replicas
+        self._budget = budget
         self._checkpoint = budget.checkpoint
         self._failures = failures
         version = context.api_version
@@ -353,6 +354,8 @@ class _Reader:
             finally:
                 for partition in watched:
                     partition.unsubscribe(watcher)
+            if self._budget.is_used_up:  # one batch may have woken a thousand fetches
+                await self._budget.admit(is_active=True)
             done = await self.read(is_first=False)
             if scope.cancelled_caught:
                 break

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from barnabas.network.lobby import Lobby
 from barnabas.network.transport import EVERYWHERE, Address, UnknownHostError
 from barnabas.wire.regions import Chunk, FileRegion
 
@@ -31,45 +32,45 @@ _READ_BYTES_MAX = 16 * 1024
 class PlainTransport:
     """An accepted, non-blocking TCP socket, as `network.transport.Transport`."""
 
-    __slots__ = ("_behind", "_eager", "_reader", "_socket", "local_address", "peer_address")
+    __slots__ = ("_behind", "_lobby", "_reader", "_socket", "local_address", "peer_address")
 
-    def __init__(self, sock: socket.socket, local: Address = ("", 0), peer: Address = ("", 0)) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        local: Address = ("", 0),
+        peer: Address = ("", 0),
+        lobby: Lobby | None = None,
+    ) -> None:
+        """Without a `lobby` nothing bounds how many connections return from waiting in one turn."""
         self.local_address = local
         self.peer_address = peer
         self._socket = sock
         self._reader: Reader | None = None
         self._behind = False  # whether the socket did not take a response at once
-        # Whether the last read found data waiting: a pipelining client's next request is usually there already,
-        # a one-at-a-time client's never is, and guessing wrong costs a system call.
-        self._eager = True
+        self._lobby = lobby
 
     def report_to(self, reader: Reader) -> None:
         """Tell `reader` how the peer reads."""
         self._reader = reader
 
-    async def receive_into(self, view: memoryview) -> int:
-        """Read at least one byte into `view`; 0 means that the peer has closed.
-
-        Nothing is awaited between the read and the return, so `view` may be shared with other connections.
-        """
-        if self._eager:
-            await trio.lowlevel.checkpoint()
+    async def wait_readable(self, *, soon: bool = True) -> None:
+        """Wait until there may be something to read, or the peer has closed."""
+        if not soon and self._lobby is not None:
+            await self._lobby.wait_readable(self._socket.fileno())
+        else:
             try:
-                return self._socket.recv_into(view)
-            except BlockingIOError:
-                self._eager = False
-        while True:
-            await trio.lowlevel.wait_readable(self._socket)
-            try:
-                count = self._socket.recv_into(view)
-            except BlockingIOError:
-                continue
-            self._eager = count == len(view)
-            return count
+                await trio.lowlevel.wait_readable(self._socket)
+                return
+            except trio.ClosedResourceError:
+                pass
+        if self._socket.fileno() < 0:
+            raise trio.ClosedResourceError
 
-    async def wait_readable(self) -> None:
-        """Wait until there is something to read, or the peer has closed."""
-        await trio.lowlevel.wait_readable(self._socket)
+    def wake(self) -> None:
+        """Have a task that waits for something to read return from it."""
+        trio.lowlevel.notify_closing(self._socket)  # `wait_readable` sees that it is not closed
+        if self._lobby is not None:
+            self._lobby.wake(self._socket.fileno())
 
     def receive_now(self, view: memoryview) -> int | None:
         """Read what is there into `view`: 0 means that the peer has closed, None that there is nothing yet."""
@@ -154,7 +155,7 @@ class PlainTransport:
 
     def close(self) -> None:
         """Close the socket; waiting tasks are woken with ClosedResourceError."""
-        trio.lowlevel.notify_closing(self._socket)
+        self.wake()
         self._socket.close()
 
 
@@ -173,8 +174,9 @@ def _ended_early(position: int, missing: int) -> OSError:
 class SocketAcceptor:
     """One bound socket, as `network.transport.Acceptor`."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, lobby: Lobby) -> None:
         self._socket = sock
+        self._lobby = lobby
 
     @property
     def address(self) -> Address:
@@ -199,7 +201,7 @@ class SocketAcceptor:
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            return PlainTransport(accepted, _address(accepted.getsockname()), _address(peer))
+            return PlainTransport(accepted, _address(accepted.getsockname()), _address(peer), self._lobby)
         except BaseException:
             accepted.close()
             raise
@@ -214,13 +216,16 @@ class SocketAcceptor:
 class SocketNetwork:
     """The network of this machine, as `network.transport.Network`."""
 
+    def __init__(self) -> None:
+        self._lobby = Lobby()
+
     def host_name(self) -> str:
         """Return the name by which other machines know this one."""
         return socket.getfqdn()
 
     def bind(self, host: str, port: int) -> list[SocketAcceptor]:
         """Bind all addresses of a host. Raises OSError, of it UnknownHostError."""
-        return [SocketAcceptor(sock) for sock in bind_sockets(host, port)]
+        return [SocketAcceptor(sock, self._lobby) for sock in bind_sockets(host, port)]
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
         """Open a TCP connection. Raises OSError."""

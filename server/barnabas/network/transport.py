@@ -50,11 +50,15 @@ class Transport(Protocol):
     def report_to(self, reader: Reader) -> None:
         """Tell `reader` how the peer reads."""
 
-    async def receive_into(self, view: memoryview) -> int:
-        """Read at least one byte into `view`; 0 means that the peer has closed. Raises OSError."""
+    async def wait_readable(self, *, soon: bool = True) -> None:
+        """Wait until there may be something to read, or the peer has closed.
 
-    async def wait_readable(self) -> None:
-        """Wait until there is something to read, or the peer has closed."""
+        `soon` says whether that is to be expected soon. Of connections that were not expected to be active only a
+        few return in each turn of the event loop, however many have something to read.
+        """
+
+    def wake(self) -> None:
+        """Have a task that waits for something to read return from it, though there may be nothing."""
 
     def receive_now(self, view: memoryview) -> int | None:
         """Read what is there into `view`: 0 means that the peer has closed, None that there is nothing yet."""

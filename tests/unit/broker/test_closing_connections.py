@@ -34,6 +34,10 @@ class Idle:
         self.answering = answering
         self.info = "a connection"
         self.scope = SimpleNamespace(cancel=turns.count)
+        self.expected_nothing = 0
+
+    def expect_nothing_soon(self):
+        self.expected_nothing += 1
 
 
 async def test_idle_connections_are_closed_some_at_a_time(autojump_clock):

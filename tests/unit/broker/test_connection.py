@@ -14,6 +14,7 @@ from barnabas.apis import BY_KEY
 from barnabas.broker.connection import Connection
 from barnabas.errors import RequestError
 from barnabas.loop_budget import LoopBudget
+from barnabas.network.lobby import Lobby
 from barnabas.network.sockets import PlainTransport
 from barnabas.requests.context import ConnectionInfo
 from barnabas.requests.memory import Held, Memory
@@ -37,13 +38,13 @@ async def broker(tmp_path):
 
 
 @asynccontextmanager
-async def connected(broker):
+async def connected(broker, lobby=None):
     """A served connection, and the client's end of it."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)
     info = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
-    connection = Connection(broker, PlainTransport(ours), info)
+    connection = Connection(broker, PlainTransport(ours, lobby=lobby), info)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.serve)
         with trio.socket.from_stdlib_socket(theirs) as client:
@@ -62,6 +63,37 @@ async def answer(client) -> bytes:
 
     (size,) = struct.unpack(">i", await exactly(4))
     return await exactly(size)
+
+
+async def test_a_connection_is_expected_to_be_active_after_requests_in_quick_succession(broker) -> None:
+    """Where it waits shows in the lobby: there until then, and there again when it has been idle."""
+    lobby = Lobby()
+
+    async with connected(broker, lobby) as (connection, client):
+        for number, is_expected in enumerate((False, True, True)):
+            await client.send(request(API_VERSIONS, 0, correlation_id=number))
+            assert struct.unpack_from(">i", await answer(client)) == (number,)
+            await wait_all_tasks_blocked()
+            assert len(lobby) == (not is_expected)
+        connection.expect_nothing_soon()
+        await wait_all_tasks_blocked()
+        assert len(lobby) == 1
+        await client.send(request(API_VERSIONS, 0, correlation_id=7))
+        assert struct.unpack_from(">i", await answer(client)) == (7,)
+
+
+async def test_a_request_waits_unread_for_a_turn_with_time_for_it(broker) -> None:
+    """A crowd that waits for its turn holds no memory, and each of it is served."""
+    broker.budget = LoopBudget(budget_seconds=0.0)
+    with broker.budget:
+        async with connected(broker) as (_, client):
+            for number in range(3):
+                data = request(API_VERSIONS, 0, correlation_id=number)
+                await client.send(data[:10])
+                await wait_all_tasks_blocked()
+                await client.send(data[10:])
+                assert struct.unpack_from(">i", await answer(client)) == (number,)
+    assert broker.memory.small_requests.held == 0
 
 
 async def seen_by_another(broker, count: int) -> int:

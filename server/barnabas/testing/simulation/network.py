@@ -143,9 +143,12 @@ class SimulatedTransport:
             await self._incoming.wait_arrived()
         return count
 
-    async def wait_readable(self) -> None:
-        """Wait until there is something to read, or the peer has closed."""
+    async def wait_readable(self, *, soon: bool = True) -> None:  # noqa: ARG002 (everybody may wake at once here)
+        """Wait until there may be something to read, or the peer has closed."""
         await self._incoming.wait_arrived()
+
+    def wake(self) -> None:
+        """Do nothing: whoever waits here may go on waiting."""
 
     def receive_now(self, view: memoryview) -> int | None:
         """Read what is there into `view`."""

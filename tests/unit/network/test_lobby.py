@@ -1,0 +1,128 @@
+"""Of sockets that are not expected to be active, only a few wake up in one turn of the event loop."""
+
+import socket
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from barnabas.network.lobby import WOKEN_AT_ONCE, Lobby
+from barnabas.network.sockets import PlainTransport
+
+COUNT = 300
+
+
+class Turns(trio.abc.Instrument):
+    def __init__(self):
+        self.number = 0
+
+    def after_io_wait(self, timeout):
+        self.number += 1
+
+
+@pytest.fixture
+def lobby():
+    return Lobby()
+
+
+@pytest.fixture
+def connections(lobby):
+    """Transports that wait in the lobby, each with the other end."""
+    pairs = [socket.socketpair() for _ in range(COUNT)]
+    for ours, _ in pairs:
+        ours.setblocking(False)
+    yield [(PlainTransport(ours, lobby=lobby), theirs) for ours, theirs in pairs]
+    for ours, theirs in pairs:
+        ours.close()
+        theirs.close()
+
+
+async def test_a_crowd_wakes_up_some_at_a_time(connections):
+    turns, woken = Turns(), []
+
+    async def wait(transport):
+        await transport.wait_readable(soon=False)
+        woken.append(turns.number)
+
+    async with trio.open_nursery() as nursery:
+        for transport, _ in connections:
+            nursery.start_soon(wait, transport)
+        await wait_all_tasks_blocked()
+        trio.lowlevel.add_instrument(turns)
+        for _, theirs in connections:
+            theirs.send(b"x")
+    trio.lowlevel.remove_instrument(turns)
+    assert len(woken) == COUNT
+    assert max(Counter(woken).values()) <= WOKEN_AT_ONCE
+
+
+async def test_first_come_first_served_and_nobody_twice(connections):
+    order = []
+
+    async def serve(number, transport):
+        for _ in range(3):
+            await transport.wait_readable(soon=False)
+            assert transport.receive_now(memoryview(bytearray(10))) == 1
+            order.append(number)
+
+    async with trio.open_nursery() as nursery:
+        for number, (transport, _) in enumerate(connections):
+            nursery.start_soon(serve, number, transport)
+        await wait_all_tasks_blocked()
+        for _ in range(3):
+            for _, theirs in connections:
+                theirs.send(b"x")
+            await wait_all_tasks_blocked()
+    for served in (order[:COUNT], order[COUNT : 2 * COUNT], order[2 * COUNT :]):
+        assert sorted(served) == list(range(COUNT))
+        batches = [served[at : at + WOKEN_AT_ONCE] for at in range(0, COUNT, WOKEN_AT_ONCE)]
+        assert all(max(one) < min(after) for one, after in pairwise(batches))
+
+
+@pytest.mark.parametrize("soon", [True, False])
+async def test_a_wait_ends_when_the_transport_is_woken_or_closed(connections, soon):
+    transport, _ = connections[0]
+    ended = []
+
+    async def wait():
+        await transport.wait_readable(soon=soon)
+        ended.append("woken")
+        try:
+            await transport.wait_readable(soon=soon)
+        except trio.ClosedResourceError:
+            ended.append("closed")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        transport.wake()
+        await wait_all_tasks_blocked()
+        assert ended == ["woken"]
+        transport.close()
+    assert ended == ["woken", "closed"]
+
+
+async def test_a_wait_that_was_cancelled_can_be_begun_again(connections):
+    transport, theirs = connections[0]
+    for soon in (False, True, False):
+        with trio.move_on_after(0):
+            await transport.wait_readable(soon=soon)
+    theirs.send(b"x")
+    for soon in (False, True, False):
+        await transport.wait_readable(soon=soon)
+
+
+def test_a_lobby_serves_one_run_after_the_other(connections):
+    transport, theirs = connections[0]
+
+    async def once():
+        theirs.send(b"x")
+        await transport.wait_readable(soon=False)
+        assert transport.receive_now(memoryview(bytearray(10))) == 1
+        with trio.move_on_after(0.01):
+            await transport.wait_readable(soon=False)
+
+    for _ in range(3):
+        trio.run(once)
