@@ -25,7 +25,7 @@ from barnabas.broker.pipeline import Pipeline
 from barnabas.broker.services import Services
 from barnabas.broker.stalls import StallMeter
 from barnabas.broker.startup import StartupError, advertised_listeners, open_listeners, parse_metrics_address
-from barnabas.broker.storage import Storage, opened_storage
+from barnabas.broker.storage import Membership, Storage, opened_storage
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from barnabas.cluster.topic_creation import LocalTopicCreation
 from barnabas.config import broker as settings
@@ -71,16 +71,17 @@ async def assembled(
     budget: LoopBudget | None = None,
     authorizer: Authorizer | None = None,
     quotas: Quotas | None = None,
+    membership: Membership | None = None,
 ) -> AsyncIterator[Broker]:
     """Make a broker, complete and with its background tasks running; it serves when it is told to.
 
     `budget` replaces the usual one; without an `authorizer` everybody may do everything, without `quotas` nobody is
-    throttled.
+    throttled, without a `membership` the broker is a cluster by itself.
     Everything is closed again at the end, in order.
 
     Raises StartupError or StorageError when the broker cannot start.
     """
-    if is_clustered(config):
+    if is_clustered(config) and membership is None:
         raise StartupError(f"{settings.ZOOKEEPER_CONNECT.name}: joining a cluster is not there yet")
     advertised = advertised_listeners(config, environment.network)
     listeners = open_listeners(config.listeners(), config.listener_security_protocols(), environment.network)
@@ -93,7 +94,7 @@ async def assembled(
             }
             budget, stopping = budget or LoopBudget(clock=environment.monotonic), trio.Event()
             async with (
-                opened_storage(config, endpoints, environment, budget, stopping.set) as storage,
+                opened_storage(config, endpoints, environment, budget, stopping.set, membership) as storage,
                 trio.open_nursery() as background,
             ):
                 with budget:
@@ -310,6 +311,10 @@ def _assemble(
         groups.run, transactions.run, coordinator_events.run,
     ):  # fmt: skip
         background.start_soon(run)
+    if storage.peers is not None and storage.fetchers is not None:
+        for member in (storage.peers, storage.fetchers):
+            metadata.subscribe(member)
+            background.start_soon(member.run)
     background.start_soon(
         shrink_periodically, replicas, budget, lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS)
     )

@@ -1,13 +1,13 @@
 """What a follower does with what its leader answers: append, truncate, move the high watermark.
 
 The rule: after each answer the log is a prefix of the leader's, or nearer to being one; leader epochs decide where it is
-cut, never the high watermark that the follower had (`replication.follower`). Who asks the leader is not decided here.
+cut, never the high watermark that the follower had (`replication.follower`). Who asks the leader: `fetching`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.records.batch import LENGTH_OFFSET, LOG_OVERHEAD
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from barnabas.replicas.replica import Replica
 
 log = logging.getLogger(__name__)
+
+SLICE_BYTES = 256 << 10
+SLICE_BATCHES = 100
+"""What is appended at once of a leader's answer: well under a millisecond's work."""
 
 
 class FetchPosition(NamedTuple):
@@ -37,6 +41,24 @@ class Fetched(NamedTuple):
     high_watermark: int
     log_start_offset: int
     diverging_epoch: EpochEnd | None = None
+
+
+def slices(records: bytes | bytearray | memoryview) -> Iterator[memoryview]:
+    """Cut what a leader has sent, between batches, into pieces that are appended quickly; at least one, maybe empty.
+
+    What is left of a batch that is cut off at the end is in the last piece.
+    """
+    view, start, at, count, end = memoryview(records), 0, 0, 0, len(records)
+    while end - at >= LOG_OVERHEAD:
+        size = LOG_OVERHEAD + int.from_bytes(view[at + LENGTH_OFFSET : at + LOG_OVERHEAD], "big")
+        if not LOG_OVERHEAD <= size <= end - at:
+            break
+        at += size
+        count += 1
+        if (at - start >= SLICE_BYTES or count >= SLICE_BATCHES) and at < end:
+            yield view[start:at]
+            start, count = at, 0
+    yield view[start:]
 
 
 class FollowerLog:

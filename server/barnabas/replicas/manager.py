@@ -190,13 +190,14 @@ class Replicas:
                     replica.update_isr(info)
                 case Step.START_FETCHING:
                     replica.follow(info)
+                    self._context.fetchers.start(replica)
+                case Step.STOP_FETCHING:
+                    self._context.fetchers.stop(replica)
                 case Step.CLOSE_WAITERS:
                     replica.close_waiters()
                 case Step.DELETE_LOG:  # the log itself goes with `clean_up`
                     self._close(replica.topic, replica.index)
-                case (
-                    Step.OPEN_LOG | Step.STOP_FETCHING
-                ):  # done by `prepare`; a new epoch ends what was fetched in
+                case Step.OPEN_LOG:  # done by `prepare`
                     pass
 
     async def clean_up(self, delta: Delta, now_ms: int) -> None:
@@ -289,6 +290,7 @@ class Replicas:
         replica = self._replicas.pop((name, index), None)
         self._replicated.pop((name, index), None)
         if replica is not None:
+            self._context.fetchers.stop(replica)
             replica.close(why)
 
     def _storage_failed(self, error: StorageError) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -49,6 +49,26 @@ class AlterPartition(Protocol):
         """Have the ISR changed; `replica.isr_settled` is called with the answer."""
 
 
+class Fetchers(Protocol):
+    """Who fetches for the followers of this broker."""
+
+    def start(self, replica: Replica) -> None:
+        """Fetch from the leader that `replica` follows now, in its leader epoch."""
+
+    def stop(self, replica: Replica) -> None:
+        """Fetch no more for a replica; one that was not started is fine."""
+
+
+class NoFetchers:
+    """The `Fetchers` of a broker that is alone."""
+
+    def start(self, replica: Replica) -> None:
+        """Do nothing: there is nobody to fetch from."""
+
+    def stop(self, replica: Replica) -> None:
+        """Do nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaContext:
     """What all replicas of a broker share.
@@ -64,6 +84,7 @@ class ReplicaContext:
     clock_ms: Callable[[], int]
     lag_max_ms: Callable[[], int]
     live_brokers: Callable[[], Container[int]]
+    fetchers: Fetchers = field(default_factory=NoFetchers)
 
 
 class Waiter:
@@ -465,11 +486,21 @@ class Replica:
         if change is not None:
             context.alter_partition.propose(self, change)
 
-    def isr_settled(self, change: IsrChange, *, partition_epoch: int | None) -> None:
-        """Take note of the controller's answer: the new partition epoch, or None if the change was refused."""
+    def isr_settled(
+        self, change: IsrChange, *, partition_epoch: int | None, isr: Iterable[int] | None = None
+    ) -> None:
+        """Take note of the controller's answer: the new partition epoch, or None if the change was refused.
+
+        `isr` is what the controller has accepted, if that may be another one than was proposed.
+        """
         if self._state is not None:
-            self._state.settled(change, partition_epoch=partition_epoch)
+            self._state.settled(change, partition_epoch=partition_epoch, isr=isr)
             self._advance()
+
+    def follower_epoch(self, replica_id: int) -> int:
+        """Return the broker epoch with which a follower fetches, -1 if that is not known (KIP-903)."""
+        follower = self._state.follower(replica_id) if self._state is not None else None
+        return follower.broker_epoch if follower is not None else UNKNOWN_BROKER_EPOCH
 
     @property
     def in_sync_replicas(self) -> frozenset[int]:

@@ -7,7 +7,7 @@ for it. A replica that is about to join counts already (KIP-497), so that it can
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
 
 UNKNOWN_OFFSET = -1
@@ -239,17 +239,21 @@ class LeaderState:
         self._pending = IsrChange(isr, self.leader_epoch, self.partition_epoch)
         return self._pending
 
-    def settled(self, change: IsrChange, *, partition_epoch: int | None) -> None:
+    def settled(
+        self, change: IsrChange, *, partition_epoch: int | None, isr: Iterable[int] | None = None
+    ) -> None:
         """Note the controller's answer to a proposal: the new partition epoch, or None if it was refused.
 
+        `isr` are the replicas that are in sync now, if others than were proposed.
         While nothing is known of it, the replicas that are about to join count; those about to leave still do.
         """
         if self._pending is not change:
             return
         self._pending = None
-        if partition_epoch is not None and partition_epoch > self.partition_epoch:
+        if partition_epoch is not None and partition_epoch >= self.partition_epoch:
             self.partition_epoch = partition_epoch
-            self.isr = change.isr
+            accepted = change.isr if isr is None else frozenset(isr)
+            self.isr = accepted & self.replicas | {self.broker_id}
             self._check()
 
     def _check(self) -> None:

@@ -7,7 +7,7 @@ once, and what its last tasks still do while they are cancelled, they do to a di
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from barnabas.testing.simulation.world import WallClock, World
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
+    from barnabas.broker.storage import Membership
 
 PORT = 9092
 USED_UP_PROBABILITY = 0.1
@@ -73,8 +74,12 @@ class SimulatedBroker:
         nursery: trio.Nursery,
         host: str = "broker",
         settings: Mapping[str, str] | None = None,
+        join: Callable[[], Membership] | None = None,
     ) -> None:
-        """`nursery` is where the broker's tasks live; `settings` are added to `SETTINGS`."""
+        """`nursery` is where the broker's tasks live; `settings` are added to `SETTINGS`.
+
+        `join` is called at each start, and makes the broker one of a cluster.
+        """
         self.host = host
         self.clock = WallClock()
         self.disk = MemoryDisk()
@@ -82,6 +87,7 @@ class SimulatedBroker:
         """The broker while it serves."""
         self._world = world
         self._nursery = nursery
+        self._join = join
         self._settings = {**SETTINGS, "listeners": f"PLAINTEXT://{host}:{PORT}", **(settings or {})}
         self._scope = trio.CancelScope()
         self._ended = trio.Event()
@@ -110,8 +116,11 @@ class SimulatedBroker:
         budget = SimulatedBudget(Random(f"{self._world.seed}/{self.host}/budget"))
         try:
             with scope:
+                membership = self._join() if self._join is not None else None
                 async with (
-                    assembled(BrokerConfig(self._settings), environment, budget=budget) as broker,
+                    assembled(
+                        BrokerConfig(self._settings), environment, budget=budget, membership=membership
+                    ) as broker,
                     trio.open_nursery() as nursery,
                 ):
                     await nursery.start(broker.serve)

@@ -1,0 +1,107 @@
+"""A fetcher's side of incremental fetch sessions (KIP-227): what a request must name after those before it. Pure.
+
+The rule: the leader's copy of the session is known exactly, or the next request begins a new one. So an answer that is
+lost, or names what was not asked for, costs one full request and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from barnabas.wire.generated.errors import ErrorCode
+
+NO_SESSION = 0
+EPOCH_INITIAL = 0
+EPOCH_NONE = -1
+EPOCH_MAX = 2**31 - 1
+
+TopicKey = str | bytes
+"""A topic's name (Fetch up to v12) or its id (from v13 on); one session never has both."""
+PartitionKey = tuple[TopicKey, int]
+
+
+class Wanted(NamedTuple):
+    """What is fetched of one partition."""
+
+    fetch_offset: int
+    log_start_offset: int
+    max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int = -1
+
+
+class SessionRequest(NamedTuple):
+    """What the next request of a session says."""
+
+    session_id: int
+    epoch: int
+    named: dict[PartitionKey, Wanted]
+    """New partitions and changed ones; all of them where the session begins."""
+    forgotten: list[PartitionKey]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it begins a session, or is none."""
+        return self.epoch in (EPOCH_INITIAL, EPOCH_NONE)
+
+
+class FetcherSession:
+    """One session of one fetcher with one leader. `next_request` and `answered` or `lost` are called in turn."""
+
+    def __init__(self) -> None:
+        self._id = NO_SESSION
+        self._epoch = EPOCH_INITIAL
+        self._uses_ids = False
+        self._known: dict[PartitionKey, Wanted] = {}
+
+    def next_request(self, wanted: Mapping[PartitionKey, Wanted], *, uses_ids: bool) -> SessionRequest:
+        """Return the request that fetches exactly `wanted`; its keys have topic ids if `uses_ids`, else names."""
+        if uses_ids is not self._uses_ids:
+            self._uses_ids = uses_ids
+            self._begin_again()
+        known = self._known
+        if self._epoch == EPOCH_INITIAL:
+            self._known = dict(wanted)
+            return SessionRequest(self._id, EPOCH_INITIAL, dict(wanted), [])
+        named = {key: want for key, want in wanted.items() if known.get(key) != want}
+        forgotten = [key for key in known if key not in wanted]
+        known.update(named)
+        for key in forgotten:
+            del known[key]
+        return SessionRequest(self._id, self._epoch, named, forgotten)
+
+    def answered(
+        self, request: SessionRequest, *, error_code: int, session_id: int, keys: Iterable[PartitionKey]
+    ) -> str:
+        """Take note of an answer; "" if it fits the request, or else why it must not be used.
+
+        `keys` are the partitions that it names.
+        """
+        if error_code:
+            if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self._id = NO_SESSION  # there is nothing to close
+            self._begin_again()
+            return f"the leader answers with error {error_code}"
+        named = set(keys)
+        unknown = named - self._known.keys()
+        if unknown or (request.is_full and len(named) != len(self._known)):
+            self._begin_again()
+            return "the answer does not name what was asked for"
+        if request.is_full:
+            self._id = session_id
+            self._epoch = EPOCH_INITIAL if session_id == NO_SESSION else 1
+        elif session_id == request.session_id:
+            self._epoch = 1 if self._epoch == EPOCH_MAX else self._epoch + 1
+        else:  # the leader has closed it with this answer
+            self._id = NO_SESSION
+            self._begin_again()
+        return ""
+
+    def lost(self) -> None:
+        """Take note that there was no answer: nobody knows what the leader knows."""
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        """Let the next request be a full one, which closes the session that there was."""
+        self._epoch = EPOCH_INITIAL

@@ -1,0 +1,185 @@
+"""The metadata of several brokers in one process, changed by the test, which is the controller.
+
+The rule: there is one truth, and each broker has a view of it that follows in order, when the test lets it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+
+import trio
+
+from barnabas.cluster.encoding import changes_of
+from barnabas.cluster.image import (
+    BrokerInfo,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Change,
+    ClusterImage,
+    Delta,
+    PartitionChanged,
+    PartitionInfo,
+    TopicCreated,
+    TopicInfo,
+)
+from barnabas.cluster.store import Decide, Subscriber
+
+
+class SharedMetadata:
+    """What is true of the cluster."""
+
+    def __init__(self, cluster_id: str = "c") -> None:
+        self.image = ClusterImage(cluster_id)
+        self.views: dict[int, View] = {}
+        self._epoch = 0
+
+    def join(self, broker_id: int) -> View:
+        """Return a new view for a broker that starts: it knows of nothing, and hears of everything."""
+        view = self.views[broker_id] = View(self)
+        view.follow([*map(BrokerRegistered, self.image.brokers.values()), *changes_of(self.image)])
+        return view
+
+    def change(self, *changes: Change) -> ClusterImage:
+        """Make changes true; views follow when they are let."""
+        self.image = self.image.apply(changes)
+        for view in self.views.values():
+            view.follow(changes)
+        return self.image
+
+    # --- what a controller does -----------------------------------------------------------------------------
+
+    def register(self, broker_id: int, host: str, port: int, rack: str | None = None) -> None:
+        """Let a broker be alive, in a new epoch."""
+        self._epoch += 1
+        self.change(BrokerRegistered(BrokerInfo(broker_id, rack, {"PLAINTEXT": (host, port)}, self._epoch)))
+
+    def unregister(self, broker_id: int) -> None:
+        """Let a broker be gone; leaders stay as they are."""
+        self.views.pop(broker_id, None)
+        if broker_id in self.image.brokers:
+            self.change(BrokerUnregistered(broker_id))
+
+    def create(
+        self, topic: str, *assignments: tuple[int, ...], topic_id: bytes = b"0123456789abcdef"
+    ) -> None:
+        """Make a topic whose partitions have these replicas, the first leading."""
+        partitions = tuple(PartitionInfo(replicas[0], replicas, replicas) for replicas in assignments)
+        self.change(TopicCreated(TopicInfo(topic, topic_id, partitions)))
+
+    def partition(self, topic: str, index: int = 0) -> PartitionInfo:
+        """Return the true state of a partition."""
+        return self.image.topics[topic].partitions[index]
+
+    def broker_failed(self, broker_id: int) -> None:
+        """Do what a controller does whose broker is gone: it leaves ISRs, and others lead where one of the ISR lives."""
+        self.unregister(broker_id)
+        for name, topic in self.image.topics.items():
+            for index, info in enumerate(topic.partitions):
+                others = tuple(one for one in info.isr if one != broker_id)
+                live = [one for one in info.replicas if one in others and one in self.image.brokers]
+                if broker_id in info.isr and live:
+                    leader = live[0] if info.leader == broker_id else info.leader
+                    self.elect(name, index, leader, isr=others)
+                elif info.leader == broker_id:
+                    self.elect(name, index, -1, isr=info.isr)
+
+    def broker_came(self, broker_id: int) -> None:
+        """Let a broker that is back lead what nobody else of the ISR can."""
+        for name, topic in self.image.topics.items():
+            for index, info in enumerate(topic.partitions):
+                if info.leader < 0 and broker_id in info.isr:
+                    self.elect(name, index, broker_id, isr=info.isr)
+
+    def reassign(self, topic: str, index: int, replicas: tuple[int, ...]) -> None:
+        """Give a partition other replicas, in the same leader epoch."""
+        info = self.partition(topic, index)
+        self.change(
+            PartitionChanged(
+                topic, index, replace(info, replicas=replicas, partition_epoch=info.partition_epoch + 1)
+            )
+        )
+
+    def elect(
+        self, topic: str, index: int, leader: int, *, isr: Iterable[int] | None = None
+    ) -> PartitionInfo:
+        """Let another broker lead in a new epoch; what is left of the ISR are those who live, or `isr`."""
+        info = self.partition(topic, index)
+        live = tuple(one for one in info.isr if one in self.image.brokers or one == leader)
+        new = replace(
+            info,
+            leader=leader,
+            isr=live if isr is None else tuple(isr),
+            leader_epoch=info.leader_epoch + 1,
+            partition_epoch=info.partition_epoch + 1,
+        )
+        self.change(PartitionChanged(topic, index, new))
+        return new
+
+
+class View:
+    """One broker's `MetadataStore`. Lifecycle: `run` in a task."""
+
+    def __init__(self, truth: SharedMetadata) -> None:
+        self._truth = truth
+        self._image = ClusterImage(truth.image.cluster_id)
+        self._subscribers: list[Subscriber] = []
+        self._coming: deque[Change] = deque()
+        self._published = trio.Event()
+        self._wake = trio.Event()
+        self.is_held = False
+        """Whether the broker hears of nothing for now."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """What the broker knows."""
+        return self._image
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Have `subscriber` follow."""
+        self._subscribers.append(subscriber)
+
+    def follow(self, changes: Iterable[Change]) -> None:
+        """Have more to hear of."""
+        self._coming.extend(changes)
+        self._wake.set()
+
+    def hold(self, *, is_held: bool = True) -> None:
+        """Hear of nothing, or of what has been held back."""
+        self.is_held = is_held
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            while self._coming and not self.is_held:
+                changes = list(self._coming)
+                self._coming.clear()
+                old, new = self._image, self._image.apply(changes)
+                delta = Delta.of(old, new, changes)
+                for subscriber in self._subscribers:
+                    await subscriber.prepare(delta)
+                self._image = new
+                for subscriber in self._subscribers:
+                    subscriber.publish(delta)
+                for subscriber in self._subscribers:
+                    await subscriber.clean_up(delta)
+                self._published.set()
+                self._published = trio.Event()
+
+    async def change(self, decide: Decide) -> ClusterImage:
+        """Decide on the truth, and return when the broker knows of it."""
+        await trio.lowlevel.checkpoint()
+        changes = list(decide(self._truth.image))
+        if changes:
+            self._truth.change(*changes)
+            while self._coming:
+                await self._published.wait()
+        return self._truth.image
+
+    async def close(self) -> None:
+        """Do nothing: others go on."""
+        await trio.lowlevel.checkpoint()
