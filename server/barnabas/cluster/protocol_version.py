@@ -1,0 +1,52 @@
+"""`inter.broker.protocol.version`: which versions of requests brokers send to each other. Pure.
+
+The rule: a version is compared by its parts; a release without a revision (`2.4`) stands for the last revision of it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+LAST_REVISION = 99
+_TEXT = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)?(?:-IV(\d+))?")
+
+
+class ProtocolVersion(NamedTuple):
+    """A version, in order: `0.10.2-IV0` is (0, 10, 2, 0), `2.4-IV1` is (2, 4, 0, 1)."""
+
+    major: int
+    minor: int
+    patch: int = 0
+    revision: int = LAST_REVISION
+
+    @classmethod
+    def parse(cls, text: str) -> ProtocolVersion:
+        """Read a version as Kafka writes it; what follows the release of 1.0 and later is left out. Raises ValueError."""
+        found = _TEXT.fullmatch(text.strip())
+        if found is None:
+            raise ValueError(f"{text!r} is no version of Kafka, as 3.9-IV0 is one")
+        major, minor, patch, revision = found.groups()
+        if major != "0":
+            patch = None
+        return cls(
+            int(major), int(minor), int(patch or 0), LAST_REVISION if revision is None else int(revision)
+        )
+
+
+V0_9_0 = ProtocolVersion(0, 9, 0, 0)
+V0_10_0_IV1 = ProtocolVersion(0, 10, 0, 1)
+V0_10_2_IV0 = ProtocolVersion(0, 10, 2, 0)
+V1_0_IV0 = ProtocolVersion(1, 0, 0, 0)
+V2_2_IV0 = ProtocolVersion(2, 2, 0, 0)
+V2_4_IV0 = ProtocolVersion(2, 4, 0, 0)
+V2_4_IV1 = ProtocolVersion(2, 4, 0, 1)
+V2_6_IV0 = ProtocolVersion(2, 6, 0, 0)
+V2_7_IV0 = ProtocolVersion(2, 7, 0, 0)
+V2_7_IV2 = ProtocolVersion(2, 7, 0, 2)
+V2_8_IV0 = ProtocolVersion(2, 8, 0, 0)
+V2_8_IV1 = ProtocolVersion(2, 8, 0, 1)
+V3_2_IV0 = ProtocolVersion(3, 2, 0, 0)
+V3_4_IV0 = ProtocolVersion(3, 4, 0, 0)
+V3_9_IV0 = ProtocolVersion(3, 9, 0, 0)
+"""The newest that a cluster on ZooKeeper has."""

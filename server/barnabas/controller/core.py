@@ -1,0 +1,47 @@
+"""What every part of the core has at hand. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.cluster import protocol_version as versions
+from barnabas.cluster.protocol_version import ProtocolVersion
+from barnabas.controller.batches import Batch
+from barnabas.controller.state import ControllerState
+from barnabas.controller.steps import Steps
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """Settings of the broker that the controller obeys. `listener` is the one by which brokers speak with each other."""
+
+    broker_id: int
+    listener: str = "PLAINTEXT"
+    protocol: ProtocolVersion = versions.V3_9_IV0
+    delete_topic_enable: bool = True
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_s: float = 300
+    leader_imbalance_per_broker_percentage: int = 10
+
+    @property
+    def uses_topic_ids(self) -> bool:
+        """Whether topics get ids (KIP-516)."""
+        return self.protocol >= versions.V2_8_IV0
+
+    @property
+    def marks_recovery(self) -> bool:
+        """Whether brokers know of leaders that recover from an unclean election (KIP-704)."""
+        return self.protocol >= versions.V3_2_IV0
+
+
+class Core:
+    """The state of one controller, its settings, and what is to be sent when the event in hand is over."""
+
+    def __init__(self, settings: ControllerSettings, state: ControllerState) -> None:
+        self.settings = settings
+        self.state = state
+        self.batch = Batch(settings.broker_id, settings.listener, settings.protocol)
+
+    def send(self) -> Steps[None]:
+        """Send what has been gathered."""
+        return self.batch.send(self.state)

@@ -1,0 +1,315 @@
+"""A cluster for the controller's core: znodes in dictionaries, brokers that obey, and rules that are checked at each write.
+
+The rule: whoever writes a state that could lose what is committed, or that lets two lead in one epoch, fails at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from barnabas.controller import brokers, deletion, reassignment
+from barnabas.controller.core import ControllerSettings, Core
+from barnabas.controller.state import Assignment, Broker, ControllerState, Endpoint, PartitionState
+from barnabas.controller.steps import (
+    CreateStates,
+    DeleteTopic,
+    GiveWay,
+    Outgoing,
+    ReadReassignments,
+    ReadStates,
+    ReadUnclean,
+    RemoveDeletions,
+    Send,
+    WriteAssignment,
+    WriteReassignments,
+    WriteStates,
+    Written,
+)
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
+from barnabas.wire.generated.stop_replica import StopReplicaRequest
+
+STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+TopicPartition = tuple[str, int]
+
+
+class RuleBrokenError(AssertionError):
+    """What the controller promises was not kept."""
+
+
+class CrashedError(Exception):
+    """The controller has died in the middle of its work."""
+
+
+def check(holds: bool, what: str) -> None:
+    if not holds:
+        raise RuleBrokenError(what)
+
+
+@dataclass
+class ModelBroker:
+    """A broker that is registered: what it was sent, and what it believes of its replicas."""
+
+    info: Broker
+    inbox: deque[Outgoing] = field(default_factory=deque)
+    believes: dict[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
+    """Leader, leader epoch, partition epoch."""
+    metadata: dict[TopicPartition, int] = field(default_factory=dict)
+    """Leaders of all partitions."""
+    known_brokers: set[int] = field(default_factory=set)
+    broken: set[TopicPartition] = field(default_factory=set)
+
+
+class World:
+    """Znodes and brokers, and one controller at a time."""
+
+    def __init__(self, random: Random, **settings: Any) -> None:
+        self.random = random
+        self.settings = ControllerSettings(broker_id=1, **settings)
+        self.states: dict[TopicPartition, PartitionState] = {}
+        self.assignments: dict[str, dict[int, Assignment]] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        self.deletions: set[str] = set()
+        self.znode: dict[TopicPartition, tuple[int, ...]] | None = None
+        self.unclean: set[str] = set()
+        self.brokers: dict[int, ModelBroker] = {}
+        self.disks: dict[int, set[TopicPartition]] = {}
+        """Replicas on the disks of brokers, also of those that are not there."""
+        self.epoch = 0
+        self.last_czxid = 100
+        self.is_clean = True
+        """Whether the election in hand has to be clean."""
+        self.joins = False
+        """Whether the ISR may grow: a leader has proposed that."""
+        self.trouble = 0.0
+        """How often a write meets somebody else's, or its answer is lost."""
+        self.crashes = 0.0
+        """How often the controller dies before a step."""
+        self.core = Core(self.settings, ControllerState())
+
+    # --- brokers --------------------------------------------------------------------------------------------
+
+    def register(self, broker_id: int) -> None:
+        self.last_czxid += 1
+        info = Broker(
+            broker_id,
+            self.last_czxid,
+            (Endpoint("PLAINTEXT", f"host{broker_id}", 9092),),
+            f"rack{broker_id % 2}",
+        )
+        self.brokers[broker_id] = ModelBroker(info)
+
+    def brokers_changed(self) -> None:
+        self.run(brokers.changed(self.core, {one: model.info for one, model in self.brokers.items()}))
+
+    def deliver(self, broker_id: int) -> bool:
+        """Let a broker obey one request, and the controller hear of the answer; False if there is none."""
+        model = self.brokers[broker_id]
+        if not model.inbox:
+            return False
+        sent = model.inbox.popleft()
+        request = sent.request
+        if request.controller_epoch < self.epoch or request.broker_epoch != model.info.epoch:
+            return True
+        if isinstance(request, LeaderAndIsrRequest):
+            errors = self._lead_or_follow(model, request)
+            self.run(brokers.replicas_answered(self.core, model.info, errors))
+        elif isinstance(request, StopReplicaRequest):
+            self._stop(model, sent)
+        else:
+            model.known_brokers = {one.id for one in request.live_brokers}
+            for topic in request.topic_states:
+                for one in topic.partition_states:
+                    model.metadata[topic.topic_name, one.partition_index] = one.leader
+                    if one.leader == -2:
+                        del model.metadata[topic.topic_name, one.partition_index]
+        return True
+
+    def _lead_or_follow(self, model: ModelBroker, request: LeaderAndIsrRequest) -> dict[TopicPartition, int]:
+        errors: dict[TopicPartition, int] = {}
+        for topic in request.topic_states:
+            check(topic.topic_id == self.topic_ids.get(topic.topic_name, topic.topic_id), "the topic's id")
+            for one in topic.partition_states:
+                partition = (topic.topic_name, one.partition_index)
+                if partition in model.broken:
+                    errors[partition] = STORAGE_ERROR
+                    continue
+                errors[partition] = 0
+                now = model.believes.get(partition, (0, -1, -1))
+                if (one.leader_epoch, one.partition_epoch) > now[1:]:
+                    model.believes[partition] = (one.leader, one.leader_epoch, one.partition_epoch)
+                    self.disks.setdefault(model.info.id, set()).add(partition)
+        return errors
+
+    def _stop(self, model: ModelBroker, sent: Outgoing) -> None:
+        errors = {}
+        for topic in sent.request.topic_states:
+            for one in topic.partition_states:
+                partition = (topic.topic_name, one.partition_index)
+                if partition in model.broken:
+                    errors[partition] = STORAGE_ERROR
+                    continue
+                known = model.believes.get(partition, (0, -1, -1))
+                if one.leader_epoch not in (-1, -2) and one.leader_epoch < known[1]:
+                    errors[partition] = ErrorCode.FENCED_LEADER_EPOCH
+                    continue
+                errors[partition] = 0
+                model.believes.pop(partition, None)
+                if one.delete_partition:
+                    self.disks.get(model.info.id, set()).discard(partition)
+        deleting = {one: code for one, code in errors.items() if one in sent.deleting}
+        if deleting:
+            self.run(deletion.answered(self.core, model.info.id, deleting))
+
+    def settle(self) -> None:
+        """Deliver everything, until nothing more is sent."""
+        for _ in range(100_000):
+            waiting = [one for one, model in sorted(self.brokers.items()) if model.inbox]
+            if not waiting:
+                return
+            self.deliver(self.random.choice(waiting))
+        raise RuleBrokenError("requests go on for ever")
+
+    # --- the controller -------------------------------------------------------------------------------------
+
+    def elect_controller(self) -> None:
+        """Have a new controller read everything; what the one before has sent and was not obeyed yet may be lost."""
+        self.epoch += 1
+        crashes, self.crashes = self.crashes, 0.0
+        for model in self.brokers.values():
+            while model.inbox and self.random.random() < 0.5:
+                model.inbox.pop()
+        state = ControllerState(self.epoch)
+        state.brokers = {one: model.info for one, model in self.brokers.items()}
+        for topic, assignments in self.assignments.items():
+            state.add_topic(topic, self.topic_ids.get(topic), dict(assignments))
+        state.states = dict(self.states)
+        self.core = Core(self.settings, state)
+        # In the order of the shell: wishes to delete are known before anything is sent.
+        for topic in self.deletions & self.assignments.keys():
+            state.deletions.setdefault(topic, deletion.Deletion())
+        self.run(brokers.start(self.core))
+        self.run(reassignment.from_znode(self.core))
+        self.run(reassignment.resume(self.core))
+        self.run(deletion.wanted(self.core, sorted(self.deletions)))
+        self.crashes = crashes
+
+    def run(self, steps: Any) -> Any:
+        """Carry out the steps of the core; returns their outcome."""
+        outcome = None
+        try:
+            while True:
+                step = steps.send(outcome)
+                if self.random.random() < self.crashes and not isinstance(step, GiveWay):
+                    steps.close()
+                    raise CrashedError
+                outcome = self._carry_out(step)
+        except StopIteration as end:
+            return end.value
+
+    def _carry_out(self, step: Any) -> Any:
+        match step:
+            case GiveWay():
+                return None
+            case ReadStates(partitions):
+                return {one: self.states[one] for one in partitions if one in self.states}
+            case WriteStates(states):
+                return self._write(dict(states))
+            case CreateStates(states):
+                return self._create(dict(states))
+            case WriteAssignment(topic, topic_id, assignments):
+                if topic not in self.assignments:
+                    return False
+                check(topic_id == self.topic_ids.get(topic), "the topic's id was kept")
+                self.assignments[topic] = dict(assignments)
+                return True
+            case ReadUnclean(topics):
+                return self.unclean & set(topics)
+            case DeleteTopic(topic):
+                for broker_id, disk in self.disks.items():
+                    left = [one for one in disk if one[0] == topic and broker_id in self._replicas(one)]
+                    check(not left, f"{left} is left on broker {broker_id}")
+                del self.assignments[topic]
+                self.states = {one: state for one, state in self.states.items() if one[0] != topic}
+                self.deletions.discard(topic)
+            case RemoveDeletions(topics):
+                self.deletions -= set(topics)
+            case ReadReassignments():
+                return self.znode
+            case WriteReassignments(targets):
+                self.znode = dict(targets) or None
+            case Send(requests):
+                for one in requests:
+                    if one.broker_id in self.brokers:
+                        self.brokers[one.broker_id].inbox.append(one)
+            case _:
+                raise AssertionError(step)
+        return None
+
+    def _replicas(self, partition: TopicPartition) -> tuple[int, ...]:
+        return self.assignments[partition[0]][partition[1]].replicas
+
+    def _write(self, wanted: dict[TopicPartition, PartitionState]) -> Written:
+        written = Written()
+        for partition, new in wanted.items():
+            old = self.states.get(partition)
+            if old is not None and self.random.random() < self.trouble:
+                self._leader_writes(partition, old)
+                old = self.states[partition]
+            if old is None:
+                written.failed[partition] = "there is no such znode"
+            elif new.version != old.version:
+                written.conflicts.append(partition)
+            else:
+                self._check(partition, old, new)
+                new = replace(new, version=old.version + 1)
+                self.states[partition] = new
+                if self.random.random() < self.trouble:
+                    written.conflicts.append(partition)  # the answer was lost, and it was tried again
+                else:
+                    written.done[partition] = new
+        return written
+
+    def _leader_writes(self, partition: TopicPartition, old: PartitionState) -> None:
+        """A leader of an older version changes the ISR by itself."""
+        if old.leader in self.brokers and partition not in self.brokers[old.leader].broken:
+            isr = tuple(one for one in old.isr if one == old.leader or self.random.random() < 0.5)
+            self.states[partition] = replace(old, isr=isr, version=old.version + 1)
+
+    def _create(self, wanted: dict[TopicPartition, PartitionState]) -> Written:
+        written = Written()
+        for partition, new in wanted.items():
+            if partition in self.states:
+                written.conflicts.append(partition)
+                continue
+            check(new.leader in new.isr and set(new.isr) <= set(self._replicas(partition)), "a first state")
+            self.states[partition] = new
+            if self.random.random() < self.trouble:
+                written.conflicts.append(partition)
+            else:
+                written.done[partition] = new
+        return written
+
+    def _check(self, partition: TopicPartition, old: PartitionState, new: PartitionState) -> None:
+        what = f"{partition}: {old} became {new}"
+        is_unclean = not self.is_clean or partition[0] in self.unclean
+        check(new.leader_epoch >= old.leader_epoch, f"leader epochs only grow: {what}")
+        check(new.leader == old.leader or new.leader_epoch > old.leader_epoch, f"one leader an epoch: {what}")
+        check(bool(new.isr), f"somebody has everything: {what}")
+        check(new.leader == -1 or new.leader in new.isr, f"a leader is in sync: {what}")
+        if not self.joins:
+            check(set(new.isr) <= set(old.isr) or is_unclean, f"nobody joins unasked: {what}")
+            check(new.leader in (-1, *old.isr) or is_unclean, f"only who is in sync may lead: {what}")
+        if set(old.isr) & set(new.isr) == set():
+            able = [
+                one
+                for one in old.isr
+                if one in self.brokers
+                and partition not in self.brokers[one].broken
+                and one not in self.core.state.shutting_down
+            ]
+            check(not able, f"unclean though somebody in sync lives: {what}")
+        check(new.controller_epoch == self.epoch, f"written by an old controller: {what}")
