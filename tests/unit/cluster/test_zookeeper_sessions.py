@@ -1,20 +1,24 @@
 """What every session with ZooKeeper promises, and what the simulated one does besides."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from random import Random
 
 import pytest
 import trio
 import trio.testing
+from kazoo.client import KazooClient
 
+from barnabas.cluster.zookeeper.connection import UnreachableError, connect
 from barnabas.cluster.zookeeper.session import (
     BadVersionError,
     Check,
     ConnectionLostError,
     Create,
     Delete,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -23,7 +27,12 @@ from barnabas.cluster.zookeeper.session import (
     SetData,
     ZooKeeper,
 )
+from barnabas.config.cluster import ZooKeeperSettings
+from barnabas.environment.real import OsThreads
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper, ZooKeeperWeather
+from compat.kafka import ZooKeeperServer, release
+
+_numbers = count()
 
 
 @dataclass
@@ -46,9 +55,33 @@ def simulated() -> Servers:
     return Servers(session, expire)
 
 
-@pytest.fixture
-def servers():
-    return simulated()
+def real(address) -> Servers:
+    chroot = f"/sessions-{next(_numbers)}"
+
+    async def session():
+        return await connect(settings_for(address, chroot), OsThreads())
+
+    async def expire(one):
+        """Let somebody else go on with this session, and end it."""
+        same = KazooClient(address, client_id=(one.session_id, one._client.client_id[1]))
+        await trio.to_thread.run_sync(same.start)
+        await trio.to_thread.run_sync(same.stop)
+        same.close()
+
+    return Servers(session, expire)
+
+
+def settings_for(address, chroot, **changed):
+    host, _, port = address.rpartition(":")
+    plain = ZooKeeperSettings(
+        ((host, int(port)),), chroot, 6000, 6000, 10, has_acls=False, digest=None, tls=None
+    )
+    return replace(plain, **changed)
+
+
+@pytest.fixture(params=["simulated", "real"])
+def servers(request):
+    return simulated() if request.param == "simulated" else real(request.getfixturevalue("real_zookeeper"))
 
 
 class Called:
@@ -293,3 +326,68 @@ async def test_simulated_answers_come_in_order_whatever_the_weather(autojump_clo
                 nursery.start_soon(write, number)
     assert answers == sorted(answers)
     assert len(answers) + lost == 200
+
+
+async def test_many_thousands_are_read_in_one_go(real_zookeeper):
+    zookeeper = await connect(settings_for(real_zookeeper, "/many"), OsThreads())
+    await zookeeper.create("/t", parents=True)
+    for first in range(0, 2000, 500):
+        await zookeeper.multi([Create(f"/t/{n}", b"%d" % n) for n in range(first, first + 500)])
+    paths = [f"/t/{n % 2500}" for n in range(10_000)]
+    await zookeeper.get_many(["/"])
+    began = trio.current_time()
+    found = await zookeeper.get_many(paths)
+    print(f"10,000 znodes in {trio.current_time() - began:.2f} s")
+    assert [one and one[0] for one in found[:2500]] == [b"%d" % n for n in range(2000)] + [None] * 500
+    zookeeper._has_multi_read = False  # as a server before 3.6
+    assert await zookeeper.get_many(paths[1000:2500]) == found[1000:2500]
+    await zookeeper.close()
+
+
+async def test_znodes_with_acls_are_changed_by_their_maker_alone(real_zookeeper):
+    ours = await connect(
+        settings_for(real_zookeeper, "/secure", has_acls=True, digest=("kafka", "secret")), OsThreads()
+    )
+    nobody = await connect(settings_for(real_zookeeper, "/secure"), OsThreads())
+    for path in ("/brokers/topics", "/config/users/alice", "/consumers/g"):
+        await ours.create(path, b"x", parents=True)
+    assert (await nobody.get("/brokers/topics"))[0] == b"x"
+    with pytest.raises(NoAuthError):
+        await nobody.set("/brokers/topics", b"y")
+    with pytest.raises(NoAuthError):
+        await nobody.get("/config/users/alice")
+    await nobody.create("/consumers/g/ids")
+    await ours.set("/brokers/topics", b"y")
+    await ours.close()
+    await nobody.close()
+
+
+async def test_who_cannot_be_reached_is_named():
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1/kafka .* 500 ms .*refused"):
+        await connect(settings_for("127.0.0.1:1", "/kafka", connection_timeout_ms=500), OsThreads())
+
+
+async def test_a_server_that_comes_back_finds_the_same_session(tmp_path, real_zookeeper):
+    server = ZooKeeperServer(release("3.9"), tmp_path)
+    await trio.to_thread.run_sync(server.start)
+    zookeeper = await connect(settings_for(server.address, "", session_timeout_ms=18000), OsThreads())
+    await zookeeper.create("/e", b"here", ephemeral=True)
+    before = zookeeper.session_id
+    watched, states = Called(), []
+    await zookeeper.exists("/e", watched)
+    zookeeper.watch_session(states.append)
+    await trio.to_thread.run_sync(server.kill)
+    with trio.fail_after(10):
+        while zookeeper.state is SessionState.CONNECTED:
+            await trio.sleep(0.01)
+    with pytest.raises(ConnectionLostError):
+        await zookeeper.get("/e")
+    await watched.wait()
+    await trio.to_thread.run_sync(server.start)
+    with trio.fail_after(30):
+        await zookeeper.wait_connected()
+    assert states == [SessionState.DISCONNECTED, SessionState.CONNECTED]
+    assert zookeeper.session_id == before
+    assert (await zookeeper.get("/e"))[0] == b"here"
+    await zookeeper.close()
+    await trio.to_thread.run_sync(server.stop)

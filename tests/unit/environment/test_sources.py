@@ -22,6 +22,7 @@ FORBIDDEN = {
 MAY = {
     "environment/real.py": "the operating system's environment",
     "network/sockets.py": "its network",
+    "cluster/zookeeper/connection.py": "kazoo's thread and its connection; simulations have a ZooKeeper of their own",
     "log/disk.py": "its disk",
     "loop_budget.py": "measures the real loop; a simulated broker gets another budget",
     "log/recovering.py": "several threads of its own, with their clock; one thread makes it unused",
