@@ -6,7 +6,7 @@ which another broker wrote can be opened.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -28,17 +28,19 @@ from barnabas.log.logdir import make_dir
 from barnabas.log.manager import LogManager
 from barnabas.replicas.alter_partition import RemoteAlterPartition
 from barnabas.replicas.failures import LogDirFailures
-from barnabas.replicas.fetcher import FetcherParts, NoThrottle
+from barnabas.replicas.fetcher import FetcherParts
 from barnabas.replicas.fetching import ReplicaFetchers
 from barnabas.replicas.flushing import Flusher
 from barnabas.replicas.in_sync import LocalAlterPartition
 from barnabas.replicas.lost_dirs import LostDirs, lost_dirs
 from barnabas.replicas.manager import Replicas
 from barnabas.replicas.replica import AlterPartition, ReplicaContext
+from barnabas.replicas.throttling import ReplicationThrottle
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
+    from barnabas.config.setting import Setting
     from barnabas.environment import Environment
     from barnabas.loop_budget import LoopBudget
 
@@ -209,20 +211,42 @@ async def _open_member(
         ClientSettings(client_id=f"broker-{broker_id}", software_name="barnabas"),
     )
     alter_partition = membership.alter_partition or RemoteAlterPartition(broker_id, peers, own_epoch)
+
+    def clock_ms() -> int:
+        return int(environment.monotonic() * 1000)
+
+    def throttle(
+        replicas_of: Callable[[LogConfig], Sequence[str]], rate: Setting[int | None]
+    ) -> ReplicationThrottle:
+        return ReplicationThrottle(
+            broker_id,
+            replicas_of,
+            lambda: config.get(rate),
+            samples=config.get(settings.REPLICATION_QUOTA_WINDOW_NUM),
+            sample_ms=config.get(settings.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS) * 1000,
+            clock_ms=clock_ms,
+        )
+
+    by_follower = throttle(
+        lambda config: config.follower_replication_throttled_replicas,
+        settings.FOLLOWER_REPLICATION_THROTTLED_RATE,
+    )
     fetchers = ReplicaFetchers(
-        broker_id,
-        FetcherParts(peers, config, budget, failures.failed, now_ms, NoThrottle()),
-        own_epoch,
+        broker_id, FetcherParts(peers, config, budget, failures.failed, now_ms, by_follower), own_epoch
     )
     context = ReplicaContext(
         broker_id=broker_id,
         storage_failed=failures.failed,
         request_flush=flusher.request,
         alter_partition=alter_partition,
-        clock_ms=lambda: int(environment.monotonic() * 1000),
+        clock_ms=clock_ms,
         lag_max_ms=lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
         live_brokers=lambda: store.image.brokers,
         fetchers=fetchers,
+        leader_throttle=throttle(
+            lambda config: config.leader_replication_throttled_replicas,
+            settings.LEADER_REPLICATION_THROTTLED_RATE,
+        ),
     )
     replicas = Replicas(logs, context, budget)
     failures.on_lost.append(replicas.lose)

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.endpoints import advertised_nodes
+from barnabas.cluster.endpoints import advertised_node, advertised_nodes
 from barnabas.config import broker as settings
+from barnabas.config.cluster import reads_from_rack
 from barnabas.errors import RequestError, StorageError, lacks_files
 from barnabas.replicas.replica import Replica
+from barnabas.replication.read_replica import preferred_replica
 from barnabas.requests.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
@@ -216,6 +218,9 @@ class _Reader:
         )
         self._needs_leader = self._is_follower or version < FOLLOWERS_SERVE_SINCE
         self._reads_committed = request.isolation_level == READ_COMMITTED and not self._is_follower
+        self._rack = ""
+        if version >= FOLLOWERS_SERVE_SINCE and not self._is_follower and reads_from_rack(config):
+            self._rack = request.rack_id
         self._bytes_max = config.get(settings.FETCH_MAX_BYTES)
         if version >= WHOLE_FIRST_BATCH_SINCE:
             self._bytes_max = min(self._bytes_max, request.max_bytes)
@@ -302,6 +307,9 @@ class _Reader:
         data.log_start_offset = partition_log.log_start_offset
         data.aborted_transactions = None
         data.records = b""
+        if self._rack and self._names_near_replica(partition, want, data):
+            done.must_answer = True
+            return 0
         if want.last_fetched_epoch >= 0:
             diverging = partition.diverging_epoch(want.last_fetched_epoch, want.fetch_offset)
             if diverging is not None:
@@ -322,6 +330,11 @@ class _Reader:
                 log_start_offset=want.log_start_offset,
                 broker_epoch=self._request.replica_state.replica_epoch,
             )
+        if is_follower:
+            if partition.holds_back(self._replica_id):
+                done.seen.pop(partition, None)  # what comes is not for it, for now
+                return 0
+            partition.sent_to_follower(len(result.records))
         if committed:
             data.aborted_transactions = [
                 FetchResponse.AbortedTransaction(
@@ -337,6 +350,21 @@ class _Reader:
             return size
         data.records = result.records
         return size
+
+    def _names_near_replica(self, partition: Replica, want: SessionPartition, data: PartitionData) -> bool:
+        """Send a consumer to a replica in its rack, if there is one that has what it asks for (KIP-392)."""
+        image, connection = self._metadata.image, self._context.connection
+
+        def rack_of(broker_id: int) -> str | None:
+            node = advertised_node(image, broker_id, connection)
+            return node.rack if node is not None else None
+
+        preferred = preferred_replica(
+            self._rack, partition.leader_id, partition.read_replicas(want.fetch_offset), rack_of
+        )
+        if preferred is not None:
+            data.preferred_read_replica = preferred
+        return preferred is not None
 
     async def wait_and_read(self, done: _Pass) -> _Pass:
         """Wait until there may be min_bytes, or max_wait_ms is over, and read again."""

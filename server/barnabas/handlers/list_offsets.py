@@ -3,7 +3,8 @@
 v0 answers with a list of segment base offsets written before the timestamp (the old getOffsetsBefore); v1+ with one
 offset. Special timestamps: -1 latest, -2 earliest, -3 (v7) the record with the largest timestamp, -4 (v8) earliest
 on local disk, -5 (v9) latest in tiered storage, -6 (v11) earliest pending upload. v2 adds the isolation level
-(read_committed: latest is the last stable offset), v4 leader epochs. Earliest and latest cost O(1).
+(read_committed: latest is the last stable offset), v4 leader epochs, v5 OFFSET_NOT_AVAILABLE where a new leader's high
+watermark is behind what may be committed (KIP-207). Earliest and latest cost O(1).
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_TIERED = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 READ_COMMITTED = 1
 CONSUMER = -1
 DEBUGGING = -2
 """The replica id of a tool that may ask followers too."""
 LEADER_EPOCH_SINCE = 4
+OFFSET_NOT_AVAILABLE_SINCE = 5
 
 PartitionAnswer = ListOffsetsResponse.ListOffsetsPartitionResponse
 PartitionQuery = ListOffsetsRequest.ListOffsetsPartition
@@ -108,7 +111,17 @@ async def _answer(
             answer.old_style_offsets = await _segment_offsets(context, partition, query, piecework=piecework)
         else:
             upper = _upper(partition, request)
+            may_be_behind = request.replica_id == CONSUMER and partition.is_high_watermark_behind
             found = await _find(partition, query.timestamp, upper, piecework=piecework)
+            if may_be_behind and (
+                query.timestamp == LATEST or (found[1] < 0 and query.timestamp not in _TIERED)
+            ):
+                raise RequestError(
+                    ErrorCode.OFFSET_NOT_AVAILABLE
+                    if context.api_version >= OFFSET_NOT_AVAILABLE_SINCE
+                    else ErrorCode.LEADER_NOT_AVAILABLE,
+                    "a new leader does not know yet how far the partition is committed",
+                )
             answer.timestamp, answer.offset, leader_epoch = found
             if context.api_version >= LEADER_EPOCH_SINCE:
                 answer.leader_epoch = leader_epoch
@@ -134,7 +147,7 @@ async def _find(
         return -1, upper, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.log_start_offset, log.epoch_at(log.log_start_offset)
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+    if timestamp in _TIERED:
         # There is no tiered storage, so nothing is in it and nothing is waiting to be.
         return -1, -1, -1
     steps = log.max_timestamp_steps() if timestamp == MAX_TIMESTAMP else log.timestamp_steps(timestamp)

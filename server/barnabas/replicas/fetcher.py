@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.peers import Peers
     from barnabas.config.loading import BrokerConfig
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.replica import Replica
+    from barnabas.replicas.replica import Replica, Throttle
     from barnabas.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -59,27 +59,6 @@ PASSING = frozenset((
 NO_ANSWER = EpochAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, EpochEnd(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET))
 
 
-class FollowerThrottle(Protocol):
-    """How fast this broker may fetch for the partitions that are throttled."""
-
-    def holds(self, topic: str, index: int) -> bool:
-        """Say whether a partition must wait now, unless it is in sync."""
-
-    def used(self, topic: str, index: int, size: int) -> None:
-        """Take note of what was fetched for a partition."""
-
-
-class NoThrottle:
-    """A `FollowerThrottle` that lets everything through."""
-
-    def holds(self, topic: str, index: int) -> bool:  # noqa: ARG002
-        """Hold nothing."""
-        return False
-
-    def used(self, topic: str, index: int, size: int) -> None:
-        """Forget it."""
-
-
 @dataclass(frozen=True, slots=True)
 class FetcherParts:
     """What all fetchers of a broker share; `now_ms` is the wall clock."""
@@ -89,7 +68,7 @@ class FetcherParts:
     budget: LoopBudget
     storage_failed: Callable[[StorageError], RequestError]
     now_ms: Callable[[], int]
-    throttle: FollowerThrottle
+    throttle: Throttle
 
 
 class Stage(Enum):
@@ -261,7 +240,7 @@ class Fetcher:
                 continue
             if followed.again_at > now:
                 max_wait_ms = min(max_wait_ms, math.ceil((followed.again_at - now) * 1000))
-            elif followed.is_in_sync or not self._parts.throttle.holds(*key):
+            elif followed.is_in_sync or not self._parts.throttle.holds(followed.replica):
                 asked[key] = followed, followed.ask()
                 if not len(asked) % PARTITIONS_PER_STEP:
                     await self._parts.budget.checkpoint()
@@ -314,7 +293,7 @@ class Fetcher:
         records = data.records if data.records is not None else b""
         assert isinstance(records, bytes | bytearray | memoryview)
         if len(records):
-            self._parts.throttle.used(ask.topic, ask.partition, len(records))
+            self._parts.throttle.used(followed.replica, len(records))
             key = ask.topic, ask.partition  # those that got nothing come first next time
             self._followed[key] = self._followed.pop(key)
         for part in slices(records):

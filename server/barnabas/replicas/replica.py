@@ -17,6 +17,7 @@ from barnabas.errors import RequestError, StorageError
 from barnabas.records.validate import Origin
 from barnabas.replication.follower import EpochEnd
 from barnabas.replication.leader import UNKNOWN_BROKER_EPOCH, IsrChange, LeaderState
+from barnabas.replication.read_replica import ReadReplica
 from barnabas.replication.roles import Role
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -69,6 +70,27 @@ class NoFetchers:
         """Do nothing."""
 
 
+class Throttle(Protocol):
+    """How fast records of throttled replicas may be sent, or fetched."""
+
+    def holds(self, replica: Replica) -> bool:
+        """Say whether records of a replica must wait, unless whoever fetches them is in sync."""
+
+    def used(self, replica: Replica, size: int) -> None:
+        """Take note of what was sent or fetched."""
+
+
+class NoThrottle:
+    """A `Throttle` that lets everything through."""
+
+    def holds(self, replica: Replica) -> bool:  # noqa: ARG002
+        """Hold nothing."""
+        return False
+
+    def used(self, replica: Replica, size: int) -> None:
+        """Forget it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaContext:
     """What all replicas of a broker share.
@@ -85,6 +107,7 @@ class ReplicaContext:
     lag_max_ms: Callable[[], int]
     live_brokers: Callable[[], Container[int]]
     fetchers: Fetchers = field(default_factory=NoFetchers)
+    leader_throttle: Throttle = field(default_factory=NoThrottle)
 
 
 class Waiter:
@@ -473,6 +496,18 @@ class Replica:
         self._advance()
         self._low_watermark_moved()
 
+    def holds_back(self, replica_id: int) -> bool:
+        """Say whether records must not be sent to a follower now: it is throttled and out of sync."""
+        return self._context.leader_throttle.holds(self) and replica_id not in self._leader_state().isr
+
+    def sent_to_follower(self, size: int) -> None:
+        """Take note of what a follower was sent."""
+        self._context.leader_throttle.used(self, size)
+
+    def read_replicas(self, fetch_offset: int) -> list[ReadReplica]:
+        """Return the followers that a consumer could read `fetch_offset` from (KIP-392); none if this is no leader."""
+        return self._state.read_replicas(fetch_offset) if self._state is not None else []
+
     def _low_watermark_moved(self) -> None:
         if self._low_watermark and self._state is not None:
             _wake(self._low_watermark, self.low_watermark)
@@ -496,6 +531,11 @@ class Replica:
         if self._state is not None:
             self._state.settled(change, partition_epoch=partition_epoch, isr=isr)
             self._advance()
+
+    @property
+    def is_high_watermark_behind(self) -> bool:
+        """Whether a new leader may have committed records above its high watermark: followers tell only when they fetch."""
+        return self._state is not None and self._state.epoch_start_offset > self.log.high_watermark
 
     def follower_epoch(self, replica_id: int) -> int:
         """Return the broker epoch with which a follower fetches, -1 if that is not known (KIP-903)."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
 
+from barnabas.replication.read_replica import ReadReplica
+
 UNKNOWN_OFFSET = -1
 UNKNOWN_BROKER_EPOCH = -1
 NEVER_MS = -(2**62)
@@ -197,6 +199,14 @@ class LeaderState:
         Replicas that are about to join count, as they do for the high watermark.
         """
         return len(self.maximal_isr) >= min(min_isr, len(self.replicas))
+
+    def read_replicas(self, fetch_offset: int) -> list[ReadReplica]:
+        """Return the in-sync followers that have an offset (KIP-392): others would keep a consumer behind."""
+        return [
+            ReadReplica(state.end_offset, state.last_caught_up_ms, replica)
+            for replica, state in self._followers.items()
+            if replica in self.isr and state.log_start_offset <= fetch_offset <= state.end_offset
+        ]
 
     @property
     def has_followers(self) -> bool:

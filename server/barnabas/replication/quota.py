@@ -1,0 +1,55 @@
+"""How fast replication goes, and whether that is faster than it may (KIP-73). Pure.
+
+The rule: a rate is what was counted in the last samples, divided by the time since the oldest of them began, as Kafka
+measures it. What has been sent is counted even when it is too much: the quota is exceeded until time has passed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+EVERY_REPLICA = "*"
+
+
+class Rate:
+    """Bytes in a second, over `samples` of `sample_ms`; `now_ms` is a monotonic time."""
+
+    def __init__(self, *, samples: int, sample_ms: int) -> None:
+        self._samples = samples
+        self._sample_ms = sample_ms
+        self._counted: deque[list[int]] = deque()  # [when it began, what was counted]
+
+    def count(self, size: int, now_ms: int) -> None:
+        """Add what was sent or received."""
+        self._forget(now_ms)
+        if not self._counted or now_ms - self._counted[-1][0] >= self._sample_ms:
+            self._counted.append([now_ms, 0])
+        self._counted[-1][1] += size
+
+    def per_second(self, now_ms: int) -> float:
+        """Return the rate; at least one whole sample is taken to have passed."""
+        self._forget(now_ms)
+        if not self._counted:
+            return 0.0
+        elapsed_ms = max(now_ms - self._counted[0][0], self._sample_ms)
+        return sum(size for _, size in self._counted) * 1000 / elapsed_ms
+
+    def _forget(self, now_ms: int) -> None:
+        while self._counted and now_ms - self._counted[0][0] >= self._samples * self._sample_ms:
+            self._counted.popleft()
+
+
+def throttled_partitions(replicas: Sequence[str], broker_id: int) -> frozenset[int] | None:
+    """Return the partitions of a topic that are throttled on a broker, None for all of them.
+
+    `replicas` is `leader.replication.throttled.replicas` or the follower's: items like `partition:broker`, or `*`.
+    """
+    if EVERY_REPLICA in replicas:
+        return None
+    found = set()
+    for item in replicas:
+        partition, _, broker = item.strip().partition(":")
+        if partition.isdigit() and broker.isdigit() and int(broker) == broker_id:
+            found.add(int(partition))
+    return frozenset(found)
