@@ -16,7 +16,7 @@ from barnabas.broker.app import Broker
 from barnabas.broker.buffers import BufferPool
 from barnabas.broker.codecs import CodecWorker
 from barnabas.broker.connection import ConnectionParts
-from barnabas.broker.group_settings import group_settings
+from barnabas.broker.coordination_parts import coordination_parts
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.image_follower import ImageFollower
 from barnabas.broker.listener import Connections
@@ -26,18 +26,12 @@ from barnabas.broker.services import Services
 from barnabas.broker.stalls import StallMeter
 from barnabas.broker.startup import StartupError, advertised_listeners, open_listeners, parse_metrics_address
 from barnabas.broker.storage import Membership, Storage, opened_storage
-from barnabas.cluster.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from barnabas.cluster.topic_creation import LocalTopicCreation
+from barnabas.cluster.internal_topics import SHARE_TOPIC
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 from barnabas.controller.embedded import EmbeddedController
-from barnabas.coordination.groups import GroupCoordinator
 from barnabas.coordination.image_events import CoordinatorEvents
-from barnabas.coordination.internal_topics import InternalTopic
 from barnabas.coordination.locator import ImageLocator
-from barnabas.coordination.markers import LocalMarkers
-from barnabas.coordination.producer_ids import ProducerIds
-from barnabas.coordination.transactions import TransactionCoordinator
 from barnabas.lazy import Lazy
 from barnabas.loop_budget import LoopBudget
 from barnabas.release import KAFKA_4, ReleaseProfile
@@ -49,7 +43,6 @@ from barnabas.requests.log_limit import LogLimit
 from barnabas.requests.memory import REQUEST_BYTES_MAX, Memory
 from barnabas.requests.piecework import Piecework
 from barnabas.security.authorizer import AllowEverything
-from barnabas.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
     from barnabas.broker.listener import Listener
@@ -153,40 +146,15 @@ def _assemble(
     piecework = Piecework(budget, threads)
 
     # --- coordinators ---------------------------------------------------------------------------------------
-    topic_creation = LocalTopicCreation(config, metadata, environment.entropy)
-    producer_ids = ProducerIds(metadata)
-
-    def internal(topic: str) -> InternalTopic:
-        return InternalTopic(topic, metadata=metadata, replicas=replicas, creation=topic_creation)
-
-    groups = GroupCoordinator(
-        internal(OFFSETS_TOPIC),
-        group_settings(config, release.record_versions),
-        now_ms,
-        lambda: metadata.image,
-        give_way=budget.checkpoint,
-        threads=threads,
-    )
-    markers = LocalMarkers(replicas, groups, now_ms)
-    transactions = TransactionCoordinator(
-        internal(TRANSACTION_TOPIC),
-        TransactionSettings(
-            timeout_ms_max=config.get(settings.TRANSACTION_MAX_TIMEOUT_MS),
-            id_expiration_ms=config.get(settings.TRANSACTIONAL_ID_EXPIRATION_MS),
-            record_version=release.record_versions.of_transactions(release.features),
-        ),
-        now_ms,
-        new_producer_id=producer_ids.next,
-        markers=markers,
-        give_way=budget.checkpoint,
-    )
+    coordination = coordination_parts(config, release, environment, budget, storage)
+    groups, transactions = coordination.groups, coordination.transactions
 
     # --- what not every broker needs ------------------------------------------------------------------------
     def make_shares() -> Shares:
         from barnabas.coordination.shares import Shares
 
         made = Shares(
-            config, internal(SHARE_TOPIC), groups=groups, metadata=metadata, replicas=replicas, budget=budget,
+            config, coordination.internal(SHARE_TOPIC), groups=groups, metadata=metadata, replicas=replicas, budget=budget,
             piecework=piecework, now_ms=now_ms,
         )  # fmt: skip
         background.start_soon(made.run)
@@ -215,7 +183,8 @@ def _assemble(
     coordinator_events = CoordinatorEvents(
         groups=groups, transactions=transactions, shares=shares, now_ms=now_ms
     )
-    metadata.subscribe(coordinator_events)
+    for subscriber in (coordinator_events, *coordination.ports.subscribers):
+        metadata.subscribe(subscriber)
     mover = LogMover(config, logs, replicas, storage.failures, environment)
     housekeeping = Housekeeping(config, logs, storage.failures, groups, transactions, budget, environment)
 
@@ -232,7 +201,7 @@ def _assemble(
         piecework=piecework,
         metadata=metadata,
         controller=EmbeddedController(metadata, replicas, storage.lost_dirs, budget),
-        topic_creation=topic_creation,
+        topic_creation=coordination.ports.topic_creation,
         logs=logs,
         replicas=replicas,
         failures=storage.failures,
@@ -241,10 +210,11 @@ def _assemble(
             config.get(settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS),
             lambda: environment.entropy.below(2**31),
         ),
-        producer_ids=producer_ids,
+        producer_ids=coordination.ports.producer_ids,
         coordinator_locator=ImageLocator(metadata, groups=groups, transactions=transactions, shares=shares),
         group_coordinator=groups,
-        markers=markers,
+        markers=coordination.markers,
+        transaction_verifier=coordination.verifier,
         transaction_coordinator=transactions,
         lazy_shares=shares,
         lazy_telemetry=telemetry,
@@ -308,7 +278,7 @@ def _assemble(
 
     for run in (
         storage.flusher.run, storage.alter_partition.run, housekeeping.run, memory.run, log_limit.run, mover.run,
-        groups.run, transactions.run, coordinator_events.run,
+        groups.run, transactions.run, coordinator_events.run, *coordination.ports.runs,
     ):  # fmt: skip
         background.start_soon(run)
     if storage.peers is not None and storage.fetchers is not None:

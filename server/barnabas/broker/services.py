@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.coordination.markers import LocalMarkers
-    from barnabas.coordination.ports import CoordinatorLocator
-    from barnabas.coordination.producer_ids import ProducerIds
+    from barnabas.coordination.ports import CoordinatorLocator, ProducerIds, TransactionVerifier
     from barnabas.coordination.shares import Shares
     from barnabas.coordination.transactions import TransactionCoordinator
     from barnabas.environment import Entropy, Threads
@@ -61,6 +60,7 @@ class Services:
     group_coordinator: GroupCoordinator
     markers: LocalMarkers
     transaction_coordinator: TransactionCoordinator
+    transaction_verifier: TransactionVerifier
     lazy_shares: Lazy[Shares]
     lazy_telemetry: Lazy[Telemetry]
 

@@ -17,6 +17,7 @@ from barnabas.groups.settings import GroupSettings
 from barnabas.statemachine.decision import Entry
 
 if TYPE_CHECKING:
+    from barnabas.coordination.shard import Shard
     from barnabas.environment import Threads
     from barnabas.groups.consumer.membership import TargetNeeded
     from barnabas.groups.shard import GroupShard
@@ -79,7 +80,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
         if shard is not None and shard.is_active:  # otherwise it is found when the partition is read
             shard.machine.transaction_ended(producer_id, committed=committed)
 
-    async def take_effect(self, effect: TargetNeeded) -> None:
+    async def take_effect(self, effect: TargetNeeded, shard: Shard[GroupShard]) -> None:
         """Compute a large assignment in a thread, and let its group have it."""
         target = None
         try:
@@ -87,9 +88,8 @@ class GroupCoordinator(Runtime["GroupShard"]):
         except Exception:
             log.exception("the assignment of group %r cannot be computed", effect.group_id)
         try:
-            await self.perform(
-                effect.group_id,
-                lambda shard, out: shard.target_computed(effect, target, self._now_ms(), out),
+            await self.perform_on(
+                shard, lambda machine, out: machine.target_computed(effect, target, self._now_ms(), out)
             )
         except RequestError as error:
             log.warning("the assignment of group %r is not written: %s", effect.group_id, error)

@@ -47,6 +47,34 @@ class MarkerWriter(Protocol):
         """
 
 
+class TransactionVerifier(Protocol):
+    """Says whether partitions are in a transaction (KIP-890)."""
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        topic_partitions: frozenset[TopicPartition],
+        *,
+        implicit: bool,
+    ) -> dict[TopicPartition, int]:
+        """Return the error codes of the partitions that are not in the producer's open transaction; `implicit` adds them.
+
+        TRANSACTION_ABORTABLE where one is missing. Raises RequestError for all of them: as the transaction coordinator
+        does, or NETWORK_EXCEPTION if it cannot be asked.
+        """
+
+
+class ProducerIds(Protocol):
+    """Hands out producer ids."""
+
+    async def next(self) -> int:
+        """Return a producer id that nobody has had.
+
+        Raises StorageError, or COORDINATOR_LOAD_IN_PROGRESS if the controller gives none now.
+        """
+
+
 class ShareStatePort(Protocol):
     """Keeps the state of share partitions; raises the RequestErrors of `share.state.ShareStateShard`."""
 

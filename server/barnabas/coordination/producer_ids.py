@@ -1,7 +1,7 @@
 """Producer ids: never the same one twice, not even after a crash.
 
-The rule: a block of ids is noted in the cluster's metadata before the first of it is handed out; what a crash leaves of
-a block is never used.
+The rule: a block of ids is noted in the cluster's metadata, by this broker or by the controller, before the first of it
+is handed out; what a crash leaves of a block is never used.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ BLOCK_SIZE = 1000
 """Ids noted at once, as many as Kafka's."""
 
 
-class ProducerIds:
-    """Hands out producer ids from blocks that the metadata store keeps."""
+class LocalProducerIds:
+    """Implements `ports.ProducerIds` with blocks that the metadata store keeps."""
 
     __slots__ = ("_end", "_next", "_store")
 

@@ -299,6 +299,7 @@ class Runtime(Generic[M]):
             )
         self._partitions = 0
         for shard in tuple(self._shards.values()):
+            shard.is_forgotten = True
             self._unload(shard, "the internal topic was deleted")
 
     def leadership_changed(self) -> None:
@@ -388,17 +389,27 @@ class Runtime(Generic[M]):
             return
         if self._nursery is not None:
             for effect in out.effects:
-                self._nursery.start_soon(self._take_effect, effect)
+                self._nursery.start_soon(self._take_effect, effect, shard)
 
-    async def _take_effect(self, effect: Any) -> None:
+    async def _take_effect(self, effect: Any, shard: Shard[M]) -> None:
         try:
-            await self.take_effect(effect)
+            await self.take_effect(effect, shard)
         except Exception:
             log.exception("%s: %r", type(self).__name__, type(effect))
 
-    async def take_effect(self, effect: Any) -> None:
-        """Do what a decision wants to happen elsewhere; for coordinators whose machines want something."""
+    async def take_effect(self, effect: Any, shard: Shard[M]) -> None:
+        """Do what a decision of `shard` wants to happen elsewhere; for coordinators whose machines want something."""
         raise NotImplementedError(effect)
+
+    async def perform_on(self, shard: Shard[M], event: Callable[[M, Decision], R]) -> R:
+        """Let `event` decide on a shard that is known, unless it is no longer in service; else as `perform`."""
+        if not shard.is_active or not self._is_current(shard):
+            raise shard.failure or RequestError(
+                ErrorCode.NOT_COORDINATOR, "leadership of the partition is lost"
+            )
+        result = self._decide(shard, event)
+        await self._committed(shard, shard.end_offset)
+        return result
 
     async def _committed(self, shard: Shard[M], end_offset: int) -> None:
         """Wait for the high watermark. Raises RequestError as for a client."""

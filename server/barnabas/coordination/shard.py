@@ -94,6 +94,8 @@ class Shard(Generic[M]):
     timers: dict[Hashable, Timer] = field(default_factory=dict)
     committing: set[trio.CancelScope] = field(default_factory=set)
     """Waits for the high watermark; cancelled when the shard is unloaded."""
+    is_forgotten: bool = False
+    """Whether its partition was deleted: nobody else goes on with what it has decided."""
 
     @property
     def is_active(self) -> bool:

@@ -1,6 +1,7 @@
 """The transaction coordinator, as the handlers see it: shards of transactional ids over __transaction_state.
 
-The rule: a prepared transaction is told to its partitions until all of them know, over restarts too. Who comes while
+The rule: the end of a prepared transaction is written to its partitions until all of them have it, over restarts and
+moves of the coordinator, each time by the shard that is in service. Who comes while
 that lasts waits a little here, where Kafka sends the client away to come again.
 """
 
@@ -16,6 +17,7 @@ import trio
 from barnabas.coordination.journal import Journal
 from barnabas.coordination.ports import MarkerWriter
 from barnabas.coordination.runtime import GiveWay, Runtime, never
+from barnabas.coordination.shard import Shard
 from barnabas.errors import RequestError, StorageError
 from barnabas.statemachine.decision import Decision, Refused
 from barnabas.topic_partitions import TopicPartition
@@ -29,7 +31,13 @@ log = logging.getLogger(__name__)
 PATIENCE_SECONDS = 1.0
 """How long a request waits for the end of the transaction before it."""
 RETRY_SECONDS = 0.1
-RETRY_SECONDS_MAX = 5.0
+RETRY_SECONDS_MAX = 1.0
+_NOT_NEEDED = (
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
+"""Nothing of the transaction is open there: a newer epoch has ended it, or nothing could be written."""
 
 R = TypeVar("R")
 
@@ -143,16 +151,17 @@ class TransactionCoordinator(Runtime[TransactionShard]):
 
     # --- ending ---------------------------------------------------------------------------------------------
 
-    async def take_effect(self, effect: Any) -> None:
-        """Tell all partitions how a transaction has ended, and then the shard that they know."""
+    async def take_effect(self, effect: Any, shard: Shard[TransactionShard]) -> None:
+        """Have all partitions know how a transaction has ended, and then the shard that they do.
+
+        Whoever reads the shard in a later epoch goes on with what is left, so this ends when the shard is unloaded.
+        """
         ending: Ending = effect
         try:
-            for topic_partition in sorted(ending.partitions):
-                await self._end_in(topic_partition, ending)
-            await self.perform(
-                ending.transactional_id,
-                lambda machine, out: machine.complete(ending, self._now_ms(), out),
-            )
+            if await self._end_in_all(ending, shard):
+                await self.perform_on(
+                    shard, lambda machine, out: machine.complete(ending, self._now_ms(), out)
+                )
         except RequestError as error:
             log.warning("the end of %s is not written down: %s", ending.transactional_id, error)
         finally:
@@ -160,30 +169,51 @@ class TransactionCoordinator(Runtime[TransactionShard]):
             if event is not None:
                 event.set()
 
-    async def _end_in(self, topic_partition: TopicPartition, ending: Ending) -> None:
+    async def _end_in_all(self, ending: Ending, shard: Shard[TransactionShard]) -> bool:
+        """Write the markers of a transaction, all of them at the same time; returns whether they are all there."""
+        if len(ending.partitions) == 1:
+            (topic_partition,) = ending.partitions
+            return await self._end_in(topic_partition, ending, shard)
+        left = set(ending.partitions)
+
+        async def end_in(topic_partition: TopicPartition) -> None:
+            if await self._end_in(topic_partition, ending, shard):
+                left.discard(topic_partition)
+
+        async with trio.open_nursery() as nursery:
+            for topic_partition in sorted(ending.partitions):
+                nursery.start_soon(end_in, topic_partition)
+        return not left
+
+    async def _end_in(
+        self, topic_partition: TopicPartition, ending: Ending, shard: Shard[TransactionShard]
+    ) -> bool:
+        """Write a marker, again and again while that may help; false when another coordinator goes on with it."""
         seconds = RETRY_SECONDS
+        what = (
+            f"the end of transaction {ending.transactional_id!r} in {topic_partition[0]}-{topic_partition[1]}"
+        )
         while True:
-            # Asked each time: if __transaction_state is deleted meanwhile, the marker is written all the same.
-            partition = await self.partition_of(ending.transactional_id)
-            epoch = self._journal.leader_epoch(partition)
+            await self._give_way()
+            if not (shard.is_forgotten or (shard.is_active and self._is_current(shard))):
+                return False
             try:
-                await self._markers.write(topic_partition, ending.producer, epoch, ending.commit)
-                return
+                await self._markers.write(topic_partition, ending.producer, shard.leader_epoch, ending.commit)
+                return True
             except RequestError as error:
-                what = f"the end of transaction {ending.transactional_id!r} in {topic_partition[0]}-{topic_partition[1]}"
                 if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     log.info("%s is not written, the partition is gone", what)
-                    return
-                if error.code in (
-                    ErrorCode.INVALID_PRODUCER_EPOCH,
-                    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                ):
-                    log.warning("%s is not written, a newer one is there: %s", what, error)
-                    return
+                    return True
+                if error.code == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+                    log.warning("%s is not written, there is a newer coordinator: %s", what, error)
+                    return False
+                if error.code in _NOT_NEEDED:
+                    log.warning("%s is not written: %s", what, error)
+                    return True
                 if seconds == RETRY_SECONDS:
                     log.warning("%s is tried again until it can be written: %s", what, error)
             except StorageError as error:
-                log.warning("the end of %r waits: %s", ending.transactional_id, error)
+                log.warning("%s waits: %s", what, error)
             await trio.sleep(seconds)
             seconds = min(seconds * 2, RETRY_SECONDS_MAX)
 

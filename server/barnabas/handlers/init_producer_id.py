@@ -16,7 +16,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordination.producer_ids import ProducerIds
+    from barnabas.coordination.ports import ProducerIds
     from barnabas.coordination.transactions import TransactionCoordinator
     from barnabas.requests.context import RequestContext
 

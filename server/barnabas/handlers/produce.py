@@ -29,7 +29,7 @@ from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.coordination.ports import TransactionVerifier
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
@@ -52,7 +52,7 @@ async def handle(
     *,
     metadata: MetadataStore,
     replicas: Replicas,
-    transaction_coordinator: TransactionCoordinator,
+    transaction_verifier: TransactionVerifier,
     config: BrokerConfig,
     budget: LoopBudget,
     piecework: Piecework,
@@ -63,7 +63,7 @@ async def handle(
         request,
         metadata=metadata,
         replicas=replicas,
-        transaction_coordinator=transaction_coordinator,
+        transaction_verifier=transaction_verifier,
         config=config,
         budget=budget,
         piecework=piecework,
@@ -97,7 +97,7 @@ class _Appender:
         *,
         metadata: MetadataStore,
         replicas: Replicas,
-        transaction_coordinator: TransactionCoordinator,
+        transaction_verifier: TransactionVerifier,
         config: BrokerConfig,
         budget: LoopBudget,
         piecework: Piecework,
@@ -107,7 +107,8 @@ class _Appender:
         self._request = request
         self._metadata = metadata
         self._replicas = replicas
-        self._transaction_coordinator = transaction_coordinator
+        self._verifier = transaction_verifier
+        self._admission: Admission | None = None
         self._config = config
         self._checkpoint = budget.checkpoint
         self._piecework = piecework
@@ -151,18 +152,16 @@ class _Appender:
             raise RequestError(
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer"
             )
-        self._refused = await self._admission().admit(parts)
-
-    def _admission(self) -> Admission:
-        version = self._context.api_version
-        return Admission(
-            transactional_id=self._request.transactional_id or "",
+        version = context.api_version
+        self._admission = Admission(
+            transactional_id=transactional_id,
             implicit=version >= IMPLICIT_SINCE,
             abortable_known=version >= ABORTABLE_KNOWN_SINCE,
             replicas=self._replicas,
-            transaction_coordinator=self._transaction_coordinator,
+            verifier=self._verifier,
             config=self._config,
         )
+        self._refused = await self._admission.admit(parts)
 
     def _name(self, topic: ProduceRequest.TopicProduceData) -> str:
         if self._context.api_version >= TOPIC_IDS_SINCE:
@@ -229,7 +228,7 @@ class _Appender:
     def _check_still_open(self, topic: str, index: int, header: BatchHeader) -> None:
         """Raise if the transaction that the records were admitted to has ended while they were validated."""
         producer = Producer(header.producer_id, header.producer_epoch)
-        why_not = self._admission().refusal(Part((topic, index), producer))
+        why_not = self._admission.refusal(Part((topic, index), producer)) if self._admission else None
         if why_not is not None:
             raise why_not
 

@@ -2,24 +2,25 @@
 
 The rule: a partition in which the producer's transaction is already open needs no check, since only its end marker
 closes it. The others are asked about at the coordinator, or made part of the transaction when the client leaves that to
-the broker; and what the coordinator said still holds at the moment of the append.
+the broker; and what the coordinator said holds until an end marker comes to the partition, or its leader changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
+from barnabas.log.producers import NO_OFFSET
 from barnabas.topic_partitions import TopicPartition
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.coordination.ports import TransactionVerifier
     from barnabas.replicas.manager import Replicas
 
 _COORDINATOR_BUSY = (
@@ -37,9 +38,9 @@ class Part(NamedTuple):
     producer: Producer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Admission:
-    """Lets what a request writes into its transaction.
+    """Lets what one request writes into its transaction.
 
     `implicit`: partitions that are not in the transaction are added, as the client expects; `abortable_known`: the
     client understands TRANSACTION_ABORTABLE.
@@ -49,8 +50,10 @@ class Admission:
     implicit: bool
     abortable_known: bool
     replicas: Replicas
-    transaction_coordinator: TransactionCoordinator
+    verifier: TransactionVerifier
     config: BrokerConfig
+    _admitted: dict[Part, tuple[int, int]] = field(default_factory=dict)
+    """What was known of the partition when its verification began: leader epoch, and offset of the last end marker."""
 
     async def admit(self, parts: Sequence[Part]) -> dict[TopicPartition, RequestError]:
         """See that the partitions are in the producer's transaction.
@@ -71,33 +74,24 @@ class Admission:
         if not self.transactional_id:
             nobody = RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
             return refused | {part.topic_partition: nobody for part in unknown}
-        transactions = self.transaction_coordinator
-        missing = self._missing()
+        self._admitted.update({part: self._seen(part) for part in unknown})
         for producer in {part.producer for part in unknown}:
             topic_partitions = frozenset(
                 part.topic_partition for part in unknown if part.producer == producer
             )
             try:
-                if self.implicit:
-                    await transactions.add_partitions(
-                        self.transactional_id, producer, topic_partitions, client_version=2
-                    )
-                else:
-                    known = await transactions.verify_partitions(self.transactional_id, producer)
-                    refused.update((topic_partition, missing) for topic_partition in topic_partitions - known)
-            except RequestError as error:
-                refused.update(
-                    (topic_partition, _as_answer(error, implicit=self.implicit))
-                    for topic_partition in topic_partitions
+                codes = await self.verifier.verify(
+                    self.transactional_id, producer, topic_partitions, implicit=self.implicit
                 )
-        for part in unknown:
-            if part.topic_partition not in refused and not self._is_open(part):
-                refused[part.topic_partition] = missing
+                errors = {one: RequestError(code) for one, code in codes.items()}
+            except RequestError as error:
+                errors = dict.fromkeys(topic_partitions, error)
+            refused.update((one, self._as_answer(error)) for one, error in errors.items())
         return refused
 
     def refusal(self, part: Part) -> RequestError | None:
-        """Why a partition that was let in may not be appended to any more: the transaction has ended since."""
-        if not self._is_checked or self._has_begun(part) or self._is_open(part):
+        """Why a partition that was let in may not be appended to any more: a transaction has ended in it since."""
+        if not self._is_checked or self._has_begun(part) or self._admitted.get(part) == self._seen(part):
             return None
         return self._missing()
 
@@ -111,11 +105,11 @@ class Admission:
             f"the partition was not added to the transaction of {self.transactional_id!r}",
         )
 
-    def _is_open(self, part: Part) -> bool:
-        """Whether the coordinator has the partition in the producer's open transaction."""
-        return self.transaction_coordinator.is_open(
-            self.transactional_id, part.producer, frozenset({part.topic_partition})
-        )
+    def _seen(self, part: Part) -> tuple[int, int]:
+        """Return what changes when a transaction of the producer ends in the partition, or its leadership does."""
+        replica = self.replicas.leader(*part.topic_partition)
+        known = replica.log.producers.get(part.producer.id)
+        return replica.leader_epoch, NO_OFFSET if known is None else known.marker_offset
 
     def _is_older(self, part: Part) -> bool:
         """Whether the partition knows a higher epoch of the producer: then nobody else need be asked."""
@@ -135,11 +129,14 @@ class Admission:
             and known.producer_epoch == part.producer.epoch
         )
 
-
-def _as_answer(error: RequestError, *, implicit: bool) -> RequestError:
-    """What a producer is told of a coordinator's error: what it knows how to handle, as Kafka translates it."""
-    if error.code == ErrorCode.PRODUCER_FENCED:
-        return RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)
-    if error.code in _COORDINATOR_BUSY or (error.code == ErrorCode.CONCURRENT_TRANSACTIONS and not implicit):
-        return RequestError(ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot be checked: {error}")
-    return error
+    def _as_answer(self, error: RequestError) -> RequestError:
+        """What a producer is told of a coordinator's error: what it knows how to handle, as Kafka translates it."""
+        if error.code == ErrorCode.TRANSACTION_ABORTABLE:
+            return self._missing()
+        if error.code == ErrorCode.PRODUCER_FENCED:
+            return RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)
+        if error.code in _COORDINATOR_BUSY or (
+            error.code == ErrorCode.CONCURRENT_TRANSACTIONS and not self.implicit
+        ):
+            return RequestError(ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot be checked: {error}")
+        return error

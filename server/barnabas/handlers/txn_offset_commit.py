@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.coordination.ports import TransactionVerifier
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
@@ -42,7 +42,7 @@ async def handle(
     metadata: MetadataStore,
     replicas: Replicas,
     group_coordinator: GroupCoordinator,
-    transaction_coordinator: TransactionCoordinator,
+    transaction_verifier: TransactionVerifier,
     config: BrokerConfig,
     budget: LoopBudget,
 ) -> TxnOffsetCommitResponse:
@@ -60,7 +60,7 @@ async def handle(
         implicit=context.api_version >= IMPLICIT_SINCE,
         abortable_known=context.api_version >= IMPLICIT_SINCE - 1,
         replicas=replicas,
-        transaction_coordinator=transaction_coordinator,
+        verifier=transaction_verifier,
         config=config,
     )
     producer = Producer(request.producer_id, request.producer_epoch)
@@ -69,11 +69,14 @@ async def handle(
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         topic_partition = (OFFSETS_TOPIC, await group_coordinator.partition_of(request.group_id))
-        refused = await admission.admit([Part(topic_partition, producer)])
+        part = Part(topic_partition, producer)
+        refused = await admission.admit([part])
         if topic_partition in refused:
             raise refused[topic_partition]
 
         def check(shard: GroupShard, out: Decision) -> None:
+            if (why_not := admission.refusal(part)) is not None:
+                raise why_not
             shard.check_commit(
                 request.group_id,
                 Committer(

@@ -76,6 +76,8 @@ class Producer:
     last_timestamp: int = NO_TIMESTAMP
     current_txn_first_offset: int = NO_OFFSET
     batches: list[ProducedBatch] = field(default_factory=list)
+    marker_offset: int = NO_OFFSET
+    """Where its last transaction has ended, as far as that is known since the log was opened."""
 
     @property
     def last_sequence(self) -> int:
@@ -221,6 +223,7 @@ class ProducerState:
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = header.max_timestamp
         producer.current_txn_first_offset = NO_OFFSET
+        producer.marker_offset = header.base_offset
         self.end_offset = header.next_offset
         if first_offset < 0:
             return None

@@ -1,0 +1,145 @@
+"""Where the parts of the coordinators meet: of a broker that is alone, or of one of a cluster.
+
+The rule: a part that asks other brokers stands around the one that does the same here, behind the same port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from barnabas.broker.group_settings import group_settings
+from barnabas.cluster.internal_topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from barnabas.cluster.topic_creation import LocalTopicCreation
+from barnabas.config import broker as settings
+from barnabas.coordination.groups import GroupCoordinator
+from barnabas.coordination.internal_topics import InternalTopic
+from barnabas.coordination.markers import LocalMarkers
+from barnabas.coordination.producer_ids import LocalProducerIds
+from barnabas.coordination.transactions import TransactionCoordinator
+from barnabas.coordination.verification import LocalVerifier
+from barnabas.transactions.settings import TransactionSettings
+
+if TYPE_CHECKING:
+    from barnabas.broker.storage import Storage
+    from barnabas.cluster.store import Subscriber
+    from barnabas.cluster.topic_creation import TopicCreation
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.coordination.ports import MarkerWriter, ProducerIds, TransactionVerifier
+    from barnabas.environment import Environment
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.release import ReleaseProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What is done here or at another broker; `runs` are their tasks, `subscribers` follow the image."""
+
+    topic_creation: TopicCreation
+    producer_ids: ProducerIds
+    runs: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    subscribers: list[Subscriber] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinationParts:
+    """The coordinators of groups and transactions with what they need."""
+
+    ports: Ports
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    markers: LocalMarkers
+    verifier: TransactionVerifier
+    internal: Callable[[str], InternalTopic]
+    """The journal on an internal topic."""
+
+
+def coordination_parts(
+    config: BrokerConfig,
+    release: ReleaseProfile,
+    environment: Environment,
+    budget: LoopBudget,
+    storage: Storage,
+) -> CoordinationParts:
+    """Make the coordinators of groups and transactions."""
+    metadata, replicas, now_ms = storage.metadata, storage.replicas, environment.wall_clock_ms
+    ports = _ports(config, environment, storage)
+
+    def internal(topic: str) -> InternalTopic:
+        return InternalTopic(topic, metadata=metadata, replicas=replicas, creation=ports.topic_creation)
+
+    groups = GroupCoordinator(
+        internal(OFFSETS_TOPIC),
+        group_settings(config, release.record_versions),
+        now_ms,
+        lambda: metadata.image,
+        give_way=budget.checkpoint,
+        threads=environment.threads,
+    )
+    local_markers = LocalMarkers(replicas, groups, now_ms)
+    transactions = TransactionCoordinator(
+        internal(TRANSACTION_TOPIC),
+        TransactionSettings(
+            timeout_ms_max=config.get(settings.TRANSACTION_MAX_TIMEOUT_MS),
+            id_expiration_ms=config.get(settings.TRANSACTIONAL_ID_EXPIRATION_MS),
+            record_version=release.record_versions.of_transactions(release.features),
+        ),
+        now_ms,
+        new_producer_id=ports.producer_ids.next,
+        markers=_markers(config, storage, local_markers, ports),
+        give_way=budget.checkpoint,
+    )
+    verifier = _verifier(config, storage, LocalVerifier(transactions), ports)
+    return CoordinationParts(ports, groups, transactions, local_markers, verifier, internal)
+
+
+def _ports(config: BrokerConfig, environment: Environment, storage: Storage) -> Ports:
+    metadata, broker_id, peers = storage.metadata, storage.broker_id, storage.peers
+    local = LocalTopicCreation(config, metadata, environment.entropy)
+    if peers is None:
+        return Ports(local, LocalProducerIds(metadata))
+    from barnabas.cluster.controller_creation import ControllerTopicCreation
+    from barnabas.coordination.controller_producer_ids import ControllerProducerIds
+
+    def own_epoch() -> int:
+        known = metadata.image.brokers.get(broker_id)
+        return known.epoch if known is not None else -1
+
+    creation = ControllerTopicCreation(config, metadata, broker_id, local=local, peers=peers)
+    producer_ids = ControllerProducerIds(broker_id, own_epoch, peers)
+    return Ports(creation, producer_ids, [creation.run, producer_ids.run], [creation])
+
+
+def _markers(config: BrokerConfig, storage: Storage, local: LocalMarkers, ports: Ports) -> MarkerWriter:
+    if storage.peers is None:
+        return local
+    from barnabas.coordination.cluster_markers import ClusterMarkers
+
+    markers = ClusterMarkers(
+        storage.metadata,
+        storage.broker_id,
+        local=local,
+        peers=storage.peers,
+        timeout_ms=config.get(settings.REQUEST_TIMEOUT_MS),
+    )
+    ports.runs.append(markers.run)
+    return markers
+
+
+def _verifier(
+    config: BrokerConfig, storage: Storage, local: LocalVerifier, ports: Ports
+) -> TransactionVerifier:
+    if storage.peers is None:
+        return local
+    from barnabas.coordination.cluster_verification import ClusterVerifier
+
+    verifier = ClusterVerifier(
+        storage.metadata,
+        storage.broker_id,
+        local=local,
+        peers=storage.peers,
+        timeout_ms=config.get(settings.REQUEST_TIMEOUT_MS),
+    )
+    ports.runs.append(verifier.run)
+    return verifier
