@@ -204,6 +204,8 @@ class Cluster:
             self.connect,
         )
         self.nodes[broker_id] = node
+        if kind == KAFKA:  # which ends when its own old session still has the id
+            wait_until(lambda: broker_id not in self.live(), f"the old session of broker {broker_id} ends")
         try:
             node.start()
         except BrokerError as error:
