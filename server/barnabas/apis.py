@@ -71,6 +71,8 @@ class Api:
     whole: tuple[Access, ...] = ()
     each: tuple[Access, ...] = ()
     controller: bool = False
+    member_only: bool = False
+    """Whether only a broker in a cluster on ZooKeeper serves it: what its controller and its brokers say to each other."""
 
     @cached_property
     def name(self) -> str:
@@ -107,6 +109,9 @@ _ROWS: tuple[Api, ...] = (
     Api(1, 0, 18, each=(Access(READ, TOPIC, "topics.topic"), _CLUSTER_ACTION)),  # Fetch
     Api(2, 0, 11, each=(Access(DESCRIBE, TOPIC, "topics.name"),)),  # ListOffsets
     Api(3, 0, 13, each=(Access(DESCRIBE, TOPIC, "topics.name"), Access(CREATE, TOPIC, "topics.name"))),  # Metadata
+    Api(4, 0, 7, whole=(_CLUSTER_ACTION,), member_only=True),  # LeaderAndIsr
+    Api(5, 0, 4, whole=(_CLUSTER_ACTION,), member_only=True),  # StopReplica
+    Api(6, 0, 8, whole=(_CLUSTER_ACTION,), member_only=True),  # UpdateMetadata
     Api(8, 0, 10, whole=(_GROUP_READ,), each=(Access(READ, TOPIC, "topics.name"),)),  # OffsetCommit
     Api(9, 0, 10, each=(
         Access(DESCRIBE, GROUP, "groups.group_id"), Access(DESCRIBE, TOPIC, "groups.topics.name"),

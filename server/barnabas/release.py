@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas import apis
 from barnabas.config import broker as settings
+from barnabas.config.cluster import is_clustered
 from barnabas.features import Feature, RecordVersions
 
 if TYPE_CHECKING:
@@ -40,7 +41,12 @@ class ReleaseProfile:
         with_telemetry = config.get(settings.TELEMETRY_ENABLE)
         if with_telemetry is None:
             with_telemetry = bool(config.get(settings.METRICS_LISTENER))
-        return {key: api for key, api in self.apis.items() if with_telemetry or key not in apis.TELEMETRY}
+        in_cluster = is_clustered(config)
+        return {
+            key: api
+            for key, api in self.apis.items()
+            if (with_telemetry or key not in apis.TELEMETRY) and (in_cluster or not api.member_only)
+        }
 
 
 KAFKA_4 = ReleaseProfile(

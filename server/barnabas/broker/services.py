@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barnabas.apis import Api
-    from barnabas.cluster.ports import Controller
+    from barnabas.cluster.ports import Controller, Member
     from barnabas.cluster.store import MetadataStore
     from barnabas.cluster.topic_creation import TopicCreation
     from barnabas.config.loading import BrokerConfig
@@ -63,6 +63,14 @@ class Services:
     transaction_verifier: TransactionVerifier
     lazy_shares: Lazy[Shares]
     lazy_telemetry: Lazy[Telemetry]
+    membership: Member | None = None
+    """None where the broker is alone."""
+
+    @property
+    def member(self) -> Member:
+        """What follows the controller; only APIs that a broker in a cluster serves ask for it."""
+        assert self.membership is not None, "a broker that is alone serves nothing that asks for this"
+        return self.membership
 
     @property
     def shares(self) -> Shares:

@@ -22,6 +22,9 @@ BROKER_LOGGER = 8
 CLIENT_METRICS = 16
 GROUP = 32
 
+NO_TOPIC_ID = bytes(16)
+"""The id of a topic without one: those of clusters whose controller is older than Kafka 2.8."""
+
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 _NONE: Settings = MappingProxyType({})
 
@@ -305,13 +308,14 @@ class _Draft:
     def _created(self, topic: TopicInfo) -> None:
         name = topic.name
         self.topics.own()[name] = topic
-        self.names.own()[topic.id] = name
+        if topic.id != NO_TOPIC_ID:
+            self.names.own()[topic.id] = name
         if "." in name or "_" in name:
             key = _levelled(name)
             self.similar.own()[key] = (*self.similar.now.get(key, ()), name)
 
     def _deleted(self, name: str) -> None:
-        del self.names.own()[self.topics.own().pop(name).id]
+        self.names.own().pop(self.topics.own().pop(name).id, None)
         if (TOPIC, name) in self.configs.now:
             del self.configs.own()[TOPIC, name]
         if "." in name or "_" in name:

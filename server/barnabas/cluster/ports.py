@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from barnabas.cluster.image import ClusterImage
+from barnabas.cluster.store import Decide
 from barnabas.errors import RequestError
 from barnabas.topic_partitions import TopicPartition
 
@@ -61,6 +63,26 @@ class AcceptedState:
     partition_epoch: int
     isr: tuple[int, ...]
     recovering: bool = False
+
+
+class Member(Protocol):
+    """What a broker of a cluster does with what the controller tells it."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration, -1 before the first (KIP-380)."""
+
+    def check_controller(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
+        """See that a request is from the newest controller that is known, and for this registration.
+
+        `broker_epoch` is -1 where the request has none. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH.
+        """
+
+    async def follow(self, decide: Decide) -> ClusterImage:
+        """Ask `decide` what a request changes in the newest image, and return when everybody has followed.
+
+        Nothing is written to ZooKeeper. Whatever `decide` raises is raised here.
+        """
 
 
 class Controller(Protocol):

@@ -1,0 +1,82 @@
+"""The stop of a broker in a cluster: the controller moves away what it leads, so that clients see no error.
+
+The rule: the broker serves while it hands over, and stops in the end whatever the controller says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.cluster.peers import PeerUnavailableError
+from barnabas.config import broker as settings
+from barnabas.wire.generated.controlled_shutdown import ControlledShutdownRequest
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.image import ClusterImage
+    from barnabas.cluster.peers import Peers
+    from barnabas.config.loading import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+VERSION_MAX = 3
+
+
+async def hand_over(
+    config: BrokerConfig,
+    broker_id: int,
+    broker_epoch: int,
+    peers: Peers,
+    image: Callable[[], ClusterImage],
+) -> bool:
+    """Ask the controller to move leaders away until none is left here; returns whether that is so.
+
+    Asks `controlled.shutdown.max.retries` times, with `controlled.shutdown.retry.backoff.ms` between, as Kafka does;
+    not at all if `controlled.shutdown.enable` is false.
+    """
+    if not config.get(settings.CONTROLLED_SHUTDOWN_ENABLE):
+        return False
+    backoff_s = config.get(settings.CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS) / 1000
+    left = config.get(settings.CONTROLLED_SHUTDOWN_MAX_RETRIES)
+    while left > 0:
+        left -= 1
+        if await _ask(config, broker_id, broker_epoch, peers, image()):
+            return True
+        if left:
+            await trio.sleep(backoff_s)
+    log.warning("stopping though not everything that this broker leads could be handed over")
+    return False
+
+
+async def _ask(
+    config: BrokerConfig, broker_id: int, broker_epoch: int, peers: Peers, image: ClusterImage
+) -> bool:
+    request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+    timeout_s = config.get(settings.CONTROLLER_SOCKET_TIMEOUT_MS) / 1000
+    try:
+        answer = await peers.ask(
+            image.controller_id, request, version_max=VERSION_MAX, timeout_s=timeout_s, channel="shutdown"
+        )
+    except PeerUnavailableError as error:
+        log.info("the controller has not answered to the stop of this broker: %s", error)
+        return False
+    if answer.error_code != ErrorCode.NONE:
+        log.info(
+            "the controller, broker %d, refuses the stop of this broker: %s",
+            image.controller_id,
+            _name(answer.error_code),
+        )
+        return False
+    remaining = answer.remaining_partitions
+    if remaining:
+        names = ", ".join(f"{item.topic_name}-{item.partition_index}" for item in remaining[:10])
+        log.info("%d partitions are still led here: %s", len(remaining), names)
+    return not remaining
+
+
+def _name(code: int) -> str:
+    return next((known.name for known in ErrorCode if known == code), f"error {code}")

@@ -1,0 +1,283 @@
+"""What a controller's requests say of the cluster, as changes of the image. Pure.
+
+The rule: LeaderAndIsr and UpdateMetadata say the same of a partition, and either may come first: a state is taken over
+unless its (leader epoch, partition epoch) is older than what is known, and what one of them does not say stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from barnabas.cluster.image import (
+    NO_TOPIC_ID,
+    BrokerInfo,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Change,
+    ClusterImage,
+    ControllerChanged,
+    PartitionChanged,
+    PartitionInfo,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+    TopicInfo,
+)
+from barnabas.errors import RequestError
+from barnabas.topic_partitions import TopicPartition
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
+from barnabas.wire.generated.stop_replica import StopReplicaRequest
+from barnabas.wire.generated.update_metadata import UpdateMetadataRequest
+
+LEADER_DURING_DELETE = -2
+"""The leader of every partition of a topic that is being deleted."""
+EPOCH_DURING_DELETE = -2
+NO_EPOCH = -1
+UNKNOWN = PartitionInfo(leader=-1, replicas=(), isr=(), leader_epoch=-1, partition_epoch=-1)
+"""A partition that was not heard of yet, though one with a larger number was."""
+INDEX_MAX = 200_000
+"""The largest number of a partition that is believed: each smaller one takes memory too."""
+LISTENERS_BY_PROTOCOL = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Names of listeners where they are not told (UpdateMetadata before v3): those of their protocols."""
+
+
+@dataclass(slots=True)
+class Learned:
+    """What follows from a request: changes of the image, and what is wrong with single partitions."""
+
+    changes: list[Change] = field(default_factory=list)
+    errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Topic:
+    """What a request says of a topic."""
+
+    name: str
+    id: bytes
+    states: Sequence[Any]
+
+
+def of_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest, broker_id: int) -> Learned:
+    """What LeaderAndIsr says: states of partitions of which this broker has replicas.
+
+    The errors: UNKNOWN_TOPIC_OR_PARTITION if it has none, STALE_CONTROLLER_EPOCH for an older leader epoch,
+    INCONSISTENT_TOPIC_ID if another topic has the name here.
+    """
+    learned = Learned(_controller(image, request.controller_id, request.controller_epoch))
+    for topic in _topics(request):
+        known = image.topics.get(topic.name)
+        infos: dict[int, PartitionInfo] = {}
+        for state in topic.states:
+            key = (topic.name, state.partition_index)
+            before = _partition(known, state.partition_index)
+            error = _refusal(known, topic.id, before, state, broker_id)
+            if error is not None:
+                learned.errors[key] = error
+            elif not _is_older(state.leader_epoch, state.partition_epoch, before):
+                infos[state.partition_index] = PartitionInfo(
+                    state.leader,
+                    tuple(state.replicas),
+                    tuple(state.isr),
+                    state.leader_epoch,
+                    state.partition_epoch,
+                    tuple(state.adding_replicas),
+                    tuple(state.removing_replicas),
+                    before.offline if before is not None else (),
+                )
+        learned.changes += _of_topic(known, topic.name, topic.id, infos)
+    return learned
+
+
+def _refusal(
+    known: TopicInfo | None, topic_id: bytes, before: PartitionInfo | None, state: Any, broker_id: int
+) -> ErrorCode | None:
+    if known is not None and NO_TOPIC_ID not in (known.id, topic_id) and known.id != topic_id:
+        return ErrorCode.INCONSISTENT_TOPIC_ID
+    if broker_id not in state.replicas:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if before is not None and state.leader_epoch < before.leader_epoch:
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+    return None
+
+
+def of_update_metadata(
+    image: ClusterImage, request: UpdateMetadataRequest, broker_id: int, broker_epoch: int
+) -> Learned:
+    """What UpdateMetadata says: who is the controller, which brokers live, and states of partitions of all brokers.
+
+    `broker_id` and `broker_epoch` are those of this broker, whose epoch alone is known here.
+    """
+    changes = _controller(image, request.controller_id, request.controller_epoch)
+    changes += _of_brokers(image, request.live_brokers, broker_id, broker_epoch)
+    for topic in _topics(request):
+        known = image.topics.get(topic.name)
+        if any(state.leader == LEADER_DURING_DELETE for state in topic.states):
+            if known is not None and (NO_TOPIC_ID in (known.id, topic.id) or known.id == topic.id):
+                changes.append(TopicDeleted(topic.name))
+            continue
+        if known is not None and NO_TOPIC_ID not in (known.id, topic.id) and known.id != topic.id:
+            changes.append(TopicDeleted(topic.name))  # another topic has the name now
+            known = None
+        infos: dict[int, PartitionInfo] = {}
+        for state in topic.states:
+            before = _partition(known, state.partition_index)
+            if _is_older(state.leader_epoch, state.zk_version, before):
+                continue
+            replicas = tuple(state.replicas)
+            is_same_move = before is not None and before.replicas == replicas
+            infos[state.partition_index] = PartitionInfo(
+                state.leader,
+                replicas,
+                tuple(state.isr),
+                state.leader_epoch,
+                state.zk_version,
+                before.adding if before is not None and is_same_move else (),
+                before.removing if before is not None and is_same_move else (),
+                tuple(state.offline_replicas),
+            )
+        changes += _of_topic(known, topic.name, topic.id, infos)
+    return Learned(changes)
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedReplica:
+    """A replica that is to stop, and to be deleted if that is said."""
+
+    key: TopicPartition
+    leader_epoch: int
+    """-1 where it is not told, -2 while the topic is being deleted."""
+    deletes: bool
+
+
+def stopped_replicas(request: StopReplicaRequest) -> Iterator[StoppedReplica]:
+    """The replicas that StopReplica names, in any version."""
+    for item in request.ungrouped_partitions:
+        yield StoppedReplica((item.topic_name, item.partition_index), NO_EPOCH, request.delete_partitions)
+    for topic in request.topics:
+        for index in topic.partition_indexes:
+            yield StoppedReplica((topic.name, index), NO_EPOCH, request.delete_partitions)
+    for state in request.topic_states:
+        for part in state.partition_states:
+            yield StoppedReplica(
+                (state.topic_name, part.partition_index), part.leader_epoch, part.delete_partition
+            )
+
+
+def of_stop_replica(image: ClusterImage, request: StopReplicaRequest, broker_id: int) -> Learned:
+    """What StopReplica says: which replicas this broker has no longer.
+
+    A replica that only stops changes nothing: it may fetch for as long as the broker lives, and who leads is told by
+    the others. The error: FENCED_LEADER_EPOCH for an older leader epoch.
+    """
+    learned = Learned(_controller(image, request.controller_id, request.controller_epoch))
+    for stopped in stopped_replicas(request):
+        name, index = stopped.key
+        info = _partition(image.topics.get(name), index)
+        if info is None or broker_id not in info.replicas:
+            continue
+        if stopped.leader_epoch >= 0 and stopped.leader_epoch < info.leader_epoch:
+            learned.errors[stopped.key] = ErrorCode.FENCED_LEADER_EPOCH
+        elif stopped.deletes:
+            left = tuple(other for other in info.replicas if other != broker_id)
+            gone = replace(
+                info,
+                leader=-1 if info.leader == broker_id else info.leader,
+                replicas=left,
+                isr=tuple(other for other in info.isr if other != broker_id),
+            )
+            learned.changes.append(PartitionChanged(name, index, gone))
+    return learned
+
+
+# --- parts ------------------------------------------------------------------------------------------------------
+
+
+def _controller(image: ClusterImage, controller_id: int, epoch: int) -> list[Change]:
+    if (image.controller_id, image.controller_epoch) == (controller_id, epoch):
+        return []
+    return [ControllerChanged(controller_id, epoch)]
+
+
+def _topics(request: LeaderAndIsrRequest | UpdateMetadataRequest) -> Iterator[_Topic]:
+    """The partitions of a request by topic, also where it names the topic of each. Raises INVALID_REQUEST."""
+    ungrouped: dict[str, list[Any]] = {}
+    for state in request.ungrouped_partition_states:
+        ungrouped.setdefault(state.topic_name, []).append(state)
+    topics = [_Topic(item.topic_name, item.topic_id, item.partition_states) for item in request.topic_states]
+    topics += [_Topic(name, NO_TOPIC_ID, states) for name, states in ungrouped.items()]
+    for topic in topics:
+        for state in topic.states:
+            if not 0 <= state.partition_index <= INDEX_MAX:
+                raise RequestError(
+                    ErrorCode.INVALID_REQUEST, f"{topic.name}-{state.partition_index} is not a partition"
+                )
+        yield topic
+
+
+def _partition(topic: TopicInfo | None, index: int) -> PartitionInfo | None:
+    return topic.partitions[index] if topic is not None and index < len(topic.partitions) else None
+
+
+def _is_older(leader_epoch: int, partition_epoch: int, known: PartitionInfo | None) -> bool:
+    return known is not None and (leader_epoch, partition_epoch) < (
+        known.leader_epoch,
+        known.partition_epoch,
+    )
+
+
+def _of_topic(
+    known: TopicInfo | None, name: str, topic_id: bytes, infos: Mapping[int, PartitionInfo]
+) -> Iterable[Change]:
+    """The changes that bring these partitions into the image."""
+    if not infos:
+        return
+    count = 1 + max(infos)
+    if known is None:
+        yield TopicCreated(
+            TopicInfo(name, topic_id, tuple([infos.get(index, UNKNOWN) for index in range(count)]))
+        )
+        return
+    before = len(known.partitions)
+    for index, info in infos.items():
+        if index < before and known.partitions[index] != info:
+            yield PartitionChanged(name, index, info)
+    if count > before:
+        yield PartitionsAdded(name, tuple([infos.get(index, UNKNOWN) for index in range(before, count)]))
+
+
+def _of_brokers(
+    image: ClusterImage,
+    live: Sequence[UpdateMetadataRequest.UpdateMetadataBroker],
+    broker_id: int,
+    broker_epoch: int,
+) -> list[Change]:
+    """Which brokers have come, changed, or gone. A request that names none says nothing of them."""
+    if not live:
+        return []
+    changes: list[Change] = []
+    for told in live:
+        broker = BrokerInfo(
+            told.id, told.rack or None, _endpoints(told), broker_epoch if told.id == broker_id else -1
+        )
+        if image.brokers.get(told.id) != broker:
+            changes.append(BrokerRegistered(broker))
+    living = {told.id for told in live}
+    changes += [BrokerUnregistered(known) for known in image.brokers if known not in living]
+    return changes
+
+
+def _endpoints(told: UpdateMetadataRequest.UpdateMetadataBroker) -> dict[str, tuple[str, int]]:
+    if not told.endpoints:
+        return {LISTENERS_BY_PROTOCOL[0]: (told.v0_host, told.v0_port)}
+    return {
+        (item.listener or _protocol_name(item.security_protocol)).upper(): (item.host, item.port)
+        for item in told.endpoints
+    }
+
+
+def _protocol_name(number: int) -> str:
+    return LISTENERS_BY_PROTOCOL[number] if 0 <= number < len(LISTENERS_BY_PROTOCOL) else f"PROTOCOL_{number}"

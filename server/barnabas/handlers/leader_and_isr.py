@@ -1,0 +1,70 @@
+"""LeaderAndIsr v0-v7. The controller tells this broker which partitions it leads or follows; in clusters on ZooKeeper.
+
+v0 and v1 name the topic of each partition, v2 adds the broker epoch, v3 the replicas of a reassignment, v5 topic ids in
+request and answer, v6 the recovery of a leader, v7 belongs to the migration to KRaft. The answer comes when logs are open
+and roles are taken over; KAFKA_STORAGE_ERROR for a replica whose log dir has failed, so that the controller learns of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.control_requests import Learned, of_leader_and_isr
+from barnabas.replication.roles import Role
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+
+if TYPE_CHECKING:
+    from barnabas.cluster.image import Change, ClusterImage
+    from barnabas.cluster.ports import Member
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.manager import Replicas
+    from barnabas.requests.context import RequestContext
+
+BY_TOPIC_SINCE = 5
+
+Topic = LeaderAndIsrResponse.LeaderAndIsrTopicError
+Partition = LeaderAndIsrResponse.LeaderAndIsrPartitionError
+
+
+async def handle(
+    context: RequestContext,
+    request: LeaderAndIsrRequest,
+    *,
+    member: Member,
+    replicas: Replicas,
+    broker_id: int,
+    budget: LoopBudget,
+) -> LeaderAndIsrResponse:
+    """Take over the states, and answer each partition. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+    learned = Learned()
+
+    def decide(image: ClusterImage) -> Iterable[Change]:
+        nonlocal learned
+        member.check_controller(request.controller_id, request.controller_epoch, request.broker_epoch)
+        learned = of_leader_and_isr(image, request, broker_id)
+        return learned.changes
+
+    await member.follow(decide)
+    response = LeaderAndIsrResponse()
+
+    def answer(name: str, index: int) -> Partition:
+        error = learned.errors.get((name, index), ErrorCode.NONE)
+        if error is ErrorCode.NONE and replicas.role(name, index) is Role.OFFLINE:
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+        return Partition(topic_name=name, partition_index=index, error_code=error)
+
+    for state in request.ungrouped_partition_states:
+        response.partition_errors.append(answer(state.topic_name, state.partition_index))
+        await budget.checkpoint()
+    for topic in request.topic_states:
+        answers = []
+        for state in topic.partition_states:
+            answers.append(answer(topic.topic_name, state.partition_index))
+            await budget.checkpoint()
+        if context.api_version >= BY_TOPIC_SINCE:
+            response.topics.append(Topic(topic_id=topic.topic_id, partition_errors=answers))
+        else:
+            response.partition_errors += answers
+    return response

@@ -1,0 +1,32 @@
+"""UpdateMetadata v0-v8. The controller tells every broker who is the controller, which brokers live, and the states of
+partitions; in clusters on ZooKeeper.
+
+v0 has one address for each broker, v1 all of them, v2 the rack, v3 the names of listeners, v4 offline replicas, v5 topics
+and the broker epoch, v7 topic ids; v8 belongs to the migration to KRaft. A leader of -2 says that the topic is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.control_requests import of_update_metadata
+from barnabas.wire.generated.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+if TYPE_CHECKING:
+    from barnabas.cluster.image import Change, ClusterImage
+    from barnabas.cluster.ports import Member
+    from barnabas.requests.context import RequestContext
+
+
+async def handle(
+    _context: RequestContext, request: UpdateMetadataRequest, *, member: Member, broker_id: int
+) -> UpdateMetadataResponse:
+    """Take over what it says. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+
+    def decide(image: ClusterImage) -> Iterable[Change]:
+        member.check_controller(request.controller_id, request.controller_epoch, request.broker_epoch)
+        return of_update_metadata(image, request, broker_id, member.broker_epoch).changes
+
+    await member.follow(decide)
+    return UpdateMetadataResponse()
