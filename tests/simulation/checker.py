@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from tests.simulation.history import Final, History, Transaction
+from tests.simulation.clients import LATEST_OF_KEYS, OUTPUT, TOPIC
+from tests.simulation.history import Final, Gained, History, Transaction
 
 
 def violations(history: History) -> list[str]:
@@ -22,6 +23,10 @@ def violations(history: History) -> list[str]:
         *_whole_transactions(history),
         *_commits(history),
         *_generations(history),
+        *_owners(history),
+        *_shared(history),
+        *_processed(history),
+        *_latest(history),
     ]
 
 
@@ -32,6 +37,8 @@ def _values(final: Final) -> dict[int, bytes]:
 def _dense(history: History) -> Iterator[str]:
     """Offsets follow each other without a gap, control batches included."""
     for partition, final in sorted(history.finals.items()):
+        if partition[0] == LATEST_OF_KEYS:
+            continue
         expected = final.start
         for batch in final.batches:
             if batch.base_offset != expected:
@@ -51,10 +58,11 @@ def _acknowledged(history: History) -> Iterator[str]:
     sent = {(write.partition, write.value) for write in history.writes}
     for write in history.writes:
         count = counts[write.partition][write.value]
-        if write.is_acknowledged and not count:
+        if write.is_acknowledged and not count and write.key is None:
             yield f"{write.partition}: {write.value!r} was acknowledged (offset {write.offset}) and is lost"
         elif (
             write.is_acknowledged
+            and write.key is None
             and write.offset is not None
             and found[write.partition].get(write.offset) != write.value
         ):
@@ -125,6 +133,7 @@ def _whole_transactions(history: History) -> Iterator[str]:
     for write in history.writes:
         if (
             write.transaction is None
+            and write.key is None
             and write.is_acknowledged
             and (write.partition, write.value) not in shown
         ):
@@ -170,3 +179,103 @@ def _generations(history: History) -> Iterator[str]:
             if count > 1:
                 owners = sorted(member for member, partitions in members.items() if partition in partitions)
                 yield f"{key}: partition {partition} is owned by {owners}"
+
+
+def _owners(history: History) -> Iterator[str]:
+    """In an epoch one member gains a partition; who had it before cannot commit it any more.
+
+    A commit in an older epoch than that in which somebody else had gained the partition before it was sent is of
+    somebody who does not have it, or has not heard yet that it has it again.
+    """
+    gainers: dict[tuple[str, int, int], set[str]] = defaultdict(set)
+    gains: dict[tuple[str, int], list[Gained]] = defaultdict(list)
+    for gained in history.gained:
+        gainers[gained.group, gained.partition, gained.epoch].add(gained.member)
+        gains[gained.group, gained.partition].append(gained)
+    for (group, partition, epoch), members in sorted(gainers.items()):
+        if len(members) > 1:
+            yield f"{group}/{partition}: given to {sorted(members)} in epoch {epoch}"
+    for commit in history.commits:
+        if commit.epoch <= 0 or commit.ended_s is None:
+            continue
+        for gained in gains[commit.group, commit.partition]:
+            if (
+                gained.member != commit.member
+                and gained.epoch > commit.epoch
+                and gained.at_s <= commit.began_s
+            ):
+                yield (
+                    f"{commit.group}/{commit.partition}: {commit.member} committed {commit.offset} in epoch "
+                    f"{commit.epoch} at {commit.began_s:.3f}, when {gained.member} had it since epoch {gained.epoch}"
+                )
+                break
+
+
+def _shared(history: History) -> Iterator[str]:
+    """A share group gives each record to somebody, and none again that was accepted or rejected."""
+    found = {partition: _values(final) for partition, final in history.finals.items()}
+    settled: dict[tuple[int, int], float] = {}
+    for one in history.settled:
+        settled.setdefault((one.partition, one.offset), one.at_s)
+    for one in history.delivered:
+        value = found.get((TOPIC, one.partition), {}).get(one.offset)
+        where = f"share group {one.partition}/{one.offset}"
+        if value != one.value:
+            yield f"{where}: {one.member} was given {one.value!r}, where {value!r} is"
+        at_s = settled.get((one.partition, one.offset))
+        if at_s is not None and one.began_s >= at_s:
+            yield f"{where}: given to {one.member} again, though it was settled at {at_s:.3f}"
+    if history.delivered or history.settled:
+        given = {(one.partition, one.offset) for one in history.delivered}
+        for (topic, partition), values in sorted(found.items()):
+            for offset in values:
+                if topic == TOPIC and (partition, offset) not in given:
+                    yield f"share group {partition}/{offset}: given to nobody"
+
+
+def _processed(history: History) -> Iterator[str]:
+    """Each input record up to the committed offset has led to one output record, and no other one has."""
+    if history.processed is None:
+        return
+    outputs = Counter(
+        value.rpartition(b":")[2].decode() for value in history.finals[OUTPUT, 0].committed.values()
+    )
+    for name, count in sorted(outputs.items()):
+        if count > 1:
+            yield f"input {name} was processed {count} times"
+    expected = {
+        f"{partition}@{offset}"
+        for partition, end in history.processed.items()
+        for offset in history.finals[TOPIC, partition].committed
+        if offset < end
+    }
+    for name in sorted(expected - outputs.keys()):
+        yield f"input {name} counts as processed ({history.processed}), and its output is missing"
+    for name in sorted(outputs.keys() - expected):
+        yield f"input {name} was processed, and is not committed or was never there ({history.processed})"
+
+
+def _latest(history: History) -> Iterator[str]:
+    """Compaction keeps the last value of each key, at its offset, and what it keeps is in order."""
+    final = history.finals.get((LATEST_OF_KEYS, 0))
+    if final is None:
+        return
+    found = _values(final)
+    last_found: dict[bytes, int] = {}
+    for offset, value in found.items():
+        key = value.rpartition(b":")[2]
+        last_found[key] = max(last_found.get(key, -1), offset)
+    last_written: dict[bytes, tuple[int, bytes]] = {}
+    for write in history.writes:
+        if write.key is None or write.offset is None:
+            continue
+        if write.is_acknowledged:
+            last_written[write.key] = max(last_written.get(write.key, (-1, b"")), (write.offset, write.value))
+            if found.get(write.offset, write.value) != write.value:
+                yield f"{write.partition}: {found[write.offset]!r} is where {write.value!r} was written"
+    for key, (offset, value) in sorted(last_written.items()):
+        if last_found.get(key, -1) < offset:
+            yield f"{LATEST_OF_KEYS}: the last value of {key!r}, {value!r} at {offset}, is gone"
+    offsets = [offset for batch in final.batches for offset in batch.values]
+    if offsets != sorted(offsets):
+        yield f"{LATEST_OF_KEYS}: offsets are out of order: {offsets}"

@@ -6,7 +6,7 @@ world's time runs out, which is a failure of its own.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -29,12 +29,14 @@ from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 from barnabas.wire.generated.produce import ProduceRequest
 from tests.simulation.history import Batch, Final, History, Partition, Read, Transaction, Write
 
-TOPIC = "events"
+TOPIC, OUTPUT, LATEST_OF_KEYS = "events", "results", "latest"
+"""Where most write and read; what processors make of it; a compacted topic."""
 PARTITIONS = 2
 TOPIC_PARTITIONS = 3
 """One more than producers write to; members of groups share them all."""
 RETRY_S = 0.05
 EARLIEST, LATEST = -2, -1
+KEYS = 4
 _MAY_PASS = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -49,6 +51,11 @@ _MAY_PASS = {
 }
 
 
+def top_error(response: Any) -> int:
+    """Return the error of a response as a whole."""
+    return int(getattr(response, "error_code", 0))
+
+
 class Asker:
     """One client program on a host of its own."""
 
@@ -57,10 +64,21 @@ class Asker:
         self.name = name
         self.history = history
         self.random = random
+        self.topic_ids: dict[str, bytes] = {}
+        """Of the topics of the simulation."""
 
     def note(self, text: str) -> None:
         """Add a line to the history."""
         self.history.note(self.name, text)
+
+    async def learn_topic_ids(self) -> None:
+        """Look up the ids of the topics of the simulation."""
+
+        async def ask() -> Any:
+            self.topic_ids[TOPIC] = (await self.client.topic(TOPIC)).topic_id
+            return None
+
+        await self.until_answered(ask, lambda _: 0)
 
     async def pause(self, seconds_max: float) -> None:
         """Do nothing for a while."""
@@ -92,18 +110,21 @@ class Asker:
 
         return await self.until_answered(ask, error_of)
 
-    async def ask_coordinator(self, key: str, key_type: int, message: Any, version: int) -> Any:
+    async def ask_coordinator(
+        self,
+        key: str,
+        key_type: int,
+        message: Any,
+        version: int,
+        error_of: Callable[[Any], int] = top_error,
+    ) -> Any:
         """Ask the coordinator of a group or transactional id."""
 
         async def ask() -> Any:
             node = await self.client.coordinator(key, key_type)
             return await (await self.client.broker(node)).ask(message, version=version)
 
-        return await self.until_answered(ask, _top)
-
-
-def _top(response: Any) -> int:
-    return int(getattr(response, "error_code", 0))
+        return await self.until_answered(ask, error_of)
 
 
 @asynccontextmanager
@@ -121,10 +142,24 @@ async def asking(world: World, bootstrap: str, name: str, history: History) -> A
         yield Asker(client, name, history, Random(f"{world.seed}/{name}"))
 
 
-async def create_topic(asker: Asker) -> None:
-    """Make the topic that all clients use."""
+async def create_topics(asker: Asker) -> None:
+    """Make the topics that all clients use."""
+    for name, partitions, configs in (
+        (TOPIC, TOPIC_PARTITIONS, {}),
+        (OUTPUT, 1, {}),
+        (LATEST_OF_KEYS, 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}),
+    ):
+        await _create_topic(asker, name, partitions, configs)
+
+
+async def _create_topic(asker: Asker, name: str, partitions: int, configs: dict[str, str]) -> None:
     spec = CreateTopicsRequest.CreatableTopic(
-        name=TOPIC, num_partitions=TOPIC_PARTITIONS, replication_factor=1
+        name=name,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=[
+            CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()
+        ],
     )
     request = CreateTopicsRequest(topics=[spec], timeout_ms=10_000)
 
@@ -165,7 +200,7 @@ class Producer:
             async def ask() -> Any:
                 return await (await self.asker.client.any_connection()).ask(request, version=4)
 
-            response = await self.asker.until_answered(ask, _top)
+            response = await self.asker.until_answered(ask, top_error)
         assert not response.error_code, response
         if (response.producer_id, response.producer_epoch) <= (self.producer_id, self.epoch) and (
             response.producer_id == self.producer_id
@@ -175,19 +210,35 @@ class Producer:
         self._sequences.clear()
         self.asker.note(f"is producer {self.producer_id} in epoch {self.epoch}")
 
-    async def send(self, partition: Partition, count: int, transaction: Transaction | None = None) -> int:
-        """Send a batch until it is answered, and return the error code."""
+    async def send(
+        self,
+        partition: Partition,
+        count: int,
+        transaction: Transaction | None = None,
+        *,
+        keys: Sequence[bytes] = (),
+        tags: Sequence[bytes] = (),
+    ) -> int:
+        """Send a batch until it is answered, and return the error code.
+
+        `keys` are those of the records, `tags` what their values tell besides; None of either without.
+        """
         asker, sequence = self.asker, self._sequences.get(partition, 0)
         writes = []
-        for _ in range(count):
+        for n in range(count):
             value = b"%s-%d" % (asker.name.encode(), self._count)
             self._count += 1
-            writes.append(Write(partition, value, asker.name, self.is_idempotent, transaction=transaction))
+            key = keys[n] if keys else None
+            if key is not None or tags:
+                value += b":" + (tags[n] if key is None else key)
+            writes.append(
+                Write(partition, value, asker.name, self.is_idempotent, key, transaction=transaction)
+            )
         asker.history.writes += writes
         if transaction is not None:
             transaction.writes += writes
         records = encode_batch(
-            [Record(n, BEGIN_MS, None, write.value) for n, write in enumerate(writes)],
+            [Record(n, BEGIN_MS, write.key, write.value) for n, write in enumerate(writes)],
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             base_sequence=sequence if self.is_idempotent else -1,
@@ -229,6 +280,19 @@ class Producer:
                 return
             await self.asker.pause(0.02)
 
+    async def produce_keys(self, batches: int) -> None:
+        """Send so many batches of values of a few keys to the compacted topic."""
+        random = self.asker.random
+        for _ in range(batches):
+            keys = [b"key%d" % random.randrange(KEYS) for _ in range(random.randint(1, 6))]
+            code = await self.send((LATEST_OF_KEYS, 0), len(keys), keys=keys)
+            if code:
+                self.asker.history.surprises.append(
+                    f"{self.asker.name}: Produce failed with {ErrorCode(code).name}"
+                )
+                return
+            await self.asker.pause(0.1)
+
     async def transact(self, count: int) -> None:
         """Run so many transactions, each committed or aborted; one that fails is aborted by a new epoch."""
         random = self.asker.random
@@ -240,7 +304,7 @@ class Producer:
                 await self.initialize()
                 transaction.outcome = "aborted"
                 continue
-            await self._end(transaction, commit=random.random() < 0.7)
+            await self.end(transaction, commit=random.random() < 0.7)
 
     async def _fill(self, transaction: Transaction) -> bool:
         assert self.transactional_id is not None
@@ -270,7 +334,8 @@ class Producer:
                 return False
         return True
 
-    async def _end(self, transaction: Transaction, *, commit: bool) -> None:
+    async def end(self, transaction: Transaction, *, commit: bool) -> None:
+        """Commit or abort a transaction; one whose end is refused is over by a new epoch, whatever became of it."""
         assert self.transactional_id is not None
         transaction.wants_commit = commit
         request = EndTxnRequest(
@@ -293,9 +358,10 @@ class Producer:
 class Reader:
     """Reads partitions from their beginning."""
 
-    def __init__(self, asker: Asker, *, committed_only: bool) -> None:
+    def __init__(self, asker: Asker, *, committed_only: bool, topic: str = TOPIC) -> None:
         self.asker = asker
         self.committed_only = committed_only
+        self.topic = topic
         self.positions = dict.fromkeys(range(PARTITIONS), 0)
         self._aborted: dict[int, set[int]] = {}
 
@@ -308,10 +374,13 @@ class Reader:
             max_wait_ms=100,
             min_bytes=1,
             isolation_level=int(self.committed_only),
-            topics=[FetchRequest.FetchTopic(topic=TOPIC, partitions=[wanted])],
+            topics=[FetchRequest.FetchTopic(topic=self.topic, partitions=[wanted])],
         )
         response = await self.asker.ask_leader(
-            (TOPIC, partition), request, 11, lambda answer: int(answer.responses[0].partitions[0].error_code)
+            (self.topic, partition),
+            request,
+            11,
+            lambda answer: int(answer.responses[0].partitions[0].error_code),
         )
         (answer,) = response.responses[0].partitions
         if answer.error_code:
@@ -361,19 +430,20 @@ class Reader:
         request = ListOffsetsRequest(
             replica_id=-1,
             isolation_level=int(self.committed_only),
-            topics=[ListOffsetsRequest.ListOffsetsTopic(name=TOPIC, partitions=[asked])],
+            topics=[ListOffsetsRequest.ListOffsetsTopic(name=self.topic, partitions=[asked])],
         )
         response = await self.asker.ask_leader(
-            (TOPIC, partition), request, 5, lambda answer: int(answer.topics[0].partitions[0].error_code)
+            (self.topic, partition), request, 5, lambda answer: int(answer.topics[0].partitions[0].error_code)
         )
         return int(response.topics[0].partitions[0].offset)
 
 
 async def read_finals(asker: Asker) -> None:
     """Read everything at the end, in both ways."""
-    everything, committed = Reader(asker, committed_only=False), Reader(asker, committed_only=True)
-    for partition in range(PARTITIONS):
-        final = asker.history.finals[TOPIC, partition] = Final()
+    for topic, partition in [*((TOPIC, n) for n in range(PARTITIONS)), (OUTPUT, 0), (LATEST_OF_KEYS, 0)]:
+        everything = Reader(asker, committed_only=False, topic=topic)
+        committed = Reader(asker, committed_only=True, topic=topic)
+        final = asker.history.finals[topic, partition] = Final()
         final.start = await everything.list_offset(partition, EARLIEST)
         final.end = await everything.list_offset(partition, LATEST)
         everything.positions[partition] = final.start
@@ -386,7 +456,7 @@ async def read_finals(asker: Asker) -> None:
         while committed.positions[partition] < final.end:
             for batch in (await committed.fetch(partition))[1]:
                 final.committed |= batch.values
-        asker.note(f"finds {len(final.batches)} batches in {partition}, up to {final.end}")
+        asker.note(f"finds {len(final.batches)} batches in {topic}-{partition}, up to {final.end}")
 
 
 __all__ = [
@@ -397,6 +467,6 @@ __all__ = [
     "Reader",
     "ResponseError",
     "asking",
-    "create_topic",
+    "create_topics",
     "read_finals",
 ]

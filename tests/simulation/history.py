@@ -20,6 +20,7 @@ class Write:
     value: bytes
     producer: str
     is_idempotent: bool
+    key: bytes | None = None
     is_acknowledged: bool = False
     offset: int | None = None
     transaction: Transaction | None = None
@@ -59,7 +60,7 @@ class Joined:
 
 @dataclass(slots=True)
 class Owned:
-    """A member's answer to SyncGroup: what it owns in a generation."""
+    """A member's answer to SyncGroup: what it owns in a generation; members and leaders by the clients' names."""
 
     group: str
     generation: int
@@ -77,6 +78,41 @@ class Commit:
     offset: int
     began_s: float
     ended_s: float | None = None
+    member: str = ""
+    epoch: int = 0
+    """The member epoch; 0 for members of classic groups."""
+
+
+@dataclass(slots=True)
+class Gained:
+    """A partition that a member with an epoch was given at `at_s`; `member` is the client's name, not the member id."""
+
+    group: str
+    member: str
+    partition: int
+    epoch: int
+    at_s: float
+
+
+@dataclass(slots=True)
+class Delivered:
+    """A record that a member of a share group has acquired, by a request that it sent at `began_s`."""
+
+    member: str
+    partition: int
+    offset: int
+    value: bytes
+    began_s: float
+
+
+@dataclass(slots=True)
+class Settled:
+    """A record that was accepted or rejected by a member of a share group: `at_s` is when it knew."""
+
+    member: str
+    partition: int
+    offset: int
+    at_s: float
 
 
 @dataclass(slots=True)
@@ -121,6 +157,11 @@ class History:
     owned: list[Owned] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     fetched_commits: list[Committed] = field(default_factory=list)
+    gained: list[Gained] = field(default_factory=list)
+    delivered: list[Delivered] = field(default_factory=list)
+    settled: list[Settled] = field(default_factory=list)
+    processed: dict[int, int] | None = None
+    """Up to which offset the processors have committed each partition, if there are any."""
     finals: dict[Partition, Final] = field(default_factory=dict)
     surprises: list[str] = field(default_factory=list)
     """Answers that no client may ever get here, such as a gap in the sequence of a producer that left none."""

@@ -1,4 +1,4 @@
-"""Members of a classic group: they join, share the partitions, and commit how far they are.
+"""Members of a classic group, static ones too: they join, share the partitions, and commit how far they are.
 
 The rule: a member commits only what it owns, one farther than what it has found committed; so whatever is fetched can
 be compared with all that was committed before.
@@ -39,8 +39,9 @@ class RejoinError(Exception):
 class Member:
     """One member, from the first JoinGroup to LeaveGroup."""
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: Asker, *, is_static: bool = False) -> None:
         self.asker = asker
+        self.instance_id = asker.name if is_static else None
         self.id = ""
         self.generation = -1
         self.leader = ""
@@ -54,7 +55,7 @@ class Member:
     def _check(self, code: int, message: Any) -> None:
         if code:
             self.asker.note(f"{type(message).__name__}: {ErrorCode(code).name}")
-        if code == ErrorCode.UNKNOWN_MEMBER_ID:
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self.id = ""
         if code in _JOIN_AGAIN:
             raise RejoinError
@@ -77,9 +78,12 @@ class Member:
                         if self.asker.random.random() < 0.5:
                             offsets[partition] = await self._commit(partition, max(offsets[partition], 0) + 1)
                     await self.asker.pause(1.0)
+                    if self.instance_id is not None and self.asker.random.random() < 0.2:
+                        self.id = ""  # it was started again, and takes over from itself
+                        raise RejoinError
             except RejoinError:
                 await self.asker.pause(0.1)
-        if self.asker.random.random() < 0.5 and self.id:
+        if self.asker.random.random() < 0.5 and self.id and self.instance_id is None:
             left = LeaveGroupRequest(group_id=GROUP_ID, member_id=self.id)
             await self.asker.ask_coordinator(GROUP_ID, GROUP, left, 2)
 
@@ -91,6 +95,7 @@ class Member:
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=2_000,
             member_id=self.id,
+            group_instance_id=self.instance_id,
             protocol_type="simulated",
             protocols=protocols,
         )
@@ -101,7 +106,9 @@ class Member:
         self._check(int(response.error_code), request)
         self.id, self.generation, self.leader = response.member_id, response.generation_id, response.leader
         self.asker.note(f"joins generation {self.generation} as {self.id}, led by {self.leader}")
-        self.asker.history.joined.append(Joined(GROUP_ID, self.generation, self.id, self.leader))
+        self.asker.history.joined.append(
+            Joined(GROUP_ID, self.generation, self.asker.name, client_of(self.leader))
+        )
         assignments = []
         if self.id == self.leader:
             ids = sorted(member.member_id for member in response.members)
@@ -111,13 +118,17 @@ class Member:
                     SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=owned)
                 )
         sync = SyncGroupRequest(
-            group_id=GROUP_ID, generation_id=self.generation, member_id=self.id, assignments=assignments
+            group_id=GROUP_ID,
+            generation_id=self.generation,
+            member_id=self.id,
+            group_instance_id=self.instance_id,
+            assignments=assignments,
         )
         answer = await self._ask(sync, 3)
         partitions = list(bytes(answer.assignment))
         self.asker.note(f"owns {partitions} in generation {self.generation}")
         self.asker.history.owned.append(
-            Owned(GROUP_ID, self.generation, self.id, self.leader, frozenset(partitions))
+            Owned(GROUP_ID, self.generation, self.asker.name, client_of(self.leader), frozenset(partitions))
         )
         return partitions
 
@@ -126,7 +137,13 @@ class Member:
 
     async def _beat(self) -> None:
         await self._ask(
-            HeartbeatRequest(group_id=GROUP_ID, generation_id=self.generation, member_id=self.id), 3
+            HeartbeatRequest(
+                group_id=GROUP_ID,
+                generation_id=self.generation,
+                member_id=self.id,
+                group_instance_id=self.instance_id,
+            ),
+            3,
         )
 
     async def _commit(self, partition: int, offset: int) -> int:
@@ -137,6 +154,7 @@ class Member:
             group_id=GROUP_ID,
             generation_id_or_member_epoch=self.generation,
             member_id=self.id,
+            group_instance_id=self.instance_id,
             topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[part])],
         )
         commit = Commit(GROUP_ID, partition, offset, trio.current_time())
@@ -148,15 +166,20 @@ class Member:
         return offset
 
 
-async def fetch_committed(asker: Asker, partitions: list[int]) -> dict[int, int]:
+def client_of(member_id: str) -> str:
+    """Return the name of the client whose member id this is: a random part follows it."""
+    return member_id[:-37]
+
+
+async def fetch_committed(asker: Asker, partitions: list[int], group_id: str = GROUP_ID) -> dict[int, int]:
     """Return the committed offsets, -1 where there is none."""
     began_s = trio.current_time()
     topics = [OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=partitions)]
     response = await asker.ask_coordinator(
-        GROUP_ID, GROUP, OffsetFetchRequest(group_id=GROUP_ID, topics=topics), 5
+        group_id, GROUP, OffsetFetchRequest(group_id=group_id, topics=topics), 5
     )
     found = {part.partition_index: part.committed_offset for part in response.topics[0].partitions}
     for partition, offset in found.items():
         asker.note(f"finds {offset} committed of {partition}")
-        asker.history.fetched_commits.append(Committed(GROUP_ID, partition, offset, began_s))
+        asker.history.fetched_commits.append(Committed(group_id, partition, offset, began_s))
     return found

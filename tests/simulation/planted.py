@@ -11,9 +11,18 @@ from typing import Any
 
 from barnabas.coordination.markers import LocalMarkers
 from barnabas.groups.classic import ClassicGroup
+from barnabas.groups.consumer import membership
+from barnabas.groups.shard import GroupShard
+from barnabas.groups.streams.group import StreamsGroup
 from barnabas.handlers import produce
+from barnabas.log.cleaner.filter import BatchFilter
 from barnabas.log.manager import LogManager
+from barnabas.share.acknowledgement import Verdict
+from barnabas.share.partition import SharePartition
+from barnabas.share.state import ShareStateShard
 from barnabas.testing.memory_disk import Inode, MemoryDisk
+from barnabas.wire.codec import record_type_id
+from barnabas.wire.generated.records import share_snapshot
 from tests.simulation.scenario import judged
 
 Patch = tuple[Any, str, Any]
@@ -99,6 +108,73 @@ def _keep_generation() -> Patch:
     return ClassicGroup, "_complete_join", complete_in_same
 
 
+def _give_what_others_have() -> Patch:
+    """A consumer group gives a partition to its next owner while the one before has not given it up."""
+    right = membership.reconcile
+
+    def reconcile(member: Any, epoch: int, target: Any, _: Any, reported: Any) -> Any:
+        return right(member, epoch, target, (), reported)
+
+    return membership, "reconcile", reconcile
+
+
+def _give_tasks_that_others_run() -> Patch:
+    """A streams group does the same with tasks."""
+    return StreamsGroup, "taken", lambda *_: ()
+
+
+def _accept_is_release() -> Patch:
+    """A share group gives accepted records to others again."""
+    decide = SharePartition._decide
+
+    def decide_otherwise(partition: Any, run: Any, verdict: Verdict, *args: Any) -> None:
+        decide(partition, run, Verdict.RELEASE if verdict is Verdict.ACCEPT else verdict, *args)
+
+    return SharePartition, "_decide", decide_otherwise
+
+
+def _forget_settled_records() -> Patch:
+    """What has become of the records of a share group is not known any more after a start."""
+    replay = ShareStateShard.replay
+
+    def replay_or_not(shard: Any, key: bytes, value: bytes | None, *, loading: bool) -> None:
+        if not loading or record_type_id(key) == share_snapshot.RECORD.type_id:
+            replay(shard, key, value, loading=loading)
+
+    return ShareStateShard, "replay", replay_or_not
+
+
+def _commit_aborted_offsets() -> Patch:
+    """Offsets that were committed in a transaction count, although it is aborted."""
+    ended = GroupShard.transaction_ended
+
+    def ended_well(shard: GroupShard, producer_id: int, **_: Any) -> None:
+        ended(shard, producer_id, committed=True)
+
+    return GroupShard, "transaction_ended", ended_well
+
+
+def _forget_committed_offsets() -> Patch:
+    """Offsets that were committed in a transaction do not count, although it is committed."""
+    ended = GroupShard.transaction_ended
+
+    def ended_badly(shard: GroupShard, producer_id: int, **_: Any) -> None:
+        ended(shard, producer_id, committed=False)
+
+    return GroupShard, "transaction_ended", ended_badly
+
+
+def _drop_last_of_key() -> Patch:
+    """The cleaner drops the last value of a key, and keeps the others."""
+    return BatchFilter, "keeps", _keeps_others
+
+
+def _keeps_others(batch_filter: BatchFilter, _: Any, record: Any) -> bool:
+    return record.offset > batch_filter.offsets.latest_offset or record.offset != batch_filter.offsets.get(
+        record.key or b""
+    )
+
+
 BUGS: dict[str, Callable[[], Patch]] = {
     "acknowledged before it is written": _acknowledge_before_write,
     "acknowledged before it is synced": _acknowledge_before_sync,
@@ -106,6 +182,13 @@ BUGS: dict[str, Callable[[], Patch]] = {
     "markers of commits lost": _lose_commit_markers,
     "aborted in one partition": _abort_instead,
     "generation not bumped": _keep_generation,
+    "partition given while another has it": _give_what_others_have,
+    "task given while another runs it": _give_tasks_that_others_run,
+    "accepted records given again": _accept_is_release,
+    "settled records forgotten at a start": _forget_settled_records,
+    "offsets of aborted transactions count": _commit_aborted_offsets,
+    "offsets of committed transactions forgotten": _forget_committed_offsets,
+    "last value of a key compacted away": _drop_last_of_key,
 }
 
 

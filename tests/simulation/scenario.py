@@ -17,17 +17,42 @@ import trio
 from barnabas.testing.simulation.broker import SimulatedBroker
 from barnabas.testing.simulation.network import Weather
 from barnabas.testing.simulation.world import World, run_world
+from tests.simulation import epoch_members, share_members
 from tests.simulation.checker import violations
-from tests.simulation.clients import Asker, Producer, Reader, asking, create_topic, read_finals
+from tests.simulation.clients import (
+    PARTITIONS,
+    TOPIC,
+    Asker,
+    Producer,
+    Reader,
+    asking,
+    create_topics,
+    read_finals,
+)
+from tests.simulation.epoch_members import CONSUMERS, STREAMS, EpochMember, StreamsMember
 from tests.simulation.history import History
-from tests.simulation.members import GROUP_PARTITIONS, Member, fetch_committed
+from tests.simulation.members import GROUP_ID, GROUP_PARTITIONS, Member, fetch_committed
+from tests.simulation.processors import Processor, find_processed
+from tests.simulation.share_members import ShareMember, read_from_the_beginning
 
-SECONDS_MAX = 120.0
+SECONDS_MAX = 240.0
 """Of the simulated clock; a history that is not at its end by then hangs."""
 MOMENT_S = 0.003
 """How long a request, its work and its answer take on a quick network."""
 CLOCK_STEP_MS_MAX = 30_000
 """Longer than the session of a group's member, shorter than the timeout of a transaction."""
+
+
+COMPACTION = {
+    "log.segment.bytes": "512",
+    "log.roll.ms": "200",
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+}
+"""Settings that have the cleaner find something each time that it looks."""
+_WRITERS = ["producers", "idempotent", "transactional"]
+_GROUPS = ["members", "consumers", "streams", "sharers"]
+_OTHERS = ["processors", "keyed"]
 
 
 @dataclass(slots=True)
@@ -39,6 +64,17 @@ class Plan:
     transactional: int = 0
     readers: int = 0
     members: int = 0
+    """Of a classic group."""
+    consumers: int = 0
+    streams: int = 0
+    sharers: int = 0
+    processors: int = 0
+    keyed: int = 0
+    """Producers to a compacted topic."""
+    are_static: bool = False
+    """Whether members of groups have instance ids."""
+    compacts: bool = False
+    """Whether internal topics are compacted all the time, too."""
     keeps_synced_only: bool = False
     """Whether power is cut; then everything is synced before it is acknowledged."""
     faults: int = 0
@@ -49,15 +85,23 @@ class Plan:
     def drawn(cls, seed: int) -> Plan:
         """Draw one."""
         random = Random(f"{seed}/plan")
-        kinds = random.sample(["producers", "idempotent", "transactional", "members"], random.randint(1, 2))
+        kinds = random.sample([*_WRITERS, *_GROUPS, *_OTHERS], random.randint(1, 2))
+        if {"sharers", "processors"} & set(kinds) and not set(_WRITERS) & set(kinds):
+            kinds.append(random.choice(_WRITERS))
         plan = cls(readers=random.choice((0, 0, 1, 2)), faults=random.randint(1, 3))
         for kind in kinds:
-            setattr(plan, kind, random.randint(2, 3) if kind == "members" else 1)
+            setattr(plan, kind, random.randint(2, 3) if kind in _GROUPS else random.choice((1, 1, 2)))
+        plan.are_static = random.random() < 0.3
+        plan.compacts = bool(plan.keyed) or random.random() < 0.2
+        if plan.compacts:
+            plan.settings |= COMPACTION
+        if plan.consumers or plan.streams or plan.sharers:
+            plan.settings |= epoch_members.SETTINGS | share_members.SETTINGS
         plan.keeps_synced_only = random.random() < 0.4
         if plan.keeps_synced_only:
             plan.settings["log.flush.interval.messages"] = "1"
         if random.random() < 0.3:
-            plan.settings["log.segment.bytes"] = "1024"
+            plan.settings.setdefault("log.segment.bytes", "1024")
         if random.random() < 0.2:
             plan.weather = Weather(latency_max_s=0.05, split_probability=0.5)
         return plan
@@ -98,6 +142,8 @@ class _Run:
         self.history = history
         self.random = Random(f"{world.seed}/faults")
         self.is_over = trio.Event()
+        self.names: list[str] = []
+        """The clients that have been started."""
         self.machine: SimulatedBroker
 
     async def run(self) -> None:
@@ -106,7 +152,9 @@ class _Run:
             self.machine = SimulatedBroker(self.world, nursery, settings=self.plan.settings)
             await self.machine.start()
             async with self._client("admin") as admin:
-                await create_topic(admin)
+                await create_topics(admin)
+                if self.plan.sharers:
+                    await read_from_the_beginning(admin)
             async with trio.open_nursery() as others:
                 others.start_soon(self._readers)
                 async with trio.open_nursery() as working:
@@ -125,12 +173,20 @@ class _Run:
         def start(name: str, work: Callable[[Asker], Awaitable[None]]) -> None:
             async def task() -> None:
                 async with self._client(name) as asker:
+                    if self.needs_topic_ids:
+                        await asker.learn_topic_ids()
                     await work(asker)
 
+            self.names.append(name)
             nursery.start_soon(task)
 
         async def produce(asker: Asker, acks: int, batches: int) -> None:
             await Producer(asker, acks=acks).produce(batches)
+
+        async def produce_keys(asker: Asker, batches: int) -> None:
+            producer = Producer(asker)
+            await producer.initialize()
+            await producer.produce_keys(batches)
 
         async def produce_once(asker: Asker, batches: int) -> None:
             producer = Producer(asker)
@@ -149,9 +205,38 @@ class _Run:
                 name,
                 lambda asker, name=name, count=count: Producer(asker, transactional_id=name).transact(count),
             )
-        for n in range(plan.members):
+        for n in range(plan.keyed):
+            batches = random.randint(5, 20)
+            start(f"keyed{n}", lambda asker, batches=batches: produce_keys(asker, batches))
+        for n in range(plan.processors):
             rounds = random.randint(2, 6)
-            start(f"member{n}", lambda asker, rounds=rounds: Member(asker).take_part(rounds))
+            start(f"processor{n}", lambda asker, rounds=rounds: Processor(asker).process(rounds))
+        for kind, member, count in (
+            ("member", Member, plan.members),
+            ("consumer", EpochMember, plan.consumers),
+            ("streams", StreamsMember, plan.streams),
+        ):
+            for n in range(count):
+                rounds = random.randint(3, 8)
+                start(
+                    f"{kind}{n}",
+                    lambda asker, member=member, rounds=rounds: member(
+                        asker, is_static=plan.are_static
+                    ).take_part(rounds),
+                )
+        for n in range(plan.sharers):
+            rounds = random.randint(3, 8)
+            start(f"sharer{n}", lambda asker, rounds=rounds: ShareMember(asker).take_part(rounds))
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether anything takes seconds, as sessions do."""
+        return any(getattr(self.plan, kind) for kind in _GROUPS)
+
+    @property
+    def needs_topic_ids(self) -> bool:
+        """Whether clients name topics by their ids."""
+        return bool(self.plan.consumers or self.plan.sharers)
 
     async def _readers(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -166,7 +251,7 @@ class _Run:
 
     async def _faults(self) -> None:
         random = self.random
-        span_s = 3.0 if self.plan.members else 0.4
+        span_s = 3.0 if self.has_groups else 0.4
         for _ in range(self.plan.faults):
             await self._wait_for_moment(span_s)
             await random.choice((self._crash, self._crash, self._reset, self._cut, self._step_clock))()
@@ -205,10 +290,7 @@ class _Run:
         self.world.network.reset(lambda *_: self.random.random() < 0.7)
 
     async def _cut(self) -> None:
-        hosts = sorted(
-            {f"{kind}{n}" for kind in ("plain", "idempotent", "transactional", "member") for n in range(2)}
-        )
-        host = self.random.choice(hosts)
+        host = self.random.choice(self.names)
         both_ways = self.random.random() < 0.5
         self._note(f"{host} is cut off")
         self.world.network.cut(self.machine.host, host, both_ways=both_ways)
@@ -228,5 +310,20 @@ class _Run:
             await self._crash()
         async with self._client("judge") as judge:
             await read_finals(judge)
-            if self.plan.members:
-                await fetch_committed(judge, list(range(GROUP_PARTITIONS)))
+            if self.plan.processors:
+                await find_processed(judge)
+            if self.plan.sharers:
+                await judge.learn_topic_ids()
+                await ShareMember(judge).drain(self._records())
+            for kind, group_id in (("members", GROUP_ID), ("consumers", CONSUMERS), ("streams", STREAMS)):
+                if getattr(self.plan, kind):
+                    await fetch_committed(judge, list(range(GROUP_PARTITIONS)), group_id)
+
+    def _records(self) -> set[tuple[int, int]]:
+        """Return partition and offset of all that is to be read."""
+        return {
+            (partition, offset)
+            for partition in range(PARTITIONS)
+            for batch in self.history.finals[TOPIC, partition].batches
+            for offset in batch.values
+        }

@@ -74,11 +74,14 @@ class Shares:
         """Let locks end and clear away what is redundant, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            nursery.start_soon(self.state.run)
-            nursery.start_soon(self.partitions.run)
-            while True:
-                await trio.sleep(self._prune_seconds)
-                await self.state.prune()
+            try:
+                nursery.start_soon(self.state.run)
+                nursery.start_soon(self.partitions.run)
+                while True:
+                    await trio.sleep(self._prune_seconds)
+                    await self.state.prune()
+            finally:
+                self._nursery = None
 
     def unload(self) -> None:
         """__share_group_state was deleted: forget what was read from it."""
@@ -86,7 +89,10 @@ class Shares:
         self.partitions.unload()
 
     def connection_closed(self, connection_id: int) -> None:
-        """End the sessions that began on a connection; their records are released in the background."""
+        """End the sessions that began on a connection; their records are released in the background.
+
+        Connections that close while the broker ends release nothing: with it, everything that is acquired is free.
+        """
         for session in self.sessions.of_connection(connection_id):
             self.sessions.close(session.key)
             if self._nursery is not None:

@@ -48,9 +48,12 @@ class Flusher:
         """Serve requests until cancelled; a sync that has begun is waited for."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            for partition in self._wanted:
-                nursery.start_soon(self._flush, partition)
-            await trio.sleep_forever()
+            try:
+                for partition in self._wanted:
+                    nursery.start_soon(self._flush, partition)
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
 
     async def _flush(self, partition: Replica) -> None:
         while self._wanted[partition] and not partition.is_offline:
