@@ -1,7 +1,7 @@
 """One fetcher: follows a leader on another broker for some partitions, in one task over one connection.
 
-The rule: one request is under way at a time, with all partitions that may be fetched. An error concerns its partition; only
-a connection that is lost concerns all of them.
+The rule: of each partition one request is under way at a time, and a request has all partitions that may be fetched. An
+error concerns its partition; only a connection that is lost concerns all of them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -47,6 +47,10 @@ RETRY_MS_MIN = 20
 """The first wait after an error that passes once both brokers have the newest metadata; doubled with each further one, up
 to `replica.fetch.backoff.ms`."""
 PARTITIONS_PER_STEP = 100
+ASIDE_WAIT_MS = 20
+"""How long the leader may wait for records of partitions that are fetched beside a request."""
+ASIDE_SECONDS_MAX = 1.0
+"""After so long a request beside another one is given up."""
 
 PASSING = frozenset((
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -87,7 +91,9 @@ class Stage(Enum):
 class Followed:
     """A partition of a fetcher; `again_at` is trio's clock (s)."""
 
-    __slots__ = ("again_at", "failures", "follower", "is_in_sync", "last_error", "replica", "stage")
+    __slots__ = (
+        "again_at", "failures", "follower", "is_aside", "is_in_sync", "last_error", "replica", "stage",
+    )  # fmt: skip
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -96,6 +102,8 @@ class Followed:
         self.again_at = -math.inf
         self.failures = 0
         self.is_in_sync = False
+        self.is_aside = False
+        """Whether it came while a request was under way, and is fetched beside it until that is answered."""
         self.last_error = ""
 
     def ask(self) -> Ask:
@@ -105,15 +113,33 @@ class Followed:
         return Ask(replica.topic, replica.index, replica.log.topic_id or NO_TOPIC_ID, self.follower.position)
 
 
+class Way(NamedTuple):
+    """A connection to the leader, and the session on it."""
+
+    leader: RemoteLeader
+    session: FetcherSession
+    is_aside: bool
+    """Whether this is for partitions that came while a request was under way."""
+
+
 class Fetcher:
-    """Lifecycle: `add` and `remove` at any time; `run` until it has no partitions, or is cancelled."""
+    """Lifecycle: `add` and `remove` at any time; `run` until it has no partitions, or is cancelled.
+
+    A request waits at the leader for records, and a partition that comes meanwhile cannot be added to it. Such partitions
+    are fetched over a connection of their own, without a session and without waiting long, until the request is answered.
+    """
 
     def __init__(self, leader: RemoteLeader, parts: FetcherParts) -> None:
         self.leader = leader
         self._parts = parts
-        self._session = FetcherSession()
+        self._main = Way(leader, FetcherSession(), is_aside=False)
+        beside = replace(leader, channel=f"{leader.channel}-new")
+        self._beside = Way(beside, FetcherSession(is_kept=False), is_aside=True)
         self._followed: dict[TopicPartition, Followed] = {}
         self._changed = trio.Event()
+        self._came_aside = trio.Event()
+        self._aside_lock = trio.Lock()
+        self._is_under_way = False
         self._is_unreachable = False
 
     def __repr__(self) -> str:
@@ -121,8 +147,11 @@ class Fetcher:
 
     def add(self, replica: Replica) -> None:
         """Follow a replica's leader in its leader epoch."""
-        self._followed[replica.topic, replica.index] = Followed(replica)
+        followed = self._followed[replica.topic, replica.index] = Followed(replica)
         self._changed.set()
+        if self._is_under_way:
+            followed.is_aside = True
+            self._came_aside.set()
 
     def remove(self, replica: Replica) -> None:
         """Follow a replica's leader no more."""
@@ -134,28 +163,88 @@ class Fetcher:
     def _is_here(self, followed: Followed) -> bool:
         return self._followed.get((followed.replica.topic, followed.replica.index)) is followed
 
+    # --- the two tasks --------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to fetch."""
+        return not self._followed
+
     async def run(self) -> None:
         """Fetch until there are no partitions left."""
-        while self._followed:
-            self._changed = trio.Event()
-            try:
-                version = await self.leader.version_of(FETCH)
-                await self._begin(version)
-                await self._truncate()
-                has_asked = await self._fetch(version)
-                await self._find_range()
-                self._is_unreachable = False
-            except PeerUnavailableError as error:
-                await self._unreachable(error)
-            else:
-                if not has_asked and self._followed:
-                    await self._wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._fetch_aside)
+            while self._followed:
+                self._changed = trio.Event()
+                await self._take_in_those_aside()
+                try:
+                    has_done = await self._round(self._main)
+                    self._is_unreachable = False
+                except PeerUnavailableError as error:
+                    await self._unreachable(error)
+                else:
+                    if not has_done and self._followed:
+                        await self._wait()
+            nursery.cancel_scope.cancel()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._main.leader.close()
+        self._beside.leader.close()
+
+    async def _round(self, way: Way) -> bool:
+        """Do what is to be done for the partitions of a way; whether there was anything. Raises PeerUnavailableError."""
+        version = await way.leader.version_of(FETCH)
+        await self._begin(way, version)
+        has_truncated = await self._truncate(way)
+        has_fetched = await self._fetch(way, version)
+        return await self._find_range(way) or has_fetched or has_truncated
+
+    async def _fetch_aside(self) -> None:
+        """Fetch for partitions that came while a request was under way."""
+        while True:
+            await self._came_aside.wait()
+            self._came_aside = trio.Event()
+            while any(followed.is_aside for followed in self._followed.values()):
+                has_done = False
+                async with self._aside_lock:
+                    with trio.move_on_after(ASIDE_SECONDS_MAX):
+                        try:
+                            has_done = await self._round(self._beside)
+                        except PeerUnavailableError as error:
+                            log.debug("%r: %s", self, error)
+                            self._end_aside()
+                if not has_done:
+                    await self._wait_aside()
+                await trio.lowlevel.checkpoint()
+
+    async def _wait_aside(self) -> None:
+        """Wait until a partition may be tried again, or leave them all to the next request."""
+        now = trio.current_time()
+        due_s = min(
+            (one.again_at for one in self._followed.values() if one.is_aside and one.again_at > now),
+            default=math.inf,
+        )
+        if due_s - now > ASIDE_SECONDS_MAX:
+            self._end_aside()
+        else:
+            await trio.sleep_until(due_s)
+
+    async def _take_in_those_aside(self) -> None:
+        """Add the partitions that were fetched beside the last request to the next one."""
+        if any(followed.is_aside for followed in self._followed.values()):
+            async with self._aside_lock:
+                self._end_aside()
+
+    def _end_aside(self) -> None:
+        for followed in self._followed.values():
+            followed.is_aside = False
 
     async def _wait(self) -> None:
         """Wait until a partition comes, goes, or may be tried again; those that are throttled are looked at again soon."""
         backoff_s = self._parts.config.get(settings.REPLICA_FETCH_BACKOFF_MS) / 1000
-        due_s = min((one.again_at for one in self._followed.values()), default=math.inf)
         now = trio.current_time()
+        due_s = min((one.again_at for one in self._followed.values() if one.again_at > now), default=now)
         with trio.move_on_after(due_s - now if due_s > now else max(backoff_s, 0.01)):
             await self._changed.wait()
 
@@ -172,9 +261,9 @@ class Fetcher:
 
     # --- beginning ------------------------------------------------------------------------------------------
 
-    async def _begin(self, version: int) -> None:
+    async def _begin(self, way: Way, version: int) -> None:
         """Make ready what was added: a log without leader epochs is truncated to its high watermark."""
-        for followed in [one for one in self._followed.values() if one.stage is Stage.NEW]:
+        for followed in self._in_stage(Stage.NEW, way):
             if not self._is_here(followed):
                 continue
             try:
@@ -187,19 +276,24 @@ class Fetcher:
                 followed.stage = Stage.TRUNCATING if must_ask else Stage.FETCHING
             await self._parts.budget.checkpoint()
 
-    def _in_stage(self, stage: Stage) -> list[Followed]:
+    def _in_stage(self, stage: Stage, way: Way) -> list[Followed]:
+        """Return the partitions of a way that are in a stage and need not wait."""
         now = trio.current_time()
-        return [one for one in self._followed.values() if one.stage is stage and one.again_at <= now]
+        return [
+            one
+            for one in self._followed.values()
+            if one.stage is stage and one.is_aside is way.is_aside and one.again_at <= now
+        ]
 
     # --- truncating before the first fetch ------------------------------------------------------------------
 
-    async def _truncate(self) -> None:
-        """Ask a leader that tells nobody of diverging epochs where the logs part, until they agree (KIP-101, KIP-279)."""
-        truncating = self._in_stage(Stage.TRUNCATING)
+    async def _truncate(self, way: Way) -> bool:
+        """Ask a leader that tells nobody of diverging epochs where the logs part (KIP-101, KIP-279)."""
+        truncating = self._in_stage(Stage.TRUNCATING, way)
         if not truncating:
-            return
+            return False
         asked = [(followed, followed.ask()) for followed in truncating]
-        answers = await self._epoch_ends([ask for _, ask in asked])
+        answers = await self._epoch_ends(way.leader, [ask for _, ask in asked])
         for followed, ask in asked:
             if not self._is_here(followed) or followed.follower is None:
                 continue
@@ -208,45 +302,39 @@ class Fetcher:
                 self._failed(followed, ask, code)
                 continue
             try:
-                if followed.follower.diverged(end):
+                if followed.follower.diverged(end):  # or else it is asked again, for an older epoch
                     followed.stage = Stage.FETCHING
                     self._went_well(followed)
             except StorageError as error:
                 self._storage_failed(followed, error)
             await self._parts.budget.checkpoint()
+        return True
 
-    async def _epoch_ends(self, asks: list[Ask]) -> dict[TopicPartition, EpochAnswer]:
+    @staticmethod
+    async def _epoch_ends(leader: RemoteLeader, asks: list[Ask]) -> dict[TopicPartition, EpochAnswer]:
         try:
-            await self.leader.version_of(OFFSET_FOR_LEADER_EPOCH)
+            await leader.version_of(OFFSET_FOR_LEADER_EPOCH)
         except PeerUnavailableError as error:
             if not error.lacks_version:
                 raise
             # Older than leader epochs (Apache Kafka 0.11): the high watermark is all that is left to go by.
             unknown = EpochAnswer(0, EpochEnd(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET))
             return {(ask.topic, ask.partition): unknown for ask in asks}
-        return await self.leader.epoch_ends(asks)
+        return await leader.epoch_ends(asks)
 
     # --- fetching -------------------------------------------------------------------------------------------
 
-    async def _fetch(self, version: int) -> bool:
+    async def _fetch(self, way: Way, version: int) -> bool:
         """Fetch once, and apply what comes; whether there was something to ask for."""
-        now = trio.current_time()
-        max_wait_ms: float = self._parts.config.get(settings.REPLICA_FETCH_WAIT_MAX_MS)
-        asked: dict[TopicPartition, tuple[Followed, Ask]] = {}
-        for key, followed in tuple(self._followed.items()):
-            if followed.stage is not Stage.FETCHING or not self._is_here(followed):
-                if followed.stage is Stage.NEW:
-                    max_wait_ms = 0  # it came while others were prepared
-                continue
-            if followed.again_at > now:
-                max_wait_ms = min(max_wait_ms, math.ceil((followed.again_at - now) * 1000))
-            elif followed.is_in_sync or not self._parts.throttle.holds(followed.replica):
-                asked[key] = followed, followed.ask()
-                if not len(asked) % PARTITIONS_PER_STEP:
-                    await self._parts.budget.checkpoint()
-        answer = await self.leader.fetch(
-            [ask for _, ask in asked.values()], self._session, version=version, max_wait_ms=int(max_wait_ms)
-        )
+        asked, max_wait_ms = await self._choose(way)
+        self._is_under_way = self._is_under_way or not way.is_aside
+        try:
+            answer = await way.leader.fetch(
+                [ask for _, ask in asked.values()], way.session, version=version, max_wait_ms=max_wait_ms
+            )
+        finally:
+            if not way.is_aside:
+                self._is_under_way = False
         if answer is None:
             return False
         if answer.failure:
@@ -257,6 +345,28 @@ class Fetcher:
                 await self._apply(*asked[key], data)
                 await self._parts.budget.checkpoint()
         return True
+
+    async def _choose(self, way: Way) -> tuple[dict[TopicPartition, tuple[Followed, Ask]], int]:
+        """Return what to ask for now, and for how long (ms) the leader may wait for records."""
+        now = trio.current_time()
+        max_wait_ms: float = self._parts.config.get(settings.REPLICA_FETCH_WAIT_MAX_MS)
+        if way.is_aside:
+            max_wait_ms = min(max_wait_ms, ASIDE_WAIT_MS)
+        asked: dict[TopicPartition, tuple[Followed, Ask]] = {}
+        for key, followed in tuple(self._followed.items()):
+            if followed.is_aside is not way.is_aside or not self._is_here(followed):
+                continue
+            if followed.stage is Stage.FAILED:
+                continue
+            if followed.again_at > now:
+                max_wait_ms = min(max_wait_ms, math.ceil((followed.again_at - now) * 1000))
+            elif followed.stage is not Stage.FETCHING:
+                max_wait_ms = 0  # there is something to do for it first
+            elif followed.is_in_sync or not self._parts.throttle.holds(followed.replica):
+                asked[key] = followed, followed.ask()
+                if not len(asked) % PARTITIONS_PER_STEP:
+                    await self._parts.budget.checkpoint()
+        return asked, int(max_wait_ms)
 
     async def _apply(self, followed: Followed, ask: Ask, data: PartitionData) -> None:
         """Apply the leader's answer for one partition."""
@@ -307,13 +417,13 @@ class Fetcher:
 
     # --- after OFFSET_OUT_OF_RANGE --------------------------------------------------------------------------
 
-    async def _find_range(self) -> None:
+    async def _find_range(self, way: Way) -> bool:
         """Ask where the leader's log begins and ends, for the partitions that have fetched somewhere else."""
-        lost = self._in_stage(Stage.OUT_OF_RANGE)
+        lost = self._in_stage(Stage.OUT_OF_RANGE, way)
         if not lost:
-            return
+            return False
         asked = [(followed, followed.ask()) for followed in lost]
-        answers = await self.leader.log_ends([ask for _, ask in asked])
+        answers = await way.leader.log_ends([ask for _, ask in asked])
         for followed, ask in asked:
             found = answers.get((ask.topic, ask.partition))
             if not self._is_here(followed) or followed.follower is None:
@@ -337,6 +447,7 @@ class Fetcher:
                 # The leader's log has grown or is out of range in another way: not as fast as it can be asked.
                 self._delay(followed, "the leader answers OFFSET_OUT_OF_RANGE", is_passing=True)
             await self._parts.budget.checkpoint()
+        return True
 
     # --- errors ---------------------------------------------------------------------------------------------
 

@@ -96,11 +96,10 @@ class ReplicaFetchers:
 
     async def _run_fetcher(self, key: FetcherKey) -> None:
         fetcher = self._fetchers[key]
-        await fetcher.run()
-        # It has returned since it is empty, and nobody has run in between.
-        if self._fetchers.get(key) is fetcher:
-            del self._fetchers[key]
-        fetcher.leader.close()
+        while not fetcher.is_empty:
+            await fetcher.run()
+        del self._fetchers[key]
+        fetcher.close()
 
     # --- following the image --------------------------------------------------------------------------------
 

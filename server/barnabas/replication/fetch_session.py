@@ -49,7 +49,9 @@ class SessionRequest(NamedTuple):
 class FetcherSession:
     """One session of one fetcher with one leader. `next_request` and `answered` or `lost` are called in turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_kept: bool = True) -> None:
+        """`is_kept` is False for requests that each stand for themselves."""
+        self._is_kept = is_kept
         self._id = NO_SESSION
         self._epoch = EPOCH_INITIAL
         self._uses_ids = False
@@ -63,7 +65,7 @@ class FetcherSession:
         known = self._known
         if self._epoch == EPOCH_INITIAL:
             self._known = dict(wanted)
-            return SessionRequest(self._id, EPOCH_INITIAL, dict(wanted), [])
+            return SessionRequest(self._id, EPOCH_INITIAL if self._is_kept else EPOCH_NONE, dict(wanted), [])
         named = {key: want for key, want in wanted.items() if known.get(key) != want}
         forgotten = [key for key in known if key not in wanted]
         known.update(named)

@@ -45,9 +45,9 @@ def test_a_consumer_is_sent_to_the_follower_in_its_rack() -> None:
                 data = await fetch(client, 2, 0, rack="b")
                 assert (data.error_code, data.preferred_read_replica) == (0, -1)
                 assert data.records
+                cluster.kill(2)
                 cluster.metadata.elect("t", 0, 1, isr=(1, 3))
                 await cluster.until(lambda: cluster.replica(1).leader_epoch == 1)
-                cluster.kill(2)
                 data = await fetch(client, 1, 0, rack="b")
                 assert data.preferred_read_replica == -1  # it is out of sync
 

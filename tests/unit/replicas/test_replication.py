@@ -224,3 +224,31 @@ class History:
             for offset, value in self.acknowledged[index].items():
                 assert values[offset] == value, (index, offset, value)
             assert len(self.acknowledged[index]) > 10
+
+
+def test_a_partition_that_comes_while_a_fetch_waits_is_not_held_up_by_it() -> None:
+    async def program(world: World) -> None:
+        async with replicating(world, replica_fetch_wait_max_ms="4000") as cluster:
+            await cluster.start(1, 2)
+            cluster.metadata.create("t", (1, 2))
+            async with cluster.client() as client:
+                await produce(client, b"x")
+                await cluster.until_equal()
+                await trio.sleep(0.5)  # the follower's fetch waits now
+                before = trio.current_time()
+                for n in range(3):
+                    cluster.metadata.create(f"u{n}", (1, 2), topic_id=b"another topic %02d" % n)
+                    await produce(client, b"y", topic=f"u{n}")
+                    await produce(client, b"z", topic=f"u{n}")
+                assert trio.current_time() - before < 1
+                for n in range(3):
+                    await produce(client, b"y", topic=f"u{n}")
+                assert trio.current_time() - before < 1.5
+                await trio.sleep(10)
+                before = trio.current_time()
+                await produce(client, b"x")
+                for n in range(3):
+                    await produce(client, b"y", topic=f"u{n}")
+                assert trio.current_time() - before < 0.1
+
+    in_world(program)
