@@ -47,6 +47,7 @@ V2_7_IV2 = ProtocolVersion(2, 7, 0, 2)
 V2_8_IV0 = ProtocolVersion(2, 8, 0, 0)
 V2_8_IV1 = ProtocolVersion(2, 8, 0, 1)
 V3_2_IV0 = ProtocolVersion(3, 2, 0, 0)
+V3_3_IV0 = ProtocolVersion(3, 3, 0, 0)
 V3_4_IV0 = ProtocolVersion(3, 4, 0, 0)
 V3_9_IV0 = ProtocolVersion(3, 9, 0, 0)
 """The newest that a cluster on ZooKeeper has."""

@@ -1,0 +1,162 @@
+"""Control requests on their way to brokers: one connection and one task for each.
+
+The rule: a broker gets its requests in order, one at a time; each is sent again until it is answered, or the broker is
+gone, registers once more, or the controller ends. This broker is one of them: it gets its requests by its own port.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import trio
+
+from barnabas.client import ClientError, ClientSettings, Connection, Endpoint
+from barnabas.client.connection import start_connection
+from barnabas.wire.errors import EncodeError
+
+if TYPE_CHECKING:
+    from barnabas.controller.state import Broker
+    from barnabas.controller.steps import Outgoing
+    from barnabas.network.transport import Network
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 0.1
+"""The wait between two attempts, as in Apache Kafka."""
+FAILURES_PER_WARNING = 100
+
+Answered = Callable[["Outgoing", Any], None]
+"""Called with a request and its response; it must not block."""
+
+
+class ControlChannels(Protocol):
+    """Carries control requests to brokers. Nothing of what was given to it comes after `close` or `stop`."""
+
+    def open(self, broker: Broker) -> None:
+        """Be ready to send to a broker, in its new registration if it had one before."""
+
+    def close(self, broker_id: int) -> None:
+        """Forget a broker and what it was to be sent."""
+
+    def send(self, request: Outgoing, answered: Answered) -> None:
+        """Send a request after those before it; it is dropped if there is no such broker."""
+
+    def stop(self) -> None:
+        """Forget all brokers."""
+
+
+class _Channel:
+    """Requests for one registration of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.waiting: deque[tuple[Outgoing, Answered]] = deque()
+        self.scope = trio.CancelScope()
+        self._wake = trio.Event()
+
+    def add(self, request: Outgoing, answered: Answered) -> None:
+        self.waiting.append((request, answered))
+        self._wake.set()
+
+    async def next(self) -> tuple[Outgoing, Answered]:
+        """Wait for a request; it stays the first until it is taken away."""
+        while not self.waiting:
+            self._wake = trio.Event()
+            await self._wake.wait()
+        return self.waiting[0]
+
+
+class ConnectedChannels:
+    """Implements ControlChannels over connections to the inter-broker listener. Lifecycle: `run` in a task."""
+
+    def __init__(
+        self, listener: str, network: Network, settings: ClientSettings, *, timeout_ms: float
+    ) -> None:
+        """`timeout_ms` is `controller.socket.timeout.ms`."""
+        self._listener = listener
+        self._network = network
+        self._settings = settings
+        self._timeout_ms = timeout_ms
+        self._channels: dict[int, _Channel] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self) -> None:
+        """Keep connections until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for channel in self._channels.values():
+                nursery.start_soon(self._serve, channel)
+            await trio.sleep_forever()
+
+    def open(self, broker: Broker) -> None:
+        """See ControlChannels."""
+        self.close(broker.id)
+        channel = self._channels[broker.id] = _Channel(broker)
+        if self._nursery is not None:
+            self._nursery.start_soon(self._serve, channel)
+
+    def close(self, broker_id: int) -> None:
+        """See ControlChannels."""
+        channel = self._channels.pop(broker_id, None)
+        if channel is not None:
+            channel.waiting.clear()
+            channel.scope.cancel()
+
+    def send(self, request: Outgoing, answered: Answered) -> None:
+        """See ControlChannels."""
+        channel = self._channels.get(request.broker_id)
+        if channel is not None and channel.broker.epoch == request.broker_epoch:
+            channel.add(request, answered)
+
+    def stop(self) -> None:
+        """See ControlChannels."""
+        for broker_id in list(self._channels):
+            self.close(broker_id)
+
+    async def _serve(self, channel: _Channel) -> None:
+        with channel.scope:
+            async with trio.open_nursery() as reading:
+                connection: Connection | None = None
+                failures = 0
+                while True:
+                    request, answered = await channel.next()
+                    try:
+                        if connection is None or not connection.is_open:
+                            connection = await self._connect(reading, channel.broker)
+                        response = await connection.ask(
+                            request.request, version=request.version, timeout_ms=self._timeout_ms
+                        )
+                    except EncodeError as error:
+                        log.error("a request for broker %d cannot be sent: %s", channel.broker.id, error)
+                        channel.waiting.popleft()
+                        continue
+                    except ClientError as error:
+                        if connection is not None:
+                            connection.close()
+                            connection = None
+                        if failures % FAILURES_PER_WARNING == 0:
+                            log.warning(
+                                "broker %d cannot be reached by the controller, which tries again: %s",
+                                channel.broker.id, error,
+                            )  # fmt: skip
+                        failures += 1
+                        await trio.sleep(RETRY_SECONDS)
+                        continue
+                    failures = 0
+                    channel.waiting.popleft()
+                    answered(request, response)
+
+    async def _connect(self, nursery: trio.Nursery, broker: Broker) -> Connection:
+        endpoint = broker.endpoint(self._listener)
+        if endpoint is None:
+            raise ClientError(f"it has no listener {self._listener}")
+
+        async def dial(address: Endpoint) -> trio.abc.Stream:
+            return await self._network.dial(address.host, address.port)
+
+        return await start_connection(
+            nursery, Endpoint(endpoint.host, endpoint.port), self._settings, dial=dial
+        )

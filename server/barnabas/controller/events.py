@@ -1,0 +1,89 @@
+"""The controller's events: dealt with one at a time, in order.
+
+The rule: an event that is waiting already is not added once more, since it reads everything when its turn comes. Whoever
+asks the controller waits for the turn of the question, and gets NOT_CONTROLLER when the controller ends meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A question to the controller, and who waits for the answer."""
+
+    answer: Any = None
+    error: Exception | None = None
+    done: trio.Event = field(default_factory=trio.Event)
+    is_wanted: bool = True
+
+    def settle(self, answer: Any = None, error: Exception | None = None) -> None:
+        """Answer, unless that has been done."""
+        if not self.done.is_set():
+            self.answer, self.error = answer, error
+            self.done.set()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """Something to deal with. `key` is what it is about, empty for what must not be left out."""
+
+    name: str
+    act: Callable[[], Awaitable[None]]
+    key: str = ""
+    call: Call | None = None
+    needs_controller: bool = True
+    """Whether it means nothing when this broker is not the controller any more."""
+
+
+def not_controller() -> RequestError:
+    """The error for whoever asks a broker that is not the controller."""
+    return RequestError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+
+
+class EventQueue:
+    """Events that wait for their turn."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Event] = deque()
+        self._keys: set[str] = set()
+        self._wake = trio.Event()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, event: Event) -> None:
+        """Add an event, unless one with its key waits."""
+        if event.key and event.key in self._keys:
+            return
+        if event.key:
+            self._keys.add(event.key)
+        self._waiting.append(event)
+        self._wake.set()
+
+    async def next(self) -> Event:
+        """Take the first event, when there is one."""
+        while not self._waiting:
+            self._wake = trio.Event()
+            await self._wake.wait()
+        event = self._waiting.popleft()
+        self._keys.discard(event.key)
+        return event
+
+    def drop(self) -> None:
+        """Leave out what is about the controller that has ended; who asked it is told."""
+        waiting, self._waiting, self._keys = self._waiting, deque(), set()
+        for event in waiting:
+            if not event.needs_controller:
+                self.put(event)
+            elif event.call is not None:
+                event.call.settle(error=not_controller())

@@ -1,0 +1,360 @@
+"""The controller of a cluster on ZooKeeper: stands for election, and deals with what happens while it is elected.
+
+The rule: one event at a time, each on what is known when its turn comes; what the core decides is carried out on znodes
+and channels here. When the session is lost, or another controller is found, everything that was known is dropped at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from barnabas.cluster.ports import (
+    AcceptedState,
+    ElectionType,
+    ProposedState,
+    Reassignment,
+    Results,
+)
+from barnabas.cluster.zookeeper.session import SessionExpiredError, SessionState, ZooKeeperError
+from barnabas.controller import brokers, in_sync, leaders, reassignment
+from barnabas.controller.election import NOBODY, Elected, Elections
+from barnabas.controller.events import Call, Event, EventQueue, not_controller
+from barnabas.controller.tenure import Tenure
+from barnabas.controller.znodes import ControllerMovedError
+from barnabas.errors import RequestError
+from barnabas.topic_partitions import TopicPartition
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.image import ClusterImage
+    from barnabas.cluster.zookeeper.session import ZooKeeper
+    from barnabas.controller.channels import ControlChannels
+    from barnabas.controller.core import ControllerSettings, Core
+    from barnabas.controller.steps import Steps
+    from barnabas.environment import Entropy
+    from barnabas.loop_budget import LoopBudget
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+REBALANCE_FIRST_SECONDS = 5.0
+"""After so long a new controller looks for leaders that are not where they should be."""
+PRODUCER_IDS_PER_BLOCK = 1_000
+IMAGE_SECONDS = 0.01
+"""How often it is looked whether this broker knows of new leaders, while somebody waits for that."""
+RETRY_SECONDS = 1.0
+"""The wait before this broker stands for election once more, after ZooKeeper has refused something."""
+
+
+class ControllerRuntime:
+    """Implements `cluster.ports.Controller`. Lifecycle: `run` in a task, as the channels."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        zookeeper: ZooKeeper,
+        channels: ControlChannels,
+        *,
+        budget: LoopBudget,
+        entropy: Entropy,
+        wall_clock_ms: Callable[[], int],
+        allows_unclean: Callable[[Mapping[str, str]], bool],
+        image: Callable[[], ClusterImage] | None = None,
+    ) -> None:
+        """`allows_unclean` says whether a topic with these settings of its own allows unclean elections; `image` is what
+        this broker knows of the cluster."""
+        self._settings = settings
+        self._zookeeper = zookeeper
+        self._channels = channels
+        self._budget = budget
+        self._entropy = entropy
+        self._allows_unclean = allows_unclean
+        self._image = image
+        self._elections = Elections(settings.broker_id, zookeeper, wall_clock_ms)
+        self._events = EventQueue()
+        self._tenure: Tenure | None = None
+        self._in_hand: Event | None = None
+        self._scope = trio.CancelScope()
+        self._nursery: trio.Nursery | None = None
+        self.controller_id = NOBODY
+        """Who is the controller, as far as this broker has read it."""
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller now."""
+        return self._tenure is not None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the controller that is here, 0 if it is not."""
+        return self._tenure.core.state.epoch if self._tenure is not None else 0
+
+    async def run(self) -> None:
+        """Stand for election, and be the controller while elected; until cancelled."""
+        self._zookeeper.watch_session(self._session_changed)
+        self._stand_soon()
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                while True:
+                    await self._deal_with(await self._events.next())
+            finally:
+                self._resign("the broker stops")
+
+    def _stand_soon(self) -> None:
+        self._events.put(Event("election", self._stand, key="election", needs_controller=False))
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            self.controller_id = NOBODY
+            self._resign("the session with ZooKeeper has expired")
+        elif state is SessionState.CONNECTED:
+            self._stand_soon()
+
+    def _resign(self, why: str) -> None:
+        """End being the controller, at once: the event in hand is broken off, what waits is dropped."""
+        if self._tenure is None:
+            return
+        log.warning("this broker is not the controller any more, epoch %d: %s", self.epoch, why)
+        self._tenure = None
+        self._channels.stop()
+        self._events.drop()
+        if self._in_hand is not None and self._in_hand.needs_controller:
+            if self._in_hand.call is not None:
+                self._in_hand.call.settle(error=not_controller())
+            self._scope.cancel()
+
+    async def _deal_with(self, event: Event) -> None:
+        if event.call is not None and not event.call.is_wanted:
+            return
+        self._in_hand = event
+        failure: Exception | None = None
+        tenure = self._tenure
+        with trio.CancelScope() as self._scope:
+            try:
+                await event.act()
+            except ControllerMovedError as error:
+                self._resign(str(error))
+                self._stand_soon()
+            except SessionExpiredError:
+                self._resign("the session with ZooKeeper is over")
+            except (ZooKeeperError, ValueError) as error:
+                failure = error
+                log.error("the controller gives up, since %s has failed: %s", event.name, error)
+            except Exception as error:
+                failure = error
+                log.exception("the controller gives up, since %s has failed", event.name)
+        self._in_hand = None
+        if failure is not None:
+            if event.call is not None:
+                event.call.settle(error=RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failure)))
+            if tenure is not None:
+                version = tenure.znodes.epoch_version
+                self._resign(f"{event.name} has failed")
+                await self._elections.give_up(version)
+            await trio.sleep(RETRY_SECONDS)
+            self._stand_soon()
+
+    # --- election -------------------------------------------------------------------------------------------
+
+    async def _stand(self) -> None:
+        if self._zookeeper.state is SessionState.EXPIRED:
+            return  # a new session comes, and with it this event
+        elected = await self._elections.stand(self._stand_soon)
+        self.controller_id = elected.controller_id
+        if not elected.is_here:
+            if self._tenure is not None:
+                self._resign(f"broker {elected.controller_id} is it now")
+            return
+        if self._tenure is not None and self.epoch == elected.epoch:
+            return
+        self._resign("it was elected once more")
+        self._begin(elected)
+
+    def _begin(self, elected: Elected) -> None:
+        log.info("this broker is the controller now, epoch %d", elected.epoch)
+
+        def put(name: str, act: Callable[[], Awaitable[None]], key: str = "") -> None:
+            if self._tenure is tenure:  # a watch of an earlier one may come late
+                self._put(name, act, key)
+
+        self._tenure = tenure = Tenure(
+            self._settings,
+            elected,
+            self._zookeeper,
+            self._channels,
+            budget=self._budget,
+            entropy=self._entropy,
+            allows_unclean=self._allows_unclean,
+            put=put,
+        )
+        self._put("start", tenure.start)
+        if self._settings.auto_leader_rebalance_enable and self._nursery is not None:
+            self._nursery.start_soon(self._rebalance_periodically, tenure)
+
+    def _put(self, name: str, act: Callable[[], Awaitable[None]], key: str = "") -> None:
+        """Add an event of the controller that is here now."""
+        tenure = self._tenure
+
+        async def while_elected() -> None:
+            if self._tenure is tenure:
+                await act()
+
+        if tenure is not None:
+            self._events.put(Event(name, while_elected, key))
+
+    async def _rebalance_periodically(self, tenure: Tenure) -> None:
+        await trio.sleep(REBALANCE_FIRST_SECONDS)
+        while self._tenure is tenure:
+            self._put("rebalance", tenure.rebalance, key="rebalance")
+            await trio.sleep(self._settings.leader_imbalance_check_interval_s)
+
+    # --- questions ------------------------------------------------------------------------------------------
+
+    async def _ask(
+        self,
+        name: str,
+        steps: Callable[[Core], Steps[T]],
+        then: Callable[[Core, T], Steps[None]] | None = None,
+    ) -> T:
+        """Have the core answer when its turn comes; `then` follows after whoever waits has the answer."""
+        return await self._call(name, lambda tenure: tenure.run(steps(tenure.core)), then)
+
+    async def _call(
+        self,
+        name: str,
+        act: Callable[[Tenure], Awaitable[T]],
+        then: Callable[[Core, T], Steps[None]] | None = None,
+    ) -> T:
+        tenure = self._tenure
+        if tenure is None:
+            raise not_controller()
+        call = Call()
+
+        async def answer() -> None:
+            try:
+                found = await act(tenure)
+            except RequestError as error:
+                call.settle(error=error)
+                return
+            call.settle(found)
+            if then is not None:
+                await tenure.run(then(tenure.core, found))
+
+        self._events.put(Event(name, answer, call=call))
+        try:
+            await call.done.wait()
+        except trio.Cancelled:
+            call.is_wanted = False
+            raise
+        if call.error is not None:
+            raise call.error
+        answer_found: T = call.answer
+        return answer_found
+
+    async def elect_leaders(
+        self, election_type: ElectionType, partitions: Iterable[TopicPartition] | None, timeout_ms: int
+    ) -> Results:
+        """See Controller."""
+        asked = None if partitions is None else list(partitions)
+        deadline = trio.current_time() + timeout_ms / 1000
+        epochs: dict[TopicPartition, int] = {}
+
+        def elect(core: Core) -> Steps[Results]:
+            results = yield from leaders.elect(core, election_type, asked)
+            for partition, error in results.items():
+                state = core.state.states.get(partition)
+                if error is None and state is not None:
+                    epochs[partition] = state.leader_epoch
+            return results
+
+        results = await self._ask("an election", elect)
+        late = await self._unknown_here(epochs, deadline)
+        for partition in late:
+            results[partition] = RequestError(
+                ErrorCode.REQUEST_TIMED_OUT, "a leader was elected, and this broker does not know of it yet"
+            )
+        return results
+
+    async def _unknown_here(self, epochs: dict[TopicPartition, int], deadline: float) -> list[TopicPartition]:
+        """Wait until this broker knows of these leader epochs; return those of which it does not at the deadline."""
+        waiting = dict(epochs) if self._image is not None else {}
+        while waiting and self._image is not None:
+            image = self._image()
+            for (topic, index), epoch in list(waiting.items()):
+                info = image.topics.get(topic)
+                known = info.partitions[index : index + 1] if info is not None else ()
+                if known and known[0].leader_epoch >= epoch:
+                    del waiting[topic, index]
+                await self._budget.checkpoint()
+            if not waiting or trio.current_time() >= deadline:
+                break
+            await trio.sleep(IMAGE_SECONDS)
+        return list(waiting)
+
+    async def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool
+    ) -> Results:
+        """See Controller."""
+        return await self._ask(
+            "a reassignment", lambda core: reassignment.alter(core, targets, keeps_factor=keeps_factor)
+        )
+
+    async def reassignments(
+        self, partitions: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, Reassignment]:
+        """See Controller."""
+
+        async def found(tenure: Tenure) -> dict[TopicPartition, Reassignment]:
+            state = tenure.core.state
+            moving = {}
+            for partition in list(state.reassigning) if partitions is None else partitions:
+                assignment = state.assignment(partition)
+                if assignment is not None and assignment.is_reassigned:
+                    moving[partition] = Reassignment(
+                        assignment.replicas, assignment.adding, assignment.removing
+                    )
+                await self._budget.checkpoint()
+            return moving
+
+        return await self._call("a list of reassignments", found)
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, proposals: Sequence[ProposedState]
+    ) -> list[AcceptedState | RequestError]:
+        """See Controller."""
+        return await self._ask(
+            "ISR changes",
+            lambda core: in_sync.alter(core, broker_id, broker_epoch, proposals),
+            lambda core, answers: in_sync.after(core, answers, proposals),
+        )
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
+        """See Controller."""
+
+        async def allocate(tenure: Tenure) -> tuple[int, int]:
+            in_sync.check_broker(tenure.core, broker_id, broker_epoch, ErrorCode.BROKER_ID_NOT_REGISTERED)
+            first = await tenure.znodes.allocate_producer_ids(broker_id, PRODUCER_IDS_PER_BLOCK)
+            return first, PRODUCER_IDS_PER_BLOCK
+
+        return await self._call("producer ids", allocate)
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """See Controller."""
+        return await self._ask(
+            f"the shutdown of broker {broker_id}",
+            lambda core: brokers.shut_down(core, broker_id, broker_epoch),
+        )
+
+    def unclean_election_allowed(self, topic: str | None) -> None:
+        """Elect where that is allowed from now on: in a topic, or in all (None). Called when the setting has changed."""
+        tenure = self._tenure
+        if tenure is not None:
+            self._put("unclean elections", lambda: tenure.run(leaders.unclean_enabled(tenure.core, topic)))

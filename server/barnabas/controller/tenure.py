@@ -1,0 +1,360 @@
+"""One controller, from its election to its end: what it reads, follows and carries out.
+
+The rule: a watch only adds an event; when its turn comes everything that it is about is read, and watched once more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from barnabas.cluster.ports import ElectionType
+from barnabas.cluster.zookeeper import znodes as paths
+from barnabas.cluster.zookeeper.json_znodes import ZnodeError
+from barnabas.controller import brokers, deletion, leaders, partitions, reassignment, topics
+from barnabas.controller.core import ControllerSettings, Core
+from barnabas.controller.state import ControllerState, Deletion
+from barnabas.controller.steps import (
+    CreateStates,
+    DeleteTopic,
+    GiveWay,
+    Outgoing,
+    ReadReassignments,
+    ReadStates,
+    ReadUnclean,
+    RemoveDeletions,
+    Send,
+    Step,
+    Steps,
+    WriteAssignment,
+    WriteReassignments,
+    WriteStates,
+)
+from barnabas.controller.znodes import ControllerZnodes
+from barnabas.ids import new_uuid
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from barnabas.wire.generated.stop_replica import StopReplicaResponse
+
+if TYPE_CHECKING:
+    from barnabas.cluster.zookeeper.session import Watch, ZooKeeper
+    from barnabas.controller.channels import ControlChannels
+    from barnabas.controller.election import Elected
+    from barnabas.controller.topics import TopicFound
+    from barnabas.environment import Entropy
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.topic_partitions import TopicPartition
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Put(Protocol):
+    """Adds an event; one whose key waits already is not added."""
+
+    def __call__(self, name: str, act: Callable[[], Awaitable[None]], key: str = "") -> None:
+        """Add it."""
+
+
+class Tenure:
+    """The controller of one epoch. Its methods are events: they run one at a time, and raise ControllerMovedError."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        elected: Elected,
+        zookeeper: ZooKeeper,
+        channels: ControlChannels,
+        *,
+        budget: LoopBudget,
+        entropy: Entropy,
+        allows_unclean: Callable[[Mapping[str, str]], bool],
+        put: Put,
+    ) -> None:
+        self.core = Core(settings, ControllerState(elected.epoch, elected.epoch_version))
+        self.znodes = ControllerZnodes(zookeeper, budget, elected.epoch_version)
+        self._channels = channels
+        self._budget = budget
+        self._entropy = entropy
+        self._allows_unclean = allows_unclean
+        self._put = put
+        self._watches: dict[str, Watch] = {}
+
+    def _watch(self, key: str, act: Callable[[], Awaitable[None]]) -> Watch:
+        """Return the watch that adds an event; the same one each time, since ZooKeeper counts equal ones once."""
+        if key not in self._watches:
+            self._watches[key] = lambda: self._put(key, act, key)
+        return self._watches[key]
+
+    # --- carrying out ---------------------------------------------------------------------------------------
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Carry out what the core asks for, and return what it returns."""
+        outcome: Any = None
+        try:
+            while True:
+                outcome = await self._carry_out(steps.send(outcome))
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    async def _carry_out(self, step: Step) -> Any:
+        match step:
+            case GiveWay():
+                await self._budget.checkpoint()
+            case ReadStates(wanted):
+                return await self.znodes.states(wanted)
+            case WriteStates(states):
+                return await self.znodes.write_states(states)
+            case CreateStates(states):
+                return await self.znodes.create_states(states)
+            case WriteAssignment(topic, topic_id, assignments):
+                return await self.znodes.write_topic(topic, topic_id, assignments)
+            case ReadUnclean(names):
+                return await self._unclean(sorted(names))
+            case DeleteTopic(topic):
+                await self.znodes.delete_topic(topic)
+                log.info("topic %s is deleted", topic)
+            case RemoveDeletions(names):
+                log.warning("topics cannot be deleted, or are not there: %s", ", ".join(sorted(names)[:20]))
+                await self.znodes.remove_deletions(names)
+            case ReadReassignments():
+                return await self.znodes.reassignments()
+            case WriteReassignments(targets):
+                await self.znodes.write_reassignments(targets)
+            case Send(requests):
+                for request in requests:
+                    self._channels.send(request, self._answered)
+        return None
+
+    async def _unclean(self, names: Sequence[str]) -> set[str]:
+        settings = await self.znodes.topic_settings(names)
+        return {name for name, own in zip(names, settings, strict=True) if self._allows_unclean(own)}
+
+    # --- the beginning --------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Read everything, with watches on what may change, and repair what has happened without a controller."""
+        state, znodes = self.core.state, self.znodes
+        for parent in (paths.LOG_DIR_EVENTS, paths.ISR_CHANGES):
+            key, act = self._notified(parent)
+            await znodes.remove(list(await znodes.notifications(parent, self._watch(key, act))))
+        state.brokers = await znodes.brokers(self._watch("brokers", self.brokers_changed))
+        for broker in state.brokers.values():
+            self._channels.open(broker)
+        names = await znodes.children(paths.TOPICS, self._watch("topics", self.topics_changed))
+        for name, (topic_id, assignments) in (await self._read_topics(names)).items():
+            state.add_topic(name, topic_id, assignments)
+            await self._budget.checkpoint()
+        state.states = await znodes.states([partition for partition, _ in state.partitions()])
+        wanted = await self._wanted_deletions()
+        if self.core.settings.delete_topic_enable:
+            state.deletions = {one: Deletion() for one in wanted if one in state.assignments}
+        log.info(
+            "the controller has read %d brokers, %d topics, %d partitions",
+            len(state.brokers), len(state.assignments), len(state.states),
+        )  # fmt: skip
+        await znodes.make_features(self.core.settings.protocol)
+        await self.run(brokers.start(self.core))
+        await self.reassigned()
+        await self.run(reassignment.resume(self.core))
+        await self.run(deletion.wanted(self.core, wanted))
+        await self.preferred_wanted()
+
+    def _notified(self, parent: str) -> tuple[str, Callable[[], Awaitable[None]]]:
+        if parent == paths.ISR_CHANGES:
+            return "ISR notifications", self.isrs_changed
+        return "log dir notifications", self.log_dirs_failed
+
+    # --- brokers --------------------------------------------------------------------------------------------
+
+    async def brokers_changed(self) -> None:
+        """Look who is registered, and with which epoch and endpoints."""
+        registered = await self.znodes.brokers(self._watch("brokers", self.brokers_changed))
+        known = dict(self.core.state.brokers)
+        new = [one for one in registered.values() if one.id not in known]
+        back = [one for one in registered.values() if one.id in known and one.epoch > known[one.id].epoch]
+        gone = sorted(known.keys() - registered.keys())
+        if new or back or gone:
+            log.info(
+                "brokers that have come: %s, come back: %s, gone: %s",
+                [one.id for one in new], [one.id for one in back], gone,
+            )  # fmt: skip
+        for broker_id in gone:
+            self._channels.close(broker_id)
+        for broker in (*new, *back):
+            self._channels.open(broker)
+        await self.run(brokers.changed(self.core, registered))
+        for broker in registered.values():
+            await self.run(brokers.updated(self.core, broker))
+
+    async def log_dirs_failed(self) -> None:
+        """Ask the brokers that have lost a log dir what they have lost."""
+        key, act = self._notified(paths.LOG_DIR_EVENTS)
+        found = await self.znodes.notifications(paths.LOG_DIR_EVENTS, self._watch(key, act))
+        failed = set()
+        for path, data in found.items():
+            try:
+                failed.add(paths.decode_log_dir_event(path.rpartition("/")[2], data))
+            except ZnodeError as error:
+                log.error("a notification of a lost log dir is left out: %s", error)
+        if failed:
+            log.warning("a log dir of these brokers has failed: %s", sorted(failed))
+            await self.run(brokers.log_dirs_failed(self.core, failed))
+        await self.znodes.remove(list(found))
+
+    # --- topics ---------------------------------------------------------------------------------------------
+
+    async def _read_topics(self, names: Sequence[str]) -> dict[str, TopicFound]:
+        """Read topics; one without an id gets one (KIP-516)."""
+        found = await self.znodes.topics(names, self._topic_watch)
+        if not self.core.settings.uses_topic_ids:
+            return found
+        for name, (topic_id, assignments) in list(found.items()):
+            if topic_id is None:
+                made = new_uuid(self._entropy)
+                if await self.znodes.write_topic(name, made, assignments):
+                    found[name] = (made, assignments)
+                else:
+                    del found[name]
+        return found
+
+    def _topic_watch(self, path: str) -> Watch:
+        topic = path.rpartition("/")[2]
+        return self._watch(f"topic {topic}", lambda: self.partitions_changed(topic))
+
+    async def topics_changed(self) -> None:
+        """Look which topics there are."""
+        names = await self.znodes.children(paths.TOPICS, self._watch("topics", self.topics_changed))
+        known = self.core.state.assignments
+        for gone in known.keys() - set(names):
+            self._watches.pop(f"topic {gone}", None)
+        found = await self._read_topics([one for one in names if one not in known])
+        if found:
+            log.info("new topics: %s%s", ", ".join(list(found)[:20]), ", ..." if len(found) > 20 else "")
+        await self.run(topics.changed(self.core, set(names), found))
+
+    async def partitions_changed(self, topic: str) -> None:
+        """Look which partitions a topic has."""
+        if topic not in self.core.state.assignments:
+            return
+        found = (await self.znodes.topics([topic], self._topic_watch)).get(topic)
+        if found is None:
+            return
+        if found[0] != self.core.state.topic_ids.get(topic) and found[0] is not None:
+            # Deleted and made again by somebody else: the list of topics alone does not show that.
+            log.warning("topic %s was made again with another id", topic)
+            self.core.state.remove_topic(topic)
+            await self.run(topics.changed(self.core, {topic, *self.core.state.assignments}, {topic: found}))
+            return
+        await self.run(topics.partitions_changed(self.core, topic, found[1]))
+
+    async def _wanted_deletions(self) -> list[str]:
+        return await self.znodes.children(
+            paths.DELETE_TOPICS, self._watch("deletions", self.deletions_wanted)
+        )
+
+    async def deletions_wanted(self) -> None:
+        """Look which topics are to be deleted."""
+        wanted = await self._wanted_deletions()
+        new = [one for one in wanted if one not in self.core.state.deletions]
+        unknown = [one for one in new if one not in self.core.state.assignments]
+        if unknown:
+            await self.topics_changed()  # a topic made just before, whose watch comes later
+        if new:
+            await self.run(deletion.wanted(self.core, new))
+
+    # --- orders ---------------------------------------------------------------------------------------------
+
+    async def reassigned(self) -> None:
+        """Look whether /admin/reassign_partitions asks for something."""
+        await self.znodes.reassignments(self._watch("reassignments", self.reassigned))
+        await self.run(reassignment.from_znode(self.core))
+
+    async def preferred_wanted(self) -> None:
+        """Look whether /admin/preferred_replica_election asks for something."""
+        wanted = await self.znodes.preferred_election(self._watch("elections", self.preferred_wanted))
+        if wanted is None:
+            return
+        results = await self.run(leaders.elect(self.core, ElectionType.PREFERRED, wanted))
+        failed = [f"{topic}-{index}" for (topic, index), error in results.items() if error is not None]
+        log.info(
+            "preferred leaders of %d partitions were asked for; not elected: %s", len(results), failed[:20]
+        )
+        await self.znodes.remove([paths.PREFERRED_REPLICA_ELECTION])
+        await self.znodes.preferred_election(self._watch("elections", self.preferred_wanted))
+
+    async def isrs_changed(self) -> None:
+        """Read the states that leaders have changed by themselves, as brokers before Kafka 2.7 do."""
+        key, act = self._notified(paths.ISR_CHANGES)
+        found = await self.znodes.notifications(paths.ISR_CHANGES, self._watch(key, act))
+        changed: dict[TopicPartition, None] = {}
+        for path, data in found.items():
+            try:
+                changed.update(dict.fromkeys(paths.decode_isr_change(path.rpartition("/")[2], data)))
+            except ZnodeError as error:
+                log.error("a notification of ISR changes is left out: %s", error)
+        known = [one for one in changed if one in self.core.state.states]
+        if known:
+            await self.run(partitions.refresh(self.core, known))
+            self.core.batch.update_metadata(self.core.state.brokers, known)
+            await self.run(self.core.send())
+            await self.run(reassignment.isr_changed(self.core, known))
+        await self.znodes.remove(list(found))
+
+    async def rebalance(self) -> None:
+        """Put leaders back to their preferred replicas where too many are elsewhere."""
+        moved = await self.run(leaders.rebalance(self.core))
+        if moved:
+            log.info("%d leaders were moved to their preferred replicas", moved)
+
+    # --- answers of brokers ---------------------------------------------------------------------------------
+
+    def _answered(self, sent: Outgoing, response: Any) -> None:
+        if response.error_code:
+            log.error(
+                "broker %d has refused %s with error code %d",
+                sent.broker_id, type(sent.request).__name__, response.error_code,
+            )  # fmt: skip
+        if isinstance(response, LeaderAndIsrResponse) and not response.error_code:
+            errors = self._replica_errors(sent.request, response)
+            if ErrorCode.KAFKA_STORAGE_ERROR in errors.values() or self.core.state.offline_dirs.get(
+                sent.broker_id
+            ):
+                self._put("replicas of a broker", lambda: self._replicas_answered(sent, errors))
+        elif isinstance(response, StopReplicaResponse) and sent.deleting:
+            codes = {
+                (one.topic_name, one.partition_index): one.error_code for one in response.partition_errors
+            }
+            deleted = {
+                one: response.error_code or codes.get(one, ErrorCode.NONE)
+                for one in sent.deleting
+                if one[0] in self.core.state.deletions
+            }
+            if deleted:
+                self._put("deleted replicas", lambda: self._deletions_answered(sent, deleted))
+
+    def _replica_errors(
+        self, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
+    ) -> dict[TopicPartition, int]:
+        names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+        errors = {
+            (names.get(topic.topic_id, ""), one.partition_index): one.error_code
+            for topic in response.topics
+            for one in topic.partition_errors
+        }
+        errors.update(
+            {(one.topic_name, one.partition_index): one.error_code for one in response.partition_errors}
+        )
+        return errors
+
+    async def _replicas_answered(self, sent: Outgoing, errors: dict[TopicPartition, int]) -> None:
+        broker = self.core.state.brokers.get(sent.broker_id)
+        if broker is not None and broker.epoch == sent.broker_epoch:
+            await self.run(brokers.replicas_answered(self.core, broker, errors))
+
+    async def _deletions_answered(self, sent: Outgoing, errors: dict[TopicPartition, int]) -> None:
+        broker = self.core.state.brokers.get(sent.broker_id)
+        if broker is not None and broker.epoch == sent.broker_epoch:
+            await self.run(deletion.answered(self.core, sent.broker_id, errors))
