@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import Subscriber
     from barnabas.cluster.topic_creation import TopicCreation
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.ports import MarkerWriter, ProducerIds, TransactionVerifier
+    from barnabas.coordination.ports import MarkerWriter, ProducerIds, ShareStatePort, TransactionVerifier
+    from barnabas.coordination.share_state import ShareStateCoordinator
     from barnabas.environment import Environment
     from barnabas.loop_budget import LoopBudget
     from barnabas.release import ReleaseProfile
@@ -53,6 +54,8 @@ class CoordinationParts:
     verifier: TransactionVerifier
     internal: Callable[[str], InternalTopic]
     """The journal on an internal topic."""
+    share_state: Callable[[ShareStateCoordinator], ShareStatePort] | None
+    """Puts what asks other brokers around the share coordinator of this one."""
 
 
 def coordination_parts(
@@ -91,7 +94,9 @@ def coordination_parts(
         give_way=budget.checkpoint,
     )
     verifier = _verifier(config, storage, LocalVerifier(transactions), ports)
-    return CoordinationParts(ports, groups, transactions, local_markers, verifier, internal)
+    return CoordinationParts(
+        ports, groups, transactions, local_markers, verifier, internal, _share_state(config, storage)
+    )
 
 
 def _ports(config: BrokerConfig, environment: Environment, storage: Storage) -> Ports:
@@ -143,3 +148,24 @@ def _verifier(
     )
     ports.runs.append(verifier.run)
     return verifier
+
+
+def _share_state(
+    config: BrokerConfig, storage: Storage
+) -> Callable[[ShareStateCoordinator], ShareStatePort] | None:
+    peers = storage.peers
+    if peers is None:
+        return None
+
+    def elsewhere(local: ShareStateCoordinator) -> ShareStatePort:
+        from barnabas.coordination.cluster_share_state import ClusterShareState
+
+        return ClusterShareState(
+            storage.metadata,
+            storage.broker_id,
+            local=local,
+            peers=peers,
+            timeout_ms=config.get(settings.REQUEST_TIMEOUT_MS),
+        )
+
+    return elsewhere

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.coordination.journal import Journal
+    from barnabas.coordination.ports import ShareStatePort
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.piecework import Piecework
@@ -42,8 +43,9 @@ class Shares:
         budget: LoopBudget,
         piecework: Piecework,
         now_ms: Callable[[], int],
+        elsewhere: Callable[[ShareStateCoordinator], ShareStatePort] | None = None,
     ) -> None:
-        """`journal` is that of __share_group_state."""
+        """`journal` is that of __share_group_state; `elsewhere` puts what asks other brokers around the one here."""
         get = config.get
         self.state = ShareStateCoordinator(
             journal,
@@ -53,11 +55,13 @@ class Shares:
             write_timeout_ms=get(settings.SHARE_COORDINATOR_WRITE_TIMEOUT_MS),
             give_way=budget.checkpoint,
         )
+        self.state_port: ShareStatePort = self.state if elsewhere is None else elsewhere(self.state)
+        """The states of all share partitions, whoever coordinates them; `state` has those of this broker."""
         self.sessions = ShareSessions(get(settings.GROUP_SHARE_MAX_SHARE_SESSIONS))
         self.partitions = SharePartitions(
             metadata,
             replicas,
-            self.state,
+            self.state_port,
             piecework,
             now_ms,
             ShareSettings(
@@ -68,7 +72,7 @@ class Shares:
         )
         self._nursery: trio.Nursery | None = None
         self._prune_seconds = get(settings.SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS) / 1000
-        self.groups = ShareGroups(groups, self.state, now_ms, self.partitions.forget_group)
+        self.groups = ShareGroups(groups, self.state_port, now_ms, self.partitions.forget_group)
 
     async def run(self) -> None:
         """Let locks end and clear away what is redundant, until cancelled."""

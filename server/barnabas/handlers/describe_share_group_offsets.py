@@ -117,7 +117,7 @@ async def _topic(
         try:
             if info is None:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-            state = await shares.state.summary((group_id, info.id, index))
+            state = await shares.state_port.summary((group_id, info.id, index))
             if state is None:
                 continue
             partition.start_offset, partition.leader_epoch = state.start_offset, state.leader_epoch

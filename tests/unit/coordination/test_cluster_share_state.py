@@ -1,0 +1,152 @@
+"""The state of share partitions at a coordinator on another broker: asked over the wire, again while it moves."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from barnabas.cluster.image import PartitionChanged, PartitionInfo
+from barnabas.cluster.peers import PeerUnavailableError
+from barnabas.coordination.cluster_share_state import ATTEMPTS, ClusterShareState
+from barnabas.coordination.share_state import ShareStateCoordinator
+from barnabas.errors import RequestError
+from barnabas.handlers import (
+    delete_share_group_state,
+    initialize_share_group_state,
+    read_share_group_state,
+    read_share_group_state_summary,
+    write_share_group_state,
+)
+from barnabas.share.batches import StateBatch
+from barnabas.share.records import ShareState
+from barnabas.share.state import StateWrite
+from barnabas.wire import registry
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.headers import decode_response, encode_request, encode_response, parse_request_header
+from tests.support.journals import MemoryJournal
+
+from .test_cluster_ports import ME, THREE, TWO, cluster, topic
+
+HANDLERS = {
+    "InitializeShareGroupState": initialize_share_group_state,
+    "ReadShareGroupState": read_share_group_state,
+    "ReadShareGroupStateSummary": read_share_group_state_summary,
+    "WriteShareGroupState": write_share_group_state,
+    "DeleteShareGroupState": delete_share_group_state,
+}
+
+
+class Shares:
+    def __init__(self, state) -> None:
+        self.state = state
+
+
+def coordinator(metadata) -> ShareStateCoordinator:
+    return ShareStateCoordinator(MemoryJournal(), lambda: 0, lambda: metadata.image, updates_max=10)
+
+
+class Wire:
+    """Stands for `Peers`: coordinators by broker id, reached through bytes of the newest version and their handlers."""
+
+    def __init__(self, **coordinators) -> None:
+        self.coordinators: dict[int, ShareStateCoordinator] = {}
+        self.failures: list[Exception | int] = []
+        self.asked: list[int] = []
+
+    async def ask(self, broker_id, request, **options):
+        self.asked.append(broker_id)
+        name = type(request).__name__.removesuffix("Request")
+        key = registry.key_of(name)
+        version = {84: 0, 83: 0, 86: 0}.get(key, 1)
+        frame = b"".join(bytes(chunk) for chunk in encode_request(key, version, 1, "b", request))[4:]
+        header = parse_request_header(frame)
+        received, _ = registry.request_codec(key).decoders[version](memoryview(frame), header.body_position)
+        failure = self.failures.pop(0) if self.failures else None
+        if isinstance(failure, Exception):
+            raise failure
+        shares = Shares(self.coordinators[broker_id])
+        response = await HANDLERS[name].handle(None, received, shares=shares)
+        if failure:
+            response.results[0].partitions[0].error_code = failure
+        answer = b"".join(bytes(chunk) for chunk in encode_response(key, version, 1, response))[4:]
+        return decode_response(answer, key, version)[1]
+
+
+@asynccontextmanager
+async def state_in(leader=TWO):
+    metadata = cluster(topic("__share_group_state", leader), topic("t", ME))
+    wire = Wire()
+    wire.coordinators = {broker_id: coordinator(metadata) for broker_id in (ME, TWO, THREE)}
+    state = ClusterShareState(metadata, ME, local=wire.coordinators[ME], peers=wire, timeout_ms=1000)  # type: ignore[arg-type]
+    yield state, wire, metadata
+
+
+KEY = ("g", b"t".rjust(16), 0)
+
+
+@pytest.mark.parametrize("leader", [ME, TWO])
+async def test_a_state_is_the_same_wherever_it_is_kept(leader, autojump_clock) -> None:
+    async with state_in(leader) as (state, wire, _):
+        assert await state.summary(KEY) is None
+        await state.initialize(KEY, 1, 100)
+        read = await state.read(KEY, 3)
+        assert (read.state_epoch, read.start_offset, read.batches) == (1, 100, ())
+        batches = (StateBatch(105, 107, 2, 1),)
+        await state.write(KEY, StateWrite(1, 3, 103, 4, batches))
+        read = await state.read(KEY, 3)
+        assert (read.state_epoch, read.start_offset, read.batches) == (1, 103, batches)
+        summary = await state.summary(KEY)
+        assert isinstance(summary, ShareState)
+        assert (summary.state_epoch, summary.leader_epoch, summary.start_offset, summary.complete_count) == (
+            1,
+            3,
+            103,
+            4,
+        )
+        with pytest.raises(RequestError) as caught:
+            await state.write(KEY, StateWrite(1, 2, 110))
+        assert caught.value.code == ErrorCode.FENCED_LEADER_EPOCH
+        await state.delete(KEY)
+        assert await state.summary(KEY) is None
+        assert wire.asked == ([] if leader == ME else [TWO] * 9)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        PeerUnavailableError("it is gone"),
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ],
+    ids=str,
+)
+async def test_a_coordinator_that_moves_is_looked_up_again(failure, autojump_clock) -> None:
+    async with state_in(TWO) as (state, wire, metadata), trio.open_nursery() as nursery:
+        wire.failures = [failure]
+        nursery.start_soon(state.initialize, KEY, 1, 100)
+        await trio.testing.wait_all_tasks_blocked()
+        await metadata.apply(
+            [PartitionChanged("__share_group_state", 0, PartitionInfo(THREE, (THREE,), (THREE,), 1))]
+        )
+    assert wire.asked == [TWO, THREE]
+
+
+async def test_it_is_asked_a_few_times_only(autojump_clock) -> None:
+    async with state_in(TWO) as (state, wire, _):
+        wire.failures = [ErrorCode.NOT_COORDINATOR] * 100
+        with pytest.raises(RequestError) as caught:
+            await state.read(KEY, 0)
+        assert caught.value.code == ErrorCode.NOT_COORDINATOR
+        assert wire.asked == [TWO] * ATTEMPTS
+
+
+@pytest.mark.parametrize("leader", [-1, 9])
+async def test_nobody_coordinates(leader, autojump_clock) -> None:
+    async with state_in(leader) as (state, wire, _):
+        with pytest.raises(RequestError) as caught:
+            await state.read(KEY, 0)
+        assert caught.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert wire.asked == []
