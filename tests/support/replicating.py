@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from barnabas.broker.storage import Membership
+from barnabas.broker.storage_parts import Membership
 from barnabas.client import Client, ClientSettings, Endpoint, open_client
 from barnabas.records.batch import encode_batch, iter_batches, read_records
 from barnabas.records.record import Record

@@ -6,8 +6,9 @@ whoever has assembled it closes the rest.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     from barnabas.broker.metrics_endpoint import MetricsAddress, MetricsEndpoint
     from barnabas.broker.services import Services
     from barnabas.requests.memory import Memory
+
+
+class Participation(Protocol):
+    """What a broker of a cluster does beside serving."""
+
+    async def begin(self) -> None:
+        """Let the cluster know of the broker, which listens by now. Raises StartupError."""
+
+    async def end(self) -> None:
+        """Hand over what the broker leads, while it still serves."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +43,8 @@ class Broker:
     metrics: MetricsEndpoint | None
     stopping: trio.Event
     """Set when the broker is to stop, by whoever asks for it or because no log dir works any more."""
+    participation: Participation | None = None
+    """None where the broker is alone."""
 
     @property
     def bootstrap(self) -> str:
@@ -45,7 +58,8 @@ class Broker:
     async def serve(self, *, task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED) -> None:
         """Let clients in, and serve them until `stop`.
 
-        Reports readiness with the broker itself. Raises StartupError if another program listens on the port by now.
+        Reports readiness with the broker itself, in a cluster when the cluster knows of it. Raises StartupError if
+        another program listens on the port by now, or another broker has its number.
         """
         for listener in self.listeners:
             listen(listener)
@@ -57,9 +71,25 @@ class Broker:
             for listener in self.listeners:
                 accepting.start_soon(listener.accept_forever, self.connections)
             accepting.start_soon(self.connections.close_idle_forever)
+            if self.participation is not None:
+                await self._unless_stopping(self.participation.begin)
             task_status.started(self)
             await self.stopping.wait()
+            if self.participation is not None:
+                await self.participation.end()
             accepting.cancel_scope.cancel()
         for listener in self.listeners:
             listener.close()
         await self.connections.drain()
+
+    async def _unless_stopping(self, do: Callable[[], Awaitable[None]]) -> None:
+        """Do something, and break it off when the broker is to stop."""
+
+        async def break_off() -> None:
+            await self.stopping.wait()
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(break_off)
+            await do()
+            nursery.cancel_scope.cancel()

@@ -25,7 +25,8 @@ from barnabas.broker.pipeline import Pipeline
 from barnabas.broker.services import Services
 from barnabas.broker.stalls import StallMeter
 from barnabas.broker.startup import StartupError, advertised_listeners, open_listeners, parse_metrics_address
-from barnabas.broker.storage import Membership, Storage, opened_storage
+from barnabas.broker.storage import opened_storage
+from barnabas.broker.storage_parts import Membership, Storage
 from barnabas.cluster.internal_topics import SHARE_TOPIC
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered

@@ -22,7 +22,7 @@ from barnabas.coordination.verification import LocalVerifier
 from barnabas.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
-    from barnabas.broker.storage import Storage
+    from barnabas.broker.storage_parts import Storage
     from barnabas.cluster.store import Subscriber
     from barnabas.cluster.topic_creation import TopicCreation
     from barnabas.config.loading import BrokerConfig

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.listener import Listener
 from barnabas.config import broker as settings
+from barnabas.config.cluster import is_clustered
 from barnabas.network.transport import EVERYWHERE, UnknownHostError
 
 if TYPE_CHECKING:
@@ -84,6 +85,23 @@ def advertised_listeners(config: BrokerConfig, network: Network) -> dict[str, tu
             )
         found[name] = (host or network.host_name(), port)
     return found
+
+
+def advertised_endpoints(
+    config: BrokerConfig, network: Network, listeners: Sequence[Listener]
+) -> dict[str, tuple[str, int]]:
+    """The (host, port) that clients and other brokers are given for each listener that advertises something.
+
+    In a cluster that is every listener: without `advertised.listeners` its own address, or this machine's name where it
+    listens on all interfaces. For a broker that is alone a listener without one has none: each client is given the address
+    that it has dialled. Raises StartupError.
+    """
+    bound = {listener.name: listener.port for listener in listeners}
+    advertised = advertised_listeners(config, network)
+    if not advertised and is_clustered(config):
+        for name, host, port in map(parse_endpoint, config.listeners()):
+            advertised[name] = (network.host_name() if not host or host in EVERYWHERE else host, port)
+    return {name: (host, port or bound.get(name, 0)) for name, (host, port) in advertised.items()}
 
 
 def open_listeners(

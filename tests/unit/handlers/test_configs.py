@@ -88,14 +88,14 @@ async def test_a_default_in_another_unit_counts_as_a_default(tmp_path):
 
 
 async def test_a_brokers_settings_are_all_there(tmp_path):
-    settings = {"ssl.keystore.password": "secret", "zookeeper.connect": "z", "a.plugins.own": "x"}
+    settings = {"ssl.keystore.password": "secret", "zookeeper.session.timeout.ms": "9", "a.plugins.own": "x"}
     async with broker_to_ask(tmp_path, settings) as ask:
         found = await settings_of(ask, BROKER, "1")
         assert set(tables.listed()) <= set(found)
         password = found["ssl.keystore.password"]
         assert (password.value, password.is_sensitive, password.config_type) == (None, True, 9)
         assert chain(password) == [("ssl.keystore.password", None, 4)]
-        for name in ("zookeeper.connect", "a.plugins.own"):
+        for name in ("zookeeper.session.timeout.ms", "a.plugins.own"):
             entry = found[name]
             assert (entry.value, entry.is_sensitive, entry.read_only, entry.config_type) == (
                 None,

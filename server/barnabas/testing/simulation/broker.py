@@ -22,7 +22,7 @@ from barnabas.testing.simulation.world import WallClock, World
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.storage import Membership
+    from barnabas.broker.storage_parts import Membership
 
 PORT = 9092
 USED_UP_PROBABILITY = 0.1

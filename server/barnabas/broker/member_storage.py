@@ -1,0 +1,107 @@
+"""Opening the storage of a broker that is one of several.
+
+The rule: topics are those of the cluster; a log without one stays as it is, until the controller says what becomes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from barnabas.broker.storage_parts import Membership, Storage, follow_first, log_configs, new_log_manager
+from barnabas.client import ClientSettings
+from barnabas.cluster.image import BROKER
+from barnabas.cluster.peers import Peers
+from barnabas.config import broker as settings
+from barnabas.config.cluster import inter_broker_listener
+from barnabas.log.config import LogConfig
+from barnabas.replicas.alter_partition import RemoteAlterPartition
+from barnabas.replicas.failures import LogDirFailures
+from barnabas.replicas.fetcher import FetcherParts
+from barnabas.replicas.fetching import ReplicaFetchers
+from barnabas.replicas.flushing import Flusher
+from barnabas.replicas.lost_dirs import LostDirs
+from barnabas.replicas.manager import Replicas
+from barnabas.replicas.replica import ReplicaContext
+from barnabas.replicas.throttling import ReplicationThrottle
+
+if TYPE_CHECKING:
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.config.setting import Setting
+    from barnabas.environment import Environment
+    from barnabas.loop_budget import LoopBudget
+
+
+async def open_member(
+    config: BrokerConfig,
+    environment: Environment,
+    budget: LoopBudget,
+    on_all_lost: Callable[[], None],
+    membership: Membership,
+) -> Storage:
+    """Open what a broker of a cluster has. Raises StorageError."""
+    now_ms, store = environment.wall_clock_ms, membership.store
+    broker_id = config.get(settings.NODE_ID)
+    config_for = log_configs(config, store)
+    logs = new_log_manager(config, environment, config_for)
+    await environment.threads.run(lambda: logs.open(now_ms()))
+    logs.write_meta(store.image.cluster_id, broker_id)
+    config.set_dynamic(store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker_id)))
+    failures = LogDirFailures(logs, now_ms, on_all_lost)
+    flusher = Flusher(now_ms, failures.failed, environment.threads)
+
+    def own_epoch() -> int:
+        known = store.image.brokers.get(broker_id)
+        return known.epoch if known is not None else -1
+
+    peers = Peers(
+        lambda: store.image,
+        inter_broker_listener(config),
+        environment.network,
+        ClientSettings(client_id=f"broker-{broker_id}", software_name="barnabas"),
+    )
+    alter_partition = membership.alter_partition or RemoteAlterPartition(broker_id, peers, own_epoch)
+
+    def clock_ms() -> int:
+        return int(environment.monotonic() * 1000)
+
+    def throttle(
+        replicas_of: Callable[[LogConfig], Sequence[str]], rate: Setting[int | None]
+    ) -> ReplicationThrottle:
+        return ReplicationThrottle(
+            broker_id,
+            replicas_of,
+            lambda: config.get(rate),
+            samples=config.get(settings.REPLICATION_QUOTA_WINDOW_NUM),
+            sample_ms=config.get(settings.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS) * 1000,
+            clock_ms=clock_ms,
+        )
+
+    by_follower = throttle(
+        lambda config: config.follower_replication_throttled_replicas,
+        settings.FOLLOWER_REPLICATION_THROTTLED_RATE,
+    )
+    fetchers = ReplicaFetchers(
+        broker_id, FetcherParts(peers, config, budget, failures.failed, now_ms, by_follower), own_epoch
+    )
+    context = ReplicaContext(
+        broker_id=broker_id,
+        storage_failed=failures.failed,
+        request_flush=flusher.request,
+        alter_partition=alter_partition,
+        clock_ms=clock_ms,
+        lag_max_ms=lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
+        live_brokers=lambda: store.image.brokers,
+        fetchers=fetchers,
+        leader_throttle=throttle(
+            lambda config: config.leader_replication_throttled_replicas,
+            settings.LEADER_REPLICATION_THROTTLED_RATE,
+        ),
+    )
+    replicas = Replicas(logs, context, budget)
+    failures.on_lost.append(replicas.lose)
+    await follow_first(store.image, store.image, replicas, config_for, now_ms())
+    registry = LostDirs(broker_id, logs, replicas, store)
+    return Storage(
+        broker_id, logs, store, replicas, failures, flusher, registry, alter_partition, peers, fetchers
+    )

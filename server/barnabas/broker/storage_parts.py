@@ -1,0 +1,103 @@
+"""What is open of a broker, and how it is opened, be it alone or one of several.
+
+The rule: nothing here belongs to one of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.broker.open_files import allow_open_files, open_segments_max
+from barnabas.cluster.image import TOPIC, ClusterImage, Delta
+from barnabas.config import broker as settings
+from barnabas.log.config import LogConfig
+from barnabas.log.manager import LogManager
+from barnabas.replicas.replica import AlterPartition
+
+if TYPE_CHECKING:
+    from barnabas.cluster.peers import Peers
+    from barnabas.cluster.ports import Member
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.zookeeper.session import ZooKeeper
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.environment import Environment
+    from barnabas.replicas.failures import LogDirFailures
+    from barnabas.replicas.fetching import ReplicaFetchers
+    from barnabas.replicas.flushing import Flusher
+    from barnabas.replicas.lost_dirs import LostDirs
+    from barnabas.replicas.manager import Replicas
+
+
+class AlterPartitionTask(AlterPartition, Protocol):
+    """Carries proposals for the ISR to the controller in a task of its own."""
+
+    async def run(self) -> None:
+        """Do so until cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What makes a broker one of several.
+
+    `store` is open, and is closed by whoever opened it. `alter_partition` replaces the way to the controller that the
+    store's image names.
+    """
+
+    store: MetadataStore
+    alter_partition: AlterPartitionTask | None = None
+    member: Member | None = None
+    """What the controller's requests are given to, where the cluster has a controller that sends them."""
+    zookeeper: ZooKeeper | None = None
+    """The session in which this broker is registered and stands for election."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What is open. `peers` and `fetchers` are None where the broker is alone."""
+
+    broker_id: int
+    logs: LogManager
+    metadata: MetadataStore
+    replicas: Replicas
+    failures: LogDirFailures
+    flusher: Flusher
+    lost_dirs: LostDirs
+    alter_partition: AlterPartitionTask
+    peers: Peers | None = None
+    fetchers: ReplicaFetchers | None = None
+
+
+def new_log_manager(
+    config: BrokerConfig, environment: Environment, config_for: Callable[[str], LogConfig]
+) -> LogManager:
+    """Make what keeps the logs; it is not open yet."""
+    return LogManager(
+        list(config.log_dirs),
+        config_for=config_for,
+        disk=environment.disk,
+        open_segments_max=open_segments_max(allow_open_files()),
+        producer_expiration_ms=config.get(settings.PRODUCER_ID_EXPIRATION_MS),
+        recovery_threads=config.get(settings.NUM_RECOVERY_THREADS_PER_DATA_DIR),
+        node_id=config.get(settings.NODE_ID) if config.is_node_id_set else None,
+    )
+
+
+def log_configs(config: BrokerConfig, store: MetadataStore) -> Callable[[str], LogConfig]:
+    """The settings of a topic\'s logs, as the newest image has them."""
+    return lambda topic: LogConfig.of(config.topic_values(store.image.settings_of(TOPIC, topic)))
+
+
+async def follow_first(
+    image: ClusterImage,
+    before: ClusterImage,
+    replicas: Replicas,
+    config_for: Callable[[str], LogConfig],
+    now_ms: int,
+) -> None:
+    """Open what the first image names; what was adopted since `before` has settings that its logs do not obey yet."""
+    delta = Delta(ClusterImage(image.cluster_id), image, tuple(image.topics), ())
+    await replicas.prepare(delta, config_for, now_ms)
+    replicas.publish(delta)
+    await replicas.reconfigure(image.topics.keys() - before.topics.keys(), config_for)
