@@ -62,7 +62,10 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic: its id (16 bytes, never used for another topic) and its partitions by index."""
+    """A topic: its id (16 bytes, never used for another topic) and its partitions by index.
+
+    The id is NO_TOPIC_ID where the cluster's controller gives none (before Kafka 2.8).
+    """
 
     name: str
     id: bytes
@@ -220,6 +223,7 @@ class ClusterImage:
         for change in changes:
             count += 1
             draft.add(change)
+        draft.finish()
         return ClusterImage(
             self.cluster_id,
             self.version + count,
@@ -251,9 +255,13 @@ class _Copied(Generic[K, V]):
 
 
 class _Draft:
-    """An image that is being made from another one."""
+    """An image that is being made from another one.
+
+    Partitions of a topic that changes are kept as a list until the end: a topic of 10,000 is copied once, not for each.
+    """
 
     __slots__ = (
+        "_partitions",
         "brokers",
         "configs",
         "controller_epoch",
@@ -266,6 +274,7 @@ class _Draft:
     )
 
     def __init__(self, image: ClusterImage) -> None:
+        self._partitions: dict[str, list[PartitionInfo]] = {}
         self.topics = _Copied(image.topics)
         self.names = _Copied(image.names_by_id)
         self.configs = _Copied(image.configs)
@@ -281,12 +290,9 @@ class _Draft:
             case TopicCreated(topic):
                 self._created(topic)
             case PartitionsAdded(name, partitions):
-                topic = self.topics.now[name]
-                self.topics.own()[name] = replace(topic, partitions=topic.partitions + partitions)
+                self._partitions_of(name).extend(partitions)
             case PartitionChanged(name, index, partition):
-                topic = self.topics.now[name]
-                parts = (*topic.partitions[:index], partition, *topic.partitions[index + 1 :])
-                self.topics.own()[name] = replace(topic, partitions=parts)
+                self._partitions_of(name)[index] = partition
             case TopicDeleted(name):
                 self._deleted(name)
             case ConfigChanged(resource_type, name, settings):
@@ -305,8 +311,21 @@ class _Draft:
             case LogDirsRegistered(broker_id, directory_ids):
                 self.log_dirs.own()[broker_id] = directory_ids
 
+    def _partitions_of(self, name: str) -> list[PartitionInfo]:
+        found = self._partitions.get(name)
+        if found is None:
+            found = self._partitions[name] = list(self.topics.now[name].partitions)
+        return found
+
+    def finish(self) -> None:
+        """Give the topics the partitions that have changed."""
+        for name, partitions in self._partitions.items():
+            topics = self.topics.own()
+            topics[name] = replace(topics[name], partitions=tuple(partitions))
+
     def _created(self, topic: TopicInfo) -> None:
         name = topic.name
+        self._partitions.pop(name, None)
         self.topics.own()[name] = topic
         if topic.id != NO_TOPIC_ID:
             self.names.own()[topic.id] = name
@@ -315,6 +334,7 @@ class _Draft:
             self.similar.own()[key] = (*self.similar.now.get(key, ()), name)
 
     def _deleted(self, name: str) -> None:
+        self._partitions.pop(name, None)
         self.names.own().pop(self.topics.own().pop(name).id, None)
         if (TOPIC, name) in self.configs.now:
             del self.configs.own()[TOPIC, name]

@@ -41,7 +41,7 @@ class LogDirFailures:
         logs = self._logs
         if error.is_full:
             self._say_full(error)
-        elif error.log_dir not in logs.offline:
+        elif error.log_dir in logs.online:
             if error.is_missing:
                 lost = logs.lose_missing(error)
             else:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 import trio
+import trio.testing
 
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.image import (
@@ -17,10 +18,14 @@ from barnabas.cluster.image import (
     TopicInfo,
 )
 from barnabas.cluster.store import MetadataStore
+from barnabas.cluster.zookeeper.store import ZooKeeperStore
+from barnabas.cluster.zookeeper.znodes import BrokerRegistration, Endpoint
 from barnabas.environment.real import OsThreads
 from barnabas.errors import RequestError, StorageError
 from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 from barnabas.wire.generated.errors import ErrorCode
+from tests.support.standin_controller import StandInController
 
 ME = BrokerInfo(1, None, {})
 
@@ -60,11 +65,33 @@ def embedded() -> Place:
     return Place(open_store, fail, lambda: syncs)
 
 
-STORES = {"embedded": embedded}
+def on_zookeeper() -> Place:
+    server = SimulatedZooKeeper()
+    sessions = []
+
+    def fail(value):
+        server.refuses_writes = value
+
+    async def open_store():
+        session = server.session()
+        sessions.append(session)
+        store = ZooKeeperStore(session, 1, lambda: 0)
+        await store.open("c")
+        trio.lowlevel.spawn_system_task(store.run)
+        controller = StandInController(server.session(), store)
+        trio.lowlevel.spawn_system_task(controller.run)
+        await store.register(BrokerRegistration((Endpoint("PLAINTEXT", "h", 9092),)))
+        await controller.has_sent_all()
+        return store
+
+    return Place(open_store, fail, lambda: sum(session.writes for session in sessions))
+
+
+STORES = {"embedded": embedded, "zookeeper": on_zookeeper}
 
 
 @pytest.fixture(params=STORES.values(), ids=STORES)
-def place(request) -> Place:
+async def place(request) -> Place:
     return request.param()
 
 
@@ -196,6 +223,7 @@ async def test_who_goes_away_does_not_undo_what_is_decided(place):
         await follower.entered.wait()
         nursery.cancel_scope.cancel()
         follower.gate.set()
+    await trio.testing.wait_all_tasks_blocked()
     assert list(store.image.topics) == ["t"]
     await store.change(lambda _: [topic("u")])
     assert list(store.image.topics) == ["t", "u"]
@@ -211,6 +239,7 @@ async def test_who_goes_away_while_waiting_has_asked_for_nothing(place):
         with trio.move_on_after(0):
             await store.change(lambda _: [topic("u")])
         follower.gate.set()
+    await trio.testing.wait_all_tasks_blocked()
     assert list(store.image.topics) == ["t"]
 
 

@@ -307,9 +307,10 @@ async def test_simulated_answers_come_in_order_whatever_the_weather(autojump_clo
     seed = Random().randrange(2**32)
     print("seed", seed)
     weather = ZooKeeperWeather(1, 1, 1, 1, lost_request_probability=0.1, lost_answer_probability=0.1)
-    server = SimulatedZooKeeper(Random(seed), weather)
+    server = SimulatedZooKeeper(Random(seed))
     session = server.session()
     await session.create("/n", b"")
+    server.weather = weather
     answers, lost = [], 0
 
     async def write(number):

@@ -87,7 +87,7 @@ def _translated(error: BaseException, path: str) -> ZooKeeperError:
 
 
 def _stat(stat: ZnodeStat) -> Stat:
-    return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.numChildren)
+    return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.numChildren, stat.ctime)
 
 
 class _Multi:
@@ -466,13 +466,18 @@ class ZooKeeperConnection:
         """What is known of the session now."""
         return self._state
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the session was ended by `close`."""
+        return self._is_closed
+
     def watch_session(self, changed: Callable[[SessionState], None]) -> None:
         """Have `changed` called with each new state."""
         self._listeners.append(changed)
 
     async def wait_connected(self) -> None:
-        """Return when the session is connected, be it the same or a new one."""
-        while self._state is not SessionState.CONNECTED:
+        """Return when the session is connected, be it the same or a new one, or was closed."""
+        while self._state is not SessionState.CONNECTED and not self._is_closed:
             await self._connected.wait()
         await trio.lowlevel.checkpoint()
 
@@ -618,6 +623,7 @@ class ZooKeeperConnection:
         self._is_closed = True
         self._fail_all(kazoo_errors.SessionExpiredError())
         self._set_state(SessionState.EXPIRED)
+        self._connected.set()
         with trio.CancelScope(shield=True):
             await self._threads.run(self._stop)
 

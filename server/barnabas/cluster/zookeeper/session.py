@@ -61,13 +61,17 @@ class SessionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What ZooKeeper knows of a znode. `version` counts the changes of its data; `created` is the czxid."""
+    """What ZooKeeper knows of a znode.
+
+    `version` counts the changes of its data; `created` is the czxid, `created_ms` the server's clock then.
+    """
 
     version: int
     created: int
     modified: int = 0
     ephemeral_owner: int = 0
     children: int = 0
+    created_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +125,15 @@ class ZooKeeper(Protocol):
     def state(self) -> SessionState:
         """What is known of the session now."""
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called: then every request raises SessionExpiredError, and no session follows."""
+
     def watch_session(self, changed: Callable[[SessionState], None]) -> None:
         """Have `changed` called with each new state; it must not block."""
 
     async def wait_connected(self) -> None:
-        """Return when the session is connected, be it the same or a new one."""
+        """Return when the session is connected, be it the same or a new one, or was closed."""
 
     async def create(
         self,

@@ -24,6 +24,7 @@ from barnabas.cluster.zookeeper.session import (
     ConnectionLostError,
     Create,
     Delete,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -36,6 +37,8 @@ from barnabas.cluster.zookeeper.session import (
     ZooKeeperError,
 )
 
+BEGIN_MS = 1_700_000_000_000
+"""What the servers' clocks show when trio's clock shows 0, as in a simulated world."""
 Answer = Any
 Work = Callable[[], Answer]
 
@@ -63,11 +66,14 @@ class _Node:
     modified: int
     version: int = 0
     owner: int = 0
+    created_ms: int = 0
     child_changes: int = 0
     children: set[str] = field(default_factory=set)
 
     def stat(self) -> Stat:
-        return Stat(self.version, self.created, self.modified, self.owner, len(self.children))
+        return Stat(
+            self.version, self.created, self.modified, self.owner, len(self.children), self.created_ms
+        )
 
 
 def _parent(path: str) -> str:
@@ -116,7 +122,9 @@ class _Tree:
             raise NodeExistsError(path)
         if parent.owner:
             raise ZooKeeperError(f"{_parent(path)} is ephemeral and cannot have children")
-        self.nodes[path] = _Node(data, self.zxid, self.zxid, owner=owner)
+        self.nodes[path] = _Node(
+            data, self.zxid, self.zxid, owner=owner, created_ms=BEGIN_MS + int(trio.current_time() * 1000)
+        )
         parent.children.add(path.rpartition("/")[2])
         parent.child_changes += 1
         return path
@@ -242,6 +250,8 @@ class SimulatedZooKeeper:
         self.random = random or Random(0)
         self.weather = weather or ZooKeeperWeather()
         self.is_down = False
+        self.refuses_writes = False
+        """Whether no session may change anything, as with ACLs."""
         self._tree = _Tree()
         self._tree.fire = self._fire
         self._sessions: dict[int, SimulatedSession] = {}
@@ -399,6 +409,8 @@ class SimulatedSession:
         self._connected = trio.Event()
         self.connection = 0
         """Counts the connections of this client."""
+        self.writes = 0
+        """Counts its requests that may change something."""
 
     @property
     def session_id(self) -> int:
@@ -410,13 +422,18 @@ class SimulatedSession:
         """What is known of the session now."""
         return self._state
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the session was ended by `close`."""
+        return self._is_closed
+
     def watch_session(self, changed: Callable[[SessionState], None]) -> None:
         """Have `changed` called with each new state."""
         self._listeners.append(changed)
 
     async def wait_connected(self) -> None:
-        """Return when the session is connected, be it a new one."""
-        while self._state is not SessionState.CONNECTED:
+        """Return when the session is connected, be it a new one, or was closed."""
+        while self._state is not SessionState.CONNECTED and not self._is_closed:
             await self._connected.wait()
         await trio.lowlevel.checkpoint()
 
@@ -530,6 +547,10 @@ class SimulatedSession:
             elif chance < weather.lost_request_probability + weather.lost_answer_probability:
                 lost = "answer"
         try:
+            if pending.is_write:
+                self.writes += 1
+                if server.refuses_writes:
+                    raise NoAuthError("nothing may be changed")
             if lost != "request":
                 pending.result = pending.work()
         except ZooKeeperError as error:
@@ -639,4 +660,5 @@ class SimulatedSession:
             self._server.end(self._session_id)
             self._fail_all(SessionExpiredError("the session was closed"))
             self._set_state(SessionState.EXPIRED)
+            self._connected.set()
         await trio.lowlevel.checkpoint()

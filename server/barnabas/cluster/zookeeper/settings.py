@@ -1,0 +1,100 @@
+"""The settings below /config, as changes of the metadata image.
+
+The rule: what a znode says is published as it was read, in the order of reading; what cannot be read is logged and
+leaves the image as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.image import ClusterImage, ConfigChanged, ResourceKey
+from barnabas.cluster.zookeeper import resource_znodes as resources
+from barnabas.cluster.zookeeper.json_znodes import ZnodeError
+from barnabas.cluster.zookeeper.session import NoNodeError, ZooKeeper
+from barnabas.cluster.zookeeper.writes import entity_of, resource_of
+
+if TYPE_CHECKING:
+    from barnabas.loop_budget import LoopBudget
+
+log = logging.getLogger(__name__)
+
+FOLLOWED = (resources.TOPICS, resources.BROKERS, resources.CLIENT_METRICS, resources.GROUPS)
+"""Types of entities whose settings are in the image."""
+NOTIFICATION_LIFETIME_MS = 15 * 60 * 1000
+"""Notifications that are older are removed, as by Kafka's brokers."""
+
+
+class SettingsReader:
+    """Reads settings. Methods raise ZooKeeperError."""
+
+    def __init__(self, zookeeper: ZooKeeper, budget: LoopBudget) -> None:
+        self._zookeeper = zookeeper
+        self._budget = budget
+
+    async def read_all(self, image: ClusterImage) -> list[ConfigChanged]:
+        """Read the settings of all resources; returns those that differ from the image's."""
+        keys: list[ResourceKey] = []
+        for kind in FOLLOWED:
+            try:
+                names = await self._zookeeper.children(f"{resources.CONFIG}/{kind}")
+            except NoNodeError:
+                continue
+            for name in names:
+                key = resource_of(kind, name)
+                if key is not None:
+                    keys.append(key)
+                await self._budget.checkpoint()
+        there = set(keys)
+        return await self.read(image, [*keys, *(key for key in image.configs if key not in there)])
+
+    async def read(self, image: ClusterImage, keys: Iterable[ResourceKey]) -> list[ConfigChanged]:
+        """Read the settings of these resources; returns those that differ from the image's."""
+        wanted = list(dict.fromkeys(keys))
+        paths = [resources.config_path(*entity_of(key)) for key in wanted]
+        changes = []
+        for key, path, found in zip(wanted, paths, await self._zookeeper.get_many(paths), strict=True):
+            try:
+                settings = resources.decode_config(path, found[0]) if found is not None else {}
+            except ZnodeError as error:
+                log.error("settings are left as they were: %s", error)
+                continue
+            if settings != image.settings_of(*key):
+                changes.append(ConfigChanged(*key, tuple(sorted(settings.items()))))
+            await self._budget.checkpoint()
+        return changes
+
+    async def notified(self, names: Sequence[str]) -> list[ResourceKey]:
+        """Read notifications; returns the resources whose settings have changed."""
+        keys = []
+        found = await self._zookeeper.get_many([f"{resources.CONFIG_CHANGES}/{name}" for name in names])
+        for name, node in zip(names, found, strict=True):
+            if node is None:
+                continue
+            try:
+                kind, entity = resources.decode_config_change(name, node[0])
+            except ZnodeError as error:
+                log.error("a notification of changed settings is left out: %s", error)
+                continue
+            key = resource_of(kind, entity)
+            if key is not None:
+                keys.append(key)
+        return keys
+
+    async def remove_old(self, names: Sequence[str], now_ms: int) -> None:
+        """Remove the notifications that everybody has seen by now."""
+        paths = [f"{resources.CONFIG_CHANGES}/{name}" for name in names]
+        for path, node in zip(paths, await self._zookeeper.get_many(paths), strict=True):
+            if node is not None and now_ms - node[1].created_ms > NOTIFICATION_LIFETIME_MS:
+                try:
+                    await self._zookeeper.delete(path)
+                except NoNodeError:
+                    continue  # another broker was quicker
+
+
+def number_of(name: str) -> int:
+    """The number of a notification, -1 for a znode that is none."""
+    digits = name.removeprefix(resources.CONFIG_CHANGE_PREFIX)
+    return int(digits) if digits != name and digits.isdecimal() else -1

@@ -1,0 +1,357 @@
+"""What has to be written to ZooKeeper so that changes of the metadata are kept. Pure.
+
+The rule: what is written follows from the changes and from what the znodes hold now, so that a plan which is made again
+after a lost answer leaves out what has happened. What somebody else has written meanwhile is a conflict, never overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from barnabas.cluster.image import (
+    BROKER,
+    CLIENT_METRICS,
+    GROUP,
+    NO_TOPIC_ID,
+    TOPIC,
+    Change,
+    ClusterImage,
+    ConfigChanged,
+    LogDirsRegistered,
+    PartitionInfo,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    ResourceKey,
+    TopicCreated,
+    TopicDeleted,
+    TopicInfo,
+)
+from barnabas.cluster.zookeeper import resource_znodes as resources
+from barnabas.cluster.zookeeper import znodes
+from barnabas.cluster.zookeeper.json_znodes import ZnodeError
+from barnabas.cluster.zookeeper.session import Create, Operation, SetData, Stat
+from barnabas.cluster.zookeeper.znodes import ProducerIdBlock, ReplicaAssignment, TopicAssignment
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+
+Found = Mapping[str, tuple[bytes, Stat] | None]
+"""What znodes hold, None for those that are not there."""
+
+BYTES_MAX = 512 * 1024
+"""So much is written at once; ZooKeeper breaks the connection of a client that sends more than 1 MiB."""
+ZNODE_BYTES_MAX = 1_000_000
+
+_ENTITY_TYPES = {
+    TOPIC: resources.TOPICS,
+    BROKER: resources.BROKERS,
+    CLIENT_METRICS: resources.CLIENT_METRICS,
+    GROUP: resources.GROUPS,
+}
+_PLAIN_NAMES = (resources.TOPICS, resources.BROKERS)
+
+
+def entity_of(key: ResourceKey) -> tuple[str, str]:
+    """Type and name of the entity in /config whose znode has a resource's settings."""
+    kind, name = _ENTITY_TYPES[key[0]], key[1] or resources.DEFAULT
+    return kind, name if kind in _PLAIN_NAMES else resources.sanitized(name)
+
+
+def resource_of(entity_type: str, name: str) -> ResourceKey | None:
+    """The resource whose settings an entity in /config has; None for those that are not in the image."""
+    for resource_type, kind in _ENTITY_TYPES.items():
+        if kind == entity_type:
+            if kind in _PLAIN_NAMES:
+                return resource_type, "" if name == resources.DEFAULT else name
+            return resource_type, resources.desanitized(name)
+    return None
+
+
+@dataclass
+class Truth:
+    """What ZooKeeper says where the image does not know it yet: topics (None: gone), settings, producer ids."""
+
+    topics: dict[str, TopicInfo | None] = field(default_factory=dict)
+    configs: dict[ResourceKey, dict[str, str]] = field(default_factory=dict)
+    next_producer_id: int | None = None
+
+    def add(self, other: Truth) -> bool:
+        """Take over what another one says; returns whether it says anything new."""
+        before = dict(self.topics), dict(self.configs), self.next_producer_id
+        self.topics |= other.topics
+        self.configs |= other.configs
+        if other.next_producer_id is not None:
+            self.next_producer_id = other.next_producer_id
+        return before != (self.topics, self.configs, self.next_producer_id)
+
+    def changes(self, image: ClusterImage) -> Iterator[Change]:
+        """The changes that make an image agree with this."""
+        for name, topic in self.topics.items():
+            known = image.topics.get(name)
+            if known is not None and (topic is None or not is_same(known, topic)):
+                yield TopicDeleted(name)
+                known = None
+            if topic is not None and known is None:
+                yield TopicCreated(topic)
+            elif topic is not None and known is not None and len(topic.partitions) > len(known.partitions):
+                yield PartitionsAdded(name, topic.partitions[len(known.partitions) :])
+        for (resource_type, name), settings in self.configs.items():
+            if image.settings_of(resource_type, name) != settings:
+                yield ConfigChanged(resource_type, name, tuple(settings.items()))
+        if self.next_producer_id is not None and self.next_producer_id != image.next_producer_id:
+            yield ProducerIdsAllocated(self.next_producer_id)
+
+    def forget_known(self, image: ClusterImage) -> None:
+        """Forget the topics that the image knows by now."""
+        for name, topic in tuple(self.topics.items()):
+            known = image.topics.get(name)
+            if topic is None or (
+                known is not None and is_same(known, topic) and len(known.partitions) >= len(topic.partitions)
+            ):
+                del self.topics[name]
+
+
+def is_same(one: TopicInfo, other: TopicInfo) -> bool:
+    """Whether these are the same topic; without ids, topics of one name are taken for the same."""
+    return NO_TOPIC_ID in (one.id, other.id) or one.id == other.id
+
+
+class ConflictError(Exception):
+    """Somebody else was quicker; `truth` is what the changes must be decided on."""
+
+    def __init__(self, truth: Truth) -> None:
+        super().__init__("somebody else was quicker")
+        self.truth = truth
+
+
+@dataclass
+class Plan:
+    """What is still to be written: operations in parts that may follow each other, then notifications."""
+
+    parts: list[list[Operation]] = field(default_factory=list)
+    notifications: list[str] = field(default_factory=list)
+    """Entities whose settings have changed, as `topics/NAME`."""
+
+
+def topic_info(name: str, assignment: TopicAssignment) -> TopicInfo:
+    """A topic as its znode says: of leaders nothing is known."""
+    count = max(assignment.partitions, default=-1) + 1
+    none = ReplicaAssignment(())
+    parts = (assignment.partitions.get(index, none) for index in range(count))
+    infos = tuple(
+        PartitionInfo(-1, one.replicas, (), adding=one.adding, removing=one.removing) for one in parts
+    )
+    return TopicInfo(name, assignment.topic_id or NO_TOPIC_ID, infos)
+
+
+def paths_of(changes: Sequence[Change]) -> list[str]:
+    """The znodes that a plan for these changes must know. Raises TypeError for a change that no broker may make."""
+    paths: dict[str, None] = {}
+    for change in changes:
+        match change:
+            case TopicCreated(topic):
+                paths[znodes.topic_path(topic.name)] = None
+                paths[resources.config_path(resources.TOPICS, topic.name)] = None
+            case PartitionsAdded(name):
+                paths[znodes.topic_path(name)] = None
+            case TopicDeleted(name):
+                paths[znodes.topic_path(name)] = None
+                paths[znodes.delete_topic_path(name)] = None
+            case ConfigChanged(kind, name):
+                paths[resources.config_path(*entity_of((kind, name)))] = None
+            case ProducerIdsAllocated():
+                paths[znodes.PRODUCER_IDS] = None
+            case LogDirsRegistered():
+                pass
+            case _:
+                raise TypeError(f"{type(change).__name__} comes from the controller alone")
+    return list(paths)
+
+
+def plan(
+    changes: Sequence[Change], image: ClusterImage, found: Found, broker_id: int, *, has_topic_ids: bool
+) -> Plan:
+    """Say what is to be written for changes that were decided on `image`, while the znodes hold `found`.
+
+    Raises ConflictError, and RequestError for a topic that no znode can hold.
+    """
+    planner = _Planner(image, found, broker_id, has_topic_ids)
+    for change in changes:
+        planner.add(change)
+    return planner.done()
+
+
+class _Planner:
+    def __init__(self, image: ClusterImage, found: Found, broker_id: int, has_topic_ids: bool) -> None:
+        self._image = image
+        self._found = found
+        self._broker_id = broker_id
+        self._has_topic_ids = has_topic_ids
+        self._truth = Truth()
+        self._is_conflict = False
+        self._topics: dict[str, TopicAssignment] = {}
+        self._created: dict[str, None] = {}
+        self._configs: dict[ResourceKey, dict[str, str]] = {}
+        self._deleted: dict[str, None] = {}
+        self._next_producer_id: int | None = None
+
+    def _conflict(self, truth: Truth) -> None:
+        self._is_conflict = True
+        self._truth.add(truth)
+
+    def add(self, change: Change) -> None:
+        match change:
+            case TopicCreated(topic):
+                self._create(topic)
+            case PartitionsAdded(name, partitions):
+                self._add_partitions(name, partitions)
+            case TopicDeleted(name):
+                self._delete(name)
+            case ConfigChanged(resource_type, name, settings):
+                self._configs[resource_type, name] = dict(settings)
+            case ProducerIdsAllocated(next_id):
+                self._next_producer_id = next_id
+
+    def _kept_topic(self, name: str) -> TopicAssignment | None:
+        found = self._found.get(znodes.topic_path(name))
+        if found is None:
+            return None
+        try:
+            return znodes.decode_topic(name, found[0])
+        except ZnodeError:
+            return TopicAssignment({})  # a topic is there; of what kind, nobody can say
+
+    def _create(self, topic: TopicInfo) -> None:
+        wanted = TopicAssignment(
+            {index: ReplicaAssignment(info.replicas) for index, info in enumerate(topic.partitions)},
+            topic.id if self._has_topic_ids and topic.id != NO_TOPIC_ID else None,
+        )
+        kept = self._kept_topic(topic.name)
+        self._topics[topic.name] = wanted
+        if kept is None:
+            self._created[topic.name] = None
+            self._configs.setdefault((TOPIC, topic.name), {})
+        elif kept.topic_id != wanted.topic_id or (kept.topic_id is None and kept != wanted):
+            self._conflict(Truth({topic.name: topic_info(topic.name, kept)}))
+
+    def _add_partitions(self, name: str, added: tuple[PartitionInfo, ...]) -> None:
+        first = len(self._image.topics[name].partitions) if name in self._image.topics else 0
+        kept = self._topics.get(name) or self._kept_topic(name)
+        if name in self._topics:
+            first = len(self._topics[name].partitions)
+        if kept is None:
+            self._conflict(Truth({name: None}))
+            return
+        count = max(kept.partitions, default=-1) + 1
+        new = {first + index: ReplicaAssignment(info.replicas) for index, info in enumerate(added)}
+        if count == first:
+            self._topics[name] = TopicAssignment({**kept.partitions, **new}, kept.topic_id)
+        elif not all(
+            index in kept.partitions and kept.partitions[index].replicas == one.replicas
+            for index, one in new.items()
+        ):
+            self._conflict(Truth({name: topic_info(name, kept)}))
+
+    def _delete(self, name: str) -> None:
+        kept = self._kept_topic(name)
+        known = self._image.topics.get(name)
+        if name in self._created:
+            self._deleted[name] = None
+        elif kept is None or (known is not None and not is_same(known, topic_info(name, kept))):
+            return  # it is gone already
+        elif self._found.get(znodes.delete_topic_path(name)) is None:
+            self._deleted[name] = None
+
+    def done(self) -> Plan:
+        """The plan. Raises ConflictError, RequestError."""
+        result = Plan()
+        for name, assignment in self._topics.items():
+            result.parts.append(self._topic(name, assignment))
+        for key, settings in self._configs.items():
+            is_of_new = key[0] == TOPIC and key[1] in self._created
+            if not is_of_new:
+                result.parts.append(self._config(key, settings))
+                result.notifications.append("/".join(entity_of(key)))
+        for name in self._deleted:
+            result.parts.append([Create(znodes.delete_topic_path(name), b"")])
+        if self._next_producer_id is not None:
+            result.parts.append(self._producer_ids(self._next_producer_id))
+        if self._is_conflict:
+            raise ConflictError(self._truth)
+        result.parts = _together([part for part in result.parts if part])
+        return result
+
+    def _topic(self, name: str, assignment: TopicAssignment) -> list[Operation]:
+        data = znodes.encode_topic(assignment)
+        if len(data) > ZNODE_BYTES_MAX:
+            raise RequestError(
+                ErrorCode.POLICY_VIOLATION,
+                f"topic {name!r} with {len(assignment.partitions)} partitions does not fit into a znode of 1 MB",
+            )
+        path = znodes.topic_path(name)
+        if name in self._created:
+            settings = self._configs.get((TOPIC, name), {})
+            return [*self._set_config((TOPIC, name), settings), Create(path, data)]
+        found = self._found[path]
+        if found is None or self._kept_topic(name) == assignment:
+            return []
+        return [SetData(path, data, found[1].version)]
+
+    def _kept_settings(self, key: ResourceKey) -> dict[str, str] | None:
+        path = resources.config_path(*entity_of(key))
+        found = self._found.get(path)
+        try:
+            return resources.decode_config(path, found[0]) if found is not None else None
+        except ZnodeError:
+            return {}
+
+    def _config(self, key: ResourceKey, settings: dict[str, str]) -> list[Operation]:
+        kept = self._kept_settings(key)
+        if kept == settings:
+            return []
+        known = dict(self._image.settings_of(*key))
+        if (kept or {}) != known:
+            self._conflict(Truth(configs={key: kept or {}}))
+        return self._set_config(key, settings)
+
+    def _set_config(self, key: ResourceKey, settings: dict[str, str]) -> list[Operation]:
+        path = resources.config_path(*entity_of(key))
+        found = self._found.get(path)
+        data = resources.encode_config(settings)
+        return [Create(path, data) if found is None else SetData(path, data, found[1].version)]
+
+    def _producer_ids(self, next_id: int) -> list[Operation]:
+        found = self._found.get(znodes.PRODUCER_IDS)
+        first = self._image.next_producer_id
+        block = ProducerIdBlock(self._broker_id, first, next_id - first)
+        data = znodes.encode_producer_ids(block)
+        if found is None:
+            return [Create(znodes.PRODUCER_IDS, data)]
+        kept_next = next_producer_id(found[0])
+        if found[0] == data:
+            return []
+        if kept_next != first:
+            self._conflict(Truth(next_producer_id=kept_next))
+        return [SetData(znodes.PRODUCER_IDS, data, found[1].version)]
+
+
+def next_producer_id(data: bytes) -> int:
+    """The first producer id that nobody has. Raises ZnodeError."""
+    if not data:
+        return 0
+    block = znodes.decode_producer_ids(data)
+    return block.first + block.count
+
+
+def _together(parts: list[list[Operation]]) -> list[list[Operation]]:
+    """The same operations in as few parts as may be."""
+    result: list[list[Operation]] = []
+    size = BYTES_MAX
+    for part in parts:
+        own = sum(len(one.path) + len(getattr(one, "data", b"")) + 64 for one in part)
+        if size + own > BYTES_MAX:
+            result.append([])
+            size = 0
+        result[-1] += part
+        size += own
+    return result

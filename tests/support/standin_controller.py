@@ -1,0 +1,123 @@
+"""A controller for tests of the store alone: each partition is led by its first replica, at once.
+
+The rule: it reads what a controller reads and deletes what one deletes, and tells one store of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import trio
+
+from barnabas.cluster.image import (
+    BrokerInfo,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Change,
+    ClusterImage,
+    ControllerChanged,
+    PartitionInfo,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+    TopicInfo,
+)
+from barnabas.cluster.zookeeper import resource_znodes as resources
+from barnabas.cluster.zookeeper import znodes
+from barnabas.cluster.zookeeper.session import (
+    ConnectionLostError,
+    NoNodeError,
+    SessionExpiredError,
+    ZooKeeper,
+)
+from barnabas.cluster.zookeeper.store import ZooKeeperStore
+from barnabas.cluster.zookeeper.writes import topic_info
+from barnabas.errors import RequestError, StorageError
+
+
+class StandInController:
+    """Lifecycle: `run` in a task of its own."""
+
+    def __init__(self, zookeeper: ZooKeeper, store: ZooKeeperStore, *, epoch: int = 1) -> None:
+        self._zookeeper = zookeeper
+        self._store = store
+        self._epoch = epoch
+        self._changed = trio.Event()
+        self._sent = trio.Event()
+
+    async def has_sent_all(self) -> None:
+        """Wait until the broker knows of itself."""
+        await self._sent.wait()
+
+    async def run(self) -> None:
+        """Look at everything whenever something changes."""
+        while not self._zookeeper.is_closed:
+            self._changed = trio.Event()
+            try:
+                decide = await self._look()
+                self._store.check_controller(9, self._epoch, -1)
+                image = await self._store.follow(decide)
+            except (ConnectionLostError, SessionExpiredError):
+                await self._zookeeper.wait_connected()
+                continue
+            except NoNodeError:
+                continue  # it went while we looked
+            except (StorageError, RequestError):
+                return
+            if image.brokers:
+                self._sent.set()
+            await self._changed.wait()
+
+    def _look_again(self) -> None:
+        self._changed.set()
+
+    async def _look(self) -> Callable[[ClusterImage], Iterator[Change]]:
+        zookeeper, again = self._zookeeper, self._look_again
+        for name in await zookeeper.children(znodes.DELETE_TOPICS, again):
+            await self._delete(name)
+        brokers = {}
+        for name in await zookeeper.children(znodes.BROKER_IDS, again):
+            data, _ = await zookeeper.get(znodes.broker_path(int(name)))
+            found = znodes.decode_broker(int(name), data)
+            endpoints = {one.listener: (one.host, one.port) for one in found.endpoints}
+            brokers[int(name)] = BrokerInfo(int(name), found.rack, endpoints)
+        topics = {}
+        for name in await zookeeper.children(znodes.TOPICS, again):
+            data, _ = await zookeeper.get(znodes.topic_path(name), again)
+            info = topic_info(name, znodes.decode_topic(name, data))
+            parts = tuple(
+                PartitionInfo(one.replicas[0], one.replicas, one.replicas) for one in info.partitions
+            )
+            topics[name] = TopicInfo(name, info.id, parts)
+
+        def decide(image: ClusterImage) -> Iterator[Change]:
+            if image.controller_id != 9:
+                yield ControllerChanged(9, self._epoch)
+            for broker_id in image.brokers.keys() - brokers.keys():
+                yield BrokerUnregistered(broker_id)
+            for broker_id, broker in brokers.items():
+                known = image.brokers.get(broker_id)
+                if known is None or known.endpoints != broker.endpoints:
+                    yield BrokerRegistered(broker)
+            for name, known_topic in image.topics.items():
+                if name not in topics or topics[name].id != known_topic.id:
+                    yield TopicDeleted(name)
+            for name, topic in topics.items():
+                before = image.topics.get(name)
+                if before is None or before.id != topic.id:
+                    yield TopicCreated(topic)
+                elif len(before.partitions) < len(topic.partitions):
+                    yield PartitionsAdded(name, topic.partitions[len(before.partitions) :])
+
+        return decide
+
+    async def _delete(self, name: str) -> None:
+        for path in (
+            resources.config_path(resources.TOPICS, name),
+            znodes.topic_path(name),
+            znodes.delete_topic_path(name),
+        ):
+            try:
+                await self._zookeeper.delete(path)
+            except NoNodeError:
+                continue
