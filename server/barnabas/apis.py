@@ -112,6 +112,7 @@ _ROWS: tuple[Api, ...] = (
     Api(4, 0, 7, whole=(_CLUSTER_ACTION,), member_only=True),  # LeaderAndIsr
     Api(5, 0, 4, whole=(_CLUSTER_ACTION,), member_only=True),  # StopReplica
     Api(6, 0, 8, whole=(_CLUSTER_ACTION,), member_only=True),  # UpdateMetadata
+    Api(7, 0, 3, whole=(_CLUSTER_ACTION,), member_only=True),  # ControlledShutdown
     Api(8, 0, 10, whole=(_GROUP_READ,), each=(Access(READ, TOPIC, "topics.name"),)),  # OffsetCommit
     Api(9, 0, 10, each=(
         Access(DESCRIBE, GROUP, "groups.group_id"), Access(DESCRIBE, TOPIC, "groups.topics.name"),
@@ -167,6 +168,7 @@ _ROWS: tuple[Api, ...] = (
     Api(45, 0, 1, whole=(Access(ALTER, CLUSTER),), controller=True),  # AlterPartitionReassignments
     Api(46, 0, 0, whole=(Access(DESCRIBE, CLUSTER),), controller=True),  # ListPartitionReassignments
     Api(47, 0, 0, whole=(Access(DELETE, GROUP, "group_id"),), each=(Access(READ, TOPIC, "topics.name"),)),  # OffsetDelete
+    Api(56, 0, 3, whole=(_CLUSTER_ACTION,), member_only=True),  # AlterPartition
     Api(57, 0, 2, whole=(Access(ALTER, CLUSTER),), controller=True),  # UpdateFeatures
     Api(60, 0, 2, each=(Access(DESCRIBE, CLUSTER),)),  # DescribeCluster
     Api(61, 0, 0, each=(Access(READ, TOPIC, "topics.name"),)),  # DescribeProducers
@@ -174,6 +176,7 @@ _ROWS: tuple[Api, ...] = (
         Access(DESCRIBE, TRANSACTIONAL_ID, "transactional_ids"), Access(DESCRIBE, TOPIC),
     )),  # DescribeTransactions
     Api(66, 0, 2, each=(Access(DESCRIBE, TRANSACTIONAL_ID),)),  # ListTransactions
+    Api(67, 0, 0, whole=(_CLUSTER_ACTION,), member_only=True),  # AllocateProducerIds
     Api(68, 0, 1, whole=(_GROUP_READ,), each=(
         Access(DESCRIBE, TOPIC, "subscribed_topic_names"),
     )),  # ConsumerGroupHeartbeat

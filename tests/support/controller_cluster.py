@@ -310,6 +310,9 @@ class Cluster:
         data = self.zookeeper.dump().get(znodes.state_path(topic, index))
         return None if data is None else znodes.decode_state(topic, index, data)
 
+    def topic_id(self, topic: str) -> bytes | None:
+        return znodes.decode_topic(topic, self.zookeeper.dump()[znodes.topic_path(topic)]).topic_id
+
     def assignment(self, topic: str, index: int = 0) -> znodes.ReplicaAssignment:
         return znodes.decode_topic(topic, self.zookeeper.dump()[znodes.topic_path(topic)]).partitions[index]
 

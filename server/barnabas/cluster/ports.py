@@ -125,7 +125,7 @@ class Controller(Protocol):
         """Decide on what a leader proposes, one answer for each.
 
         Raises STALE_BROKER_EPOCH. The errors: NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
-        FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA, NEW_LEADER_ELECTED.
+        FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA.
         """
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from barnabas.cluster import protocol_version as versions
 from barnabas.cluster.protocol_version import ProtocolVersion
+from barnabas.config import broker as settings
+from barnabas.config.cluster import inter_broker_listener
+from barnabas.config.loading import BrokerConfig
 from barnabas.controller.batches import Batch
 from barnabas.controller.state import ControllerState
 from barnabas.controller.steps import Steps
@@ -22,6 +25,20 @@ class ControllerSettings:
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_s: float = 300
     leader_imbalance_per_broker_percentage: int = 10
+
+    @classmethod
+    def of(cls, config: BrokerConfig, broker_id: int) -> ControllerSettings:
+        """Read them. Raises SettingError."""
+        get = config.get
+        return cls(
+            broker_id=broker_id,
+            listener=inter_broker_listener(config),
+            protocol=ProtocolVersion.parse(get(settings.INTER_BROKER_PROTOCOL_VERSION)),
+            delete_topic_enable=get(settings.DELETE_TOPIC_ENABLE),
+            auto_leader_rebalance_enable=get(settings.AUTO_LEADER_REBALANCE_ENABLE),
+            leader_imbalance_check_interval_s=get(settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS),
+            leader_imbalance_per_broker_percentage=get(settings.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE),
+        )
 
     @property
     def uses_topic_ids(self) -> bool:

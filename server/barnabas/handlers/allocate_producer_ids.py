@@ -1,0 +1,22 @@
+"""AllocateProducerIds v0. A broker takes producer ids from the controller (KIP-730); in clusters on ZooKeeper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.wire.generated.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.cluster.ports import Controller
+    from barnabas.requests.context import RequestContext
+
+
+async def handle(
+    _context: RequestContext, request: AllocateProducerIdsRequest, *, controller: Controller
+) -> AllocateProducerIdsResponse:
+    """Give a block. Raises NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH."""
+    first, count = await controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+    return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=count)

@@ -1,0 +1,84 @@
+"""AlterPartition v0-v3. A leader proposes ISRs for its partitions to the controller (KIP-497); in clusters on ZooKeeper.
+
+v1 adds whether the leader recovers from an unclean election (KIP-704), v2 names topics by their ids and knows
+INELIGIBLE_REPLICA (KIP-841; before, OPERATION_NOT_ATTEMPTED), v3 adds the epochs of the brokers that would be in sync
+(KIP-903).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.ports import AcceptedState, ProposedState
+from barnabas.wire.generated.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.ports import Controller
+    from barnabas.errors import RequestError
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.requests.context import RequestContext
+
+Answer = AlterPartitionResponse.PartitionData
+TOPIC_IDS_SINCE = 2
+EPOCHS_SINCE = 3
+
+
+async def handle(
+    context: RequestContext,
+    request: AlterPartitionRequest,
+    *,
+    controller: Controller,
+    budget: LoopBudget,
+) -> AlterPartitionResponse:
+    """Answer each partition with its state, or why it stays. Raises NOT_CONTROLLER, STALE_BROKER_EPOCH."""
+    version = context.api_version
+    proposals = []
+    for topic in request.topics:
+        for partition in topic.partitions:
+            proposals.append(_proposal(topic, partition, version))
+            await budget.checkpoint()
+    answers = iter(await controller.alter_partitions(request.broker_id, request.broker_epoch, proposals))
+    response = AlterPartitionResponse()
+    for topic in request.topics:
+        answer = AlterPartitionResponse.TopicData(topic_id=topic.topic_id, topic_name=topic.topic_name)
+        response.topics.append(answer)
+        for partition in topic.partitions:
+            answer.partitions.append(_answer(partition.partition_index, next(answers), version))
+            await budget.checkpoint()
+    return response
+
+
+def _proposal(
+    topic: AlterPartitionRequest.TopicData, partition: AlterPartitionRequest.PartitionData, version: int
+) -> ProposedState:
+    by_id = version >= TOPIC_IDS_SINCE
+    if version >= EPOCHS_SINCE:
+        isr = tuple((one.broker_id, one.broker_epoch) for one in partition.new_isr_with_epochs)
+    else:
+        isr = tuple((one, -1) for one in partition.new_isr)
+    return ProposedState(
+        None if by_id else topic.topic_name,
+        topic.topic_id if by_id else None,
+        partition.partition_index,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        isr,
+        partition.leader_recovery_state == 1,
+    )
+
+
+def _answer(index: int, found: AcceptedState | RequestError, version: int) -> Answer:
+    if isinstance(found, AcceptedState):
+        return Answer(
+            partition_index=index,
+            leader_id=found.leader,
+            leader_epoch=found.leader_epoch,
+            isr=list(found.isr),
+            leader_recovery_state=int(found.recovering),
+            partition_epoch=found.partition_epoch,
+        )
+    code = found.code
+    if code == ErrorCode.INELIGIBLE_REPLICA and version < TOPIC_IDS_SINCE:
+        code = ErrorCode.OPERATION_NOT_ATTEMPTED
+    return Answer(partition_index=index, error_code=code)

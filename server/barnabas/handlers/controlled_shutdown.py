@@ -1,0 +1,35 @@
+"""ControlledShutdown v0-v3. A broker that stops asks the controller to move its leaders; in clusters on ZooKeeper.
+
+It answers what the broker still leads though others have replicas, so that it asks once more. A broker that is not the
+controller answers STALE_CONTROLLER_EPOCH. v2 adds the broker epoch; v0 has a header without a client id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.ports import Controller
+    from barnabas.requests.context import RequestContext
+
+
+async def handle(
+    _context: RequestContext, request: ControlledShutdownRequest, *, controller: Controller
+) -> ControlledShutdownResponse:
+    """Move the leaders. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE."""
+    try:
+        left = await controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+    except RequestError as error:
+        if error.code == ErrorCode.NOT_CONTROLLER:
+            raise RequestError(ErrorCode.STALE_CONTROLLER_EPOCH, error.message) from error
+        raise
+    return ControlledShutdownResponse(
+        remaining_partitions=[
+            ControlledShutdownResponse.RemainingPartition(topic_name=topic, partition_index=index)
+            for topic, index in left
+        ]
+    )
