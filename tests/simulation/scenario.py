@@ -102,6 +102,8 @@ class Plan:
             plan.settings["log.flush.interval.messages"] = "1"
         if random.random() < 0.3:
             plan.settings.setdefault("log.segment.bytes", "1024")
+        if random.random() < 0.3:
+            plan.settings["num.recovery.threads.per.data.dir"] = "4"
         if random.random() < 0.2:
             plan.weather = Weather(latency_max_s=0.05, split_probability=0.5)
         return plan

@@ -59,6 +59,7 @@ class Housekeeping:
         self._budget = budget
         self._now_ms = environment.wall_clock_ms
         self._threads = environment.threads
+        self._workers = environment.workers
         self.cleaner: LogCleaner | None = None
         """There once it has looked for something to clean."""
 
@@ -152,7 +153,7 @@ class Housekeeping:
         from barnabas.log.cleaner.cleaner import LogCleaner  # not on the way of a quick start
         from barnabas.log.rate_limit import RateLimit
 
-        limit = RateLimit(get(settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND))
+        limit = RateLimit(get(settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND), self._workers)
         self.cleaner = LogCleaner(
             lambda: self._logs, throttle=lambda size: limit.use(size, self._is_thread_cancelled)
         )

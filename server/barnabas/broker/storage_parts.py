@@ -77,6 +77,7 @@ def new_log_manager(
         list(config.log_dirs),
         config_for=config_for,
         disk=environment.disk,
+        workers=environment.workers,
         open_segments_max=open_segments_max(allow_open_files()),
         producer_expiration_ms=config.get(settings.PRODUCER_ID_EXPIRATION_MS),
         recovery_threads=config.get(settings.NUM_RECOVERY_THREADS_PER_DATA_DIR),

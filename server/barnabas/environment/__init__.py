@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import trio
 
     from barnabas.log.disk import Disk
+    from barnabas.log.workers import Workers
     from barnabas.network.transport import Network
 
 T = TypeVar("T")
@@ -49,5 +50,7 @@ class Environment:
     """Seconds since some moment; never goes back."""
     entropy: Entropy
     threads: Threads
+    workers: Workers
+    """Threads and time for the log, which is synchronous."""
     disk: Disk
     network: Network

@@ -11,6 +11,7 @@ import trio
 
 from barnabas.environment import Environment
 from barnabas.log.disk import Disk, OsDisk
+from barnabas.log.workers import OsWorkers
 from barnabas.network.sockets import SocketNetwork
 
 T = TypeVar("T")
@@ -52,6 +53,7 @@ def real_environment(disk: Disk | None = None, clock_ms: Callable[[], int] = wal
         monotonic=time.monotonic,
         entropy=OsEntropy(),
         threads=OsThreads(),
+        workers=OsWorkers(),
         disk=disk or OsDisk(),
         network=SocketNetwork(),
     )

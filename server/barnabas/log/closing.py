@@ -7,22 +7,22 @@ for it than are closed at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
+    from barnabas.log.workers import Workers
 
 SYNCS_AT_ONCE = 16
 
 
-def close_many(logs: Sequence[PartitionLog]) -> None:
+def close_many(logs: Sequence[PartitionLog], workers: Workers) -> None:
     """Close all of them. Raises StorageError at the first that cannot be; what follows it is left open."""
     if len(logs) < SYNCS_AT_ONCE:
         for log in logs:
             log.close()
         return
-    with ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="closing") as executor:
+    with workers.executor(SYNCS_AT_ONCE) as executor:
         for at in range(0, len(logs), SYNCS_AT_ONCE):
             begun = [(log, log.begin_close()) for log in logs[at : at + SYNCS_AT_ONCE]]
             running = [executor.submit(task.run) for _, task in begun if task is not None]

@@ -27,6 +27,7 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.removing import RemovalTask
 from barnabas.log.trash import Trash
+from barnabas.log.workers import OsWorkers, Workers
 from barnabas.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class LogManager:
         producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         recovery_threads: int = 1,
         node_id: int | None = None,
+        workers: Workers | None = None,
     ) -> None:
         """`dirs` are absolute paths, made if need be; `config_for` returns the settings of a topic.
 
@@ -60,6 +62,7 @@ class LogManager:
         self.recovery_threads = recovery_threads
         self.dirs = list(dict.fromkeys(path.rstrip("/") for path in dirs))
         self.disk: Disk = disk or OsDisk()
+        self.workers: Workers = workers or OsWorkers()
         self.config_for = config_for
         self.producer_expiration_ms = producer_expiration_ms
         self.meta: dict[str, MetaProperties] = {}
@@ -172,7 +175,7 @@ class LogManager:
         from barnabas.log.recovering import load_many  # not on the way of a start after a clean stop
 
         loaders = {key: self._loader_of(path, key, known, now_ms) for key in keys}
-        for key, loaded in load_many(path, loaders, self.recovery_threads):
+        for key, loaded in load_many(path, loaders, self.recovery_threads, self.workers):
             for segment in loaded.segments:
                 segment.count_in(self.pool)
             self._take_in(path, key, known, loaders[key].config, loaded, now_ms)
@@ -616,7 +619,7 @@ class LogManager:
             plan = self.checkpoints.begin([path])
             try:
                 self.check_in_place(path)
-                close_many(logs)
+                close_many(logs, self.workers)
                 for partition_log in logs:
                     plan.dirs[path].add(partition_log)
                 self.checkpoints.write(plan)

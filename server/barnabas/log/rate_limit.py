@@ -7,8 +7,11 @@ goes on.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.log.workers import Workers
 
 NAP_SECONDS_MAX = 0.1
 
@@ -16,18 +19,12 @@ NAP_SECONDS_MAX = 0.1
 class RateLimit:
     """To be shared by threads. `bytes_per_second` may be changed at any time; None or not positive: no limit."""
 
-    def __init__(
-        self,
-        bytes_per_second: float | None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, bytes_per_second: float | None, workers: Workers) -> None:
         self.bytes_per_second = bytes_per_second
-        self._clock = clock
-        self._sleep = sleep
+        self._clock = workers.monotonic
+        self._sleep = workers.sleep
         self._lock = threading.Lock()
-        self._paid_until = clock()
+        self._paid_until = workers.monotonic()
 
     def use(self, count: int, is_cancelled: Callable[[], bool]) -> None:
         """So many bytes were read or written. Sleeps as long as that is too fast, unless it is cancelled.

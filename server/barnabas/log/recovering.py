@@ -7,15 +7,15 @@ is handed over by the thread that owns the logs. Reading and checksums let other
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TYPE_CHECKING
 
 from barnabas.log.openfiles import OpenFiles
 
 if TYPE_CHECKING:
     from barnabas.log.loading import LoadedLog, Loader
+    from barnabas.log.workers import Workers
     from barnabas.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -26,14 +26,14 @@ OPEN_SEGMENTS_MAX = 64
 
 
 def load_many(
-    path: str, loaders: Mapping[TopicPartition, Loader], threads: int
+    path: str, loaders: Mapping[TopicPartition, Loader], threads: int, workers: Workers
 ) -> Iterator[tuple[TopicPartition, LoadedLog]]:
     """Load the logs of a dir with so many threads; yields each when it is done, and tells how many are every two seconds.
 
     Raises OSError and CorruptFileError as `Loader.load`; what has not begun then is not begun any more.
     """
-    done_count, tell_s = 0, time.monotonic() + TELL_SECONDS
-    executor = ThreadPoolExecutor(min(threads, len(loaders)), thread_name_prefix="recovery")
+    done_count, tell_s = 0, workers.monotonic() + TELL_SECONDS
+    executor = workers.executor(min(threads, len(loaders)))
     try:
         running: dict[Future[LoadedLog], TopicPartition] = {}
         for key, loader in loaders.items():
@@ -44,8 +44,8 @@ def load_many(
             for future in done:
                 yield running.pop(future), future.result()
             done_count += len(done)
-            if time.monotonic() >= tell_s:
-                tell_s = time.monotonic() + TELL_SECONDS
+            if workers.monotonic() >= tell_s:
+                tell_s = workers.monotonic() + TELL_SECONDS
                 log.warning("checking %s after an unclean end: %d of %d logs", path, done_count, len(loaders))
     finally:
         executor.shutdown(cancel_futures=True)

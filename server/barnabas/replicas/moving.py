@@ -49,7 +49,7 @@ class LogMover:
         self._failures = failures
         self._now_ms = environment.wall_clock_ms
         self._threads = environment.threads
-        self._limit = RateLimit(None)
+        self._limit = RateLimit(None, environment.workers)
         self._send, self._receive = trio.open_memory_channel[tuple[str, int]](math.inf)
 
     def start(self, topic: str, partition: int, log_dir: str) -> None:

@@ -25,14 +25,13 @@ MAY = {
     "cluster/zookeeper/connection.py": "kazoo's thread and its connection; simulations have a ZooKeeper of their own",
     "log/disk.py": "its disk",
     "loop_budget.py": "measures the real loop; a simulated broker gets another budget",
-    "log/recovering.py": "several threads of its own, with their clock; one thread makes it unused",
-    "log/closing.py": "threads of its own that only sync, for more logs than a simulation has",
-    "log/rate_limit.py": "sleeps in threads of background work",
+    "log/workers.py": "its threads and time for synchronous code",
     "ephemeral.py": "part of the process, before there is a broker",
     "output.py": "part of the process",
 }
 MAY_PACKAGES = {
     "client": "programs of its users, with their own clock and connections",
+    "localcluster": "a program that starts and watches processes",
     "logtool": "a program of its own",
     "testing": "simulations are the other environment",
     "wire/generated": "code for messages",

@@ -12,7 +12,7 @@ class Clock:
         self.now = 100.0
         self.naps = []
 
-    def __call__(self):
+    def monotonic(self):
         return self.now
 
     def sleep(self, seconds):
@@ -21,7 +21,7 @@ class Clock:
 
 
 def limit(clock, rate):
-    return RateLimit(rate, clock=clock, sleep=clock.sleep)
+    return RateLimit(rate, clock)
 
 
 def never():

@@ -34,7 +34,7 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-"""Of every simulated broker, unless its own say something else: recovery without threads, few internal partitions."""
+"""Of every simulated broker, unless its own say something else: few internal partitions."""
 
 
 class SimulatedBudget(LoopBudget):

@@ -7,6 +7,7 @@ simulated world may wait for the real one: trio's clock jumps to the next deadli
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -66,6 +67,39 @@ class SimulatedThreads:
         """Return: a simulated thread does not notice, and is waited for."""
 
 
+class InlineExecutor(Executor):
+    """Does what it is given at once."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Call `fn`, and return what has come of it."""
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class SimulatedWorkers:
+    """Threads of synchronous code, in which no simulated time can pass; they measure what they have slept all the same."""
+
+    def __init__(self) -> None:
+        self._slept_s = 0.0
+
+    def executor(self, threads: int) -> Executor:
+        """Return an executor that runs one thing after the other."""
+        del threads
+        return InlineExecutor()
+
+    def sleep(self, seconds: float) -> None:
+        """Count the time as slept."""
+        self._slept_s += seconds
+
+    def monotonic(self) -> float:
+        """Return the simulated time, and what was slept besides."""
+        return trio.current_time() + self._slept_s
+
+
 class WallClock:
     """A clock that shows the time of a host, which steps when it is told to."""
 
@@ -100,6 +134,7 @@ class World:
             monotonic=trio.current_time,
             entropy=SimulatedEntropy(self._branch(f"{host}/entropy/{self.random.random()}")),
             threads=SimulatedThreads(self._branch(f"{host}/threads/{self.random.random()}")),
+            workers=SimulatedWorkers(),
             disk=disk,
             network=self.network.host(host),
         )
