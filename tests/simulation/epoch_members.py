@@ -16,7 +16,7 @@ from barnabas.wire.generated.offset_commit import OffsetCommitRequest
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from tests.simulation.clients import TOPIC, Asker
 from tests.simulation.history import Commit, Gained
-from tests.simulation.members import fetch_committed
+from tests.simulation.members import commit_error, fetch_committed
 
 CONSUMERS, STREAMS = "consumers", "streams"
 REBALANCE_TIMEOUT_MS = 5_000
@@ -171,7 +171,7 @@ class EpochMember:
             self.group_id, partition, offset, trio.current_time(), member=self.asker.name, epoch=self.epoch
         )
         self.asker.history.commits.append(commit)
-        response = await self.asker.ask_coordinator(self.group_id, GROUP, request, 9)
+        response = await self.asker.ask_coordinator(self.group_id, GROUP, request, 9, commit_error)
         if self._check(int(response.topics[0].partitions[0].error_code), "commit"):
             commit.ended_s = trio.current_time()
             self.owned[partition] = offset

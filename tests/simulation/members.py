@@ -159,11 +159,16 @@ class Member:
         )
         commit = Commit(GROUP_ID, partition, offset, trio.current_time())
         self.asker.history.commits.append(commit)
-        response = await self.asker.ask_coordinator(GROUP_ID, GROUP, request, 7)
+        response = await self.asker.ask_coordinator(GROUP_ID, GROUP, request, 7, commit_error)
         self._check(int(response.topics[0].partitions[0].error_code), request)
         commit.ended_s = trio.current_time()
         self.asker.note(f"has committed {offset} of {partition}")
         return offset
+
+
+def commit_error(response: Any) -> int:
+    """Return the error of the one partition that a commit is about."""
+    return int(response.topics[0].partitions[0].error_code)
 
 
 def client_of(member_id: str) -> str:

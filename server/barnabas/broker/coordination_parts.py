@@ -16,7 +16,7 @@ from barnabas.config import broker as settings
 from barnabas.coordination.groups import GroupCoordinator
 from barnabas.coordination.internal_topics import InternalTopic
 from barnabas.coordination.markers import LocalMarkers
-from barnabas.coordination.producer_ids import LocalProducerIds
+from barnabas.coordination.producer_ids import LocalProducerIds, note_block
 from barnabas.coordination.transactions import TransactionCoordinator
 from barnabas.coordination.verification import LocalVerifier
 from barnabas.transactions.settings import TransactionSettings
@@ -112,7 +112,7 @@ def _ports(config: BrokerConfig, environment: Environment, storage: Storage) -> 
         return known.epoch if known is not None else -1
 
     creation = ControllerTopicCreation(config, metadata, broker_id, local=local, peers=peers)
-    producer_ids = ControllerProducerIds(broker_id, own_epoch, peers)
+    producer_ids = ControllerProducerIds(broker_id, own_epoch, peers, lambda: note_block(metadata))
     return Ports(creation, producer_ids, [creation.run, producer_ids.run], [creation])
 
 

@@ -6,13 +6,13 @@ The rule: the next block is asked for before the current one is used up, so that
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import trio
 
 from barnabas.cluster.peers import PeerUnavailableError
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, StorageError
 from barnabas.wire.generated.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Block = tuple[int, int]
+"""The first id, and how many there are."""
 PREFETCHED_AT = 0.9
 """When so much of a block is used the next one is asked for (Kafka's)."""
 PATIENCE_SECONDS = 0.5
@@ -38,14 +40,24 @@ class ControllerProducerIds:
     Lifecycle: `run` in a task, until cancelled; without it no block comes.
     """
 
-    def __init__(self, broker_id: int, own_epoch: Callable[[], int], peers: Peers) -> None:
-        """`own_epoch` is the broker epoch of this broker's registration."""
+    def __init__(
+        self,
+        broker_id: int,
+        own_epoch: Callable[[], int],
+        peers: Peers,
+        note_block: Callable[[], Awaitable[Block]],
+    ) -> None:
+        """`own_epoch` is the broker epoch of this broker's registration.
+
+        `note_block` gets a block without the controller, where that is too old to be asked (before 3.0).
+        """
+        self._note_block = note_block
         self._broker_id = broker_id
         self._own_epoch = own_epoch
         self._peers = peers
         self._next = self._end = 0
         self._prefetch_at = -1
-        self._following: tuple[int, int] | None = None
+        self._following: Block | None = None
         self._wanted = trio.Event()
         self._arrived = trio.Event()
 
@@ -88,17 +100,24 @@ class ControllerProducerIds:
                 try:
                     self._following = await self._allocated()
                     self._arrived.set()
-                except (PeerUnavailableError, RequestError) as error:
+                except (PeerUnavailableError, RequestError, StorageError) as error:
                     if str(error) != logged:
                         logged = str(error)
                         log.warning("no block of producer ids, asked for until there is one: %s", error)
                     await trio.sleep(RETRY_SECONDS)
 
-    async def _allocated(self) -> tuple[int, int]:
-        """Return the first id of a new block, and how many there are. Raises PeerUnavailableError, RequestError."""
-        response: AllocateProducerIdsResponse = await self._peers.ask_controller(
-            AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._own_epoch())
-        )
+    async def _allocated(self) -> Block:
+        """Return the first id of a new block, and how many there are.
+
+        Raises PeerUnavailableError, RequestError, StorageError.
+        """
+        request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._own_epoch())
+        try:
+            response: AllocateProducerIdsResponse = await self._peers.ask_controller(request)
+        except PeerUnavailableError as error:
+            if not error.lacks_version:
+                raise
+            return await self._note_block()
         if response.error_code:
             raise RequestError(response.error_code, "the controller allocates no producer ids")
         first, count = response.producer_id_start, response.producer_id_len

@@ -17,6 +17,12 @@ BLOCK_SIZE = 1000
 """Ids noted at once, as many as Kafka's."""
 
 
+async def note_block(store: MetadataStore) -> tuple[int, int]:
+    """Note a block of ids in the metadata; returns the first of them and how many. Raises StorageError."""
+    image = await store.change(lambda image: [ProducerIdsAllocated(image.next_producer_id + BLOCK_SIZE)])
+    return image.next_producer_id - BLOCK_SIZE, BLOCK_SIZE
+
+
 class LocalProducerIds:
     """Implements `ports.ProducerIds` with blocks that the metadata store keeps."""
 
@@ -29,9 +35,7 @@ class LocalProducerIds:
     async def next(self) -> int:
         """A producer id that nobody has had. Raises StorageError when a new block cannot be noted."""
         if self._next == self._end:
-            image = await self._store.change(
-                lambda image: [ProducerIdsAllocated(image.next_producer_id + BLOCK_SIZE)]
-            )
-            self._next, self._end = image.next_producer_id - BLOCK_SIZE, image.next_producer_id
+            first, count = await note_block(self._store)
+            self._next, self._end = first, first + count
         self._next += 1
         return self._next - 1

@@ -389,8 +389,11 @@ async def ids_from(*blocks, epoch=10):
         first, count, code = block
         return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=count, error_code=code)
 
+    async def note_block():
+        return 5_000, 10
+
     peers = ScriptedPeers(answer)
-    async with running(ControllerProducerIds(ME, lambda: epoch, peers)) as ids:  # type: ignore[arg-type]
+    async with running(ControllerProducerIds(ME, lambda: epoch, peers, note_block)) as ids:  # type: ignore[arg-type]
         yield ids, peers
 
 
@@ -430,3 +433,8 @@ async def test_many_who_wait_get_different_ids(autojump_clock) -> None:
             for _ in range(10):
                 nursery.start_soon(take)
         assert sorted(got) == list(range(10))
+
+
+async def test_a_controller_that_is_too_old_is_done_without(autojump_clock) -> None:
+    async with ids_from(PeerUnavailableError("version", lacks_version=True)) as (ids, _):
+        assert await ids.next() == 5_000
