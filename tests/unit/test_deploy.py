@@ -1,4 +1,4 @@
-"""The container files: the options that they give the broker are ones that it takes."""
+"""The container files and the systemd unit: the options that they give the broker are ones that it takes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from barnabas.broker.startup import advertised_listeners, parse_endpoint
 from barnabas.cli import _add_serve
+from barnabas.config.cluster import is_clustered
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.without_effect import judge
 from barnabas.network.sockets import SocketNetwork
@@ -50,3 +51,14 @@ def test_what_the_image_is_built_of_is_there_and_not_left_out_of_its_context():
     assert (ROOT / requirements).exists()
     ignored = (ROOT / ".dockerignore").read_text().split()
     assert not {requirements, "pyproject.toml", "hatch_build.py", "server", "README.md"} & set(ignored)
+
+
+def test_the_unit_starts_a_broker_of_a_cluster_that_keeps_its_data_where_the_unit_may_write():
+    unit = (ROOT / "deploy/barnabas.service").read_text()
+    command = re.search(r"^ExecStart=\S+ (serve .*)$", unit, re.M).group(1).split()
+    file = "/etc/barnabas/server.properties"
+    assert file in command
+    config = config_of([str(ROOT / "deploy/server.properties") if word == file else word for word in command])
+    assert is_clustered(config)
+    directory = re.search(r"^StateDirectory=(.*)$", unit, re.M).group(1)
+    assert config.log_dirs == (f"/var/lib/{directory}",)
