@@ -6,8 +6,8 @@ later. What only some brokers need is made by the first who asks for it (`lazy.L
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import trio
@@ -24,7 +24,7 @@ from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.pipeline import Pipeline
 from barnabas.broker.services import Services
 from barnabas.broker.stalls import StallMeter
-from barnabas.broker.startup import StartupError, advertised_listeners, open_listeners, parse_metrics_address
+from barnabas.broker.startup import advertised_endpoints, open_listeners, parse_metrics_address
 from barnabas.broker.storage import opened_storage
 from barnabas.broker.storage_parts import Membership, Storage
 from barnabas.cluster.internal_topics import SHARE_TOPIC
@@ -47,6 +47,7 @@ from barnabas.security.authorizer import AllowEverything
 
 if TYPE_CHECKING:
     from barnabas.broker.listener import Listener
+    from barnabas.broker.membership import MembershipParts
     from barnabas.broker.metrics_endpoint import MetricsAddress
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.shares import Shares
@@ -75,43 +76,39 @@ async def assembled(
 
     Raises StartupError or StorageError when the broker cannot start.
     """
-    if is_clustered(config) and membership is None:
-        raise StartupError(f"{settings.ZOOKEEPER_CONNECT.name}: joining a cluster is not there yet")
-    advertised = advertised_listeners(config, environment.network)
     listeners = open_listeners(config.listeners(), config.listener_security_protocols(), environment.network)
-    try:
-        metrics_address = _metrics_address(config)
-        try:
-            bound = {listener.name: listener.port for listener in listeners}
-            endpoints = {
-                name: (host, port or bound.get(name, 0)) for name, (host, port) in advertised.items()
-            }
-            budget, stopping = budget or LoopBudget(clock=environment.monotonic), trio.Event()
-            async with (
-                opened_storage(config, endpoints, environment, budget, stopping.set, membership) as storage,
-                trio.open_nursery() as background,
-            ):
-                with budget:
-                    yield _assemble(
-                        config,
-                        release,
-                        environment,
-                        budget,
-                        stopping,
-                        storage,
-                        listeners,
-                        metrics_address,
-                        background,
-                        authorizer or AllowEverything(),
-                        quotas,
-                    )
-                background.cancel_scope.cancel()
-        finally:
-            if metrics_address is not None:
-                metrics_address.close()
-    finally:
+    async with AsyncExitStack() as stack:
         for listener in listeners:
-            listener.close()
+            stack.callback(listener.close)
+        budget, stopping = budget or LoopBudget(clock=environment.monotonic), trio.Event()
+        endpoints = advertised_endpoints(config, environment.network, listeners)
+        metrics_address = _metrics_address(config)
+        if metrics_address is not None:
+            stack.callback(metrics_address.close)
+        if membership is None and is_clustered(config):
+            from barnabas.broker.joining import joined
+
+            membership = await stack.enter_async_context(joined(config, environment, budget))
+        storage = await stack.enter_async_context(
+            opened_storage(config, endpoints, environment, budget, stopping.set, membership)
+        )
+        async with trio.open_nursery() as background:
+            with budget:
+                yield _assemble(
+                    config,
+                    release,
+                    environment,
+                    budget,
+                    stopping,
+                    storage,
+                    listeners,
+                    metrics_address,
+                    background,
+                    authorizer or AllowEverything(),
+                    quotas,
+                    _in_cluster(config, environment, budget, storage, endpoints, membership),
+                )
+            background.cancel_scope.cancel()
 
 
 def _metrics_address(config: BrokerConfig) -> MetricsAddress | None:
@@ -122,6 +119,22 @@ def _metrics_address(config: BrokerConfig) -> MetricsAddress | None:
     from barnabas.broker.metrics_endpoint import MetricsAddress
 
     return MetricsAddress(*parse_metrics_address(address))
+
+
+def _in_cluster(
+    config: BrokerConfig,
+    environment: Environment,
+    budget: LoopBudget,
+    storage: Storage,
+    endpoints: Mapping[str, tuple[str, int]],
+    membership: Membership | None,
+) -> MembershipParts | None:
+    """What a broker of a cluster has beside the others; nothing of it is imported by one that is alone."""
+    if membership is None:
+        return None
+    from barnabas.broker.membership import membership_parts
+
+    return membership_parts(config, environment, budget, storage, endpoints, membership)
 
 
 def _assemble(
@@ -136,6 +149,7 @@ def _assemble(
     background: trio.Nursery,
     authorizer: Authorizer,
     quotas: Quotas | None,
+    in_cluster: MembershipParts | None,
 ) -> Broker:
     now_ms, threads = environment.wall_clock_ms, environment.threads
     metadata, logs, replicas = storage.metadata, storage.logs, storage.replicas
@@ -156,7 +170,7 @@ def _assemble(
 
         made = Shares(
             config, coordination.internal(SHARE_TOPIC), groups=groups, metadata=metadata, replicas=replicas, budget=budget,
-            piecework=piecework, now_ms=now_ms, elsewhere=coordination.share_state,
+            piecework=piecework, now_ms=now_ms,
         )  # fmt: skip
         background.start_soon(made.run)
         return made
@@ -201,7 +215,9 @@ def _assemble(
         budget=budget,
         piecework=piecework,
         metadata=metadata,
-        controller=EmbeddedController(metadata, replicas, storage.lost_dirs, budget),
+        controller=in_cluster.controller
+        if in_cluster is not None
+        else EmbeddedController(metadata, replicas, storage.lost_dirs, budget),
         topic_creation=coordination.ports.topic_creation,
         logs=logs,
         replicas=replicas,
@@ -219,6 +235,7 @@ def _assemble(
         transaction_coordinator=transactions,
         lazy_shares=shares,
         lazy_telemetry=telemetry,
+        membership=in_cluster.member if in_cluster is not None else None,
     )
     meter = None
     if metrics_address is not None:
@@ -280,6 +297,7 @@ def _assemble(
     for run in (
         storage.flusher.run, storage.alter_partition.run, housekeeping.run, memory.run, log_limit.run, mover.run,
         groups.run, transactions.run, coordinator_events.run, *coordination.ports.runs,
+        *(in_cluster.runs if in_cluster is not None else ()),
     ):  # fmt: skip
         background.start_soon(run)
     if storage.peers is not None and storage.fetchers is not None:
@@ -289,4 +307,5 @@ def _assemble(
     background.start_soon(
         shrink_periodically, replicas, budget, lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS)
     )
-    return Broker(services, memory, listeners, connections, metrics_address, metrics, stopping)
+    participation = in_cluster.participation if in_cluster is not None else None
+    return Broker(services, memory, listeners, connections, metrics_address, metrics, stopping, participation)

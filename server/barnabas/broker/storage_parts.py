@@ -18,9 +18,9 @@ from barnabas.replicas.replica import AlterPartition
 
 if TYPE_CHECKING:
     from barnabas.cluster.peers import Peers
-    from barnabas.cluster.ports import Member
     from barnabas.cluster.store import MetadataStore
     from barnabas.cluster.zookeeper.session import ZooKeeper
+    from barnabas.cluster.zookeeper.store import ZooKeeperStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.replicas.failures import LogDirFailures
@@ -47,8 +47,8 @@ class Membership:
 
     store: MetadataStore
     alter_partition: AlterPartitionTask | None = None
-    member: Member | None = None
-    """What the controller's requests are given to, where the cluster has a controller that sends them."""
+    member: ZooKeeperStore | None = None
+    """The same store, where it is one on ZooKeeper: the controller's requests are given to it."""
     zookeeper: ZooKeeper | None = None
     """The session in which this broker is registered and stands for election."""
 

@@ -5,6 +5,7 @@ The rule: everything of it is in one directory, and a directory that was used be
 
 from __future__ import annotations
 
+import random
 import socket
 from pathlib import Path
 
@@ -20,6 +21,8 @@ TICK_MS = 1000
 """Sessions may be 2 to 20 ticks long."""
 READY_SECONDS = 60.0
 POLL_SECONDS = 0.05
+ANSWER_SECONDS = 2.0
+PORTS = (20_000, 30_000)
 
 
 class LocalZooKeeper:
@@ -68,20 +71,28 @@ class LocalZooKeeper:
         raise ChildError(f"ZooKeeper has not become ready{late}{self.child.last_words()}")
 
     async def _serves(self) -> bool:
+        answer = b""
         try:
-            async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
-                await stream.send_all(b"srvr")
-                answer = b""
-                async for part in stream:
-                    answer += part
+            with trio.move_on_after(ANSWER_SECONDS):
+                async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+                    await stream.send_all(b"srvr")
+                    async for part in stream:
+                        answer += part
         except (OSError, trio.BrokenResourceError):
             return False
         return b"Mode:" in answer
 
 
 def free_port() -> int:
-    """A TCP port of loopback that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    """A TCP port of loopback that was free a moment ago.
+
+    Not one of those that the system gives to connections: trying to connect to such a port may connect to itself.
+    """
+    while True:
+        port = random.randrange(*PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
         return port

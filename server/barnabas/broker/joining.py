@@ -1,0 +1,220 @@
+"""How a broker joins a cluster on ZooKeeper, and how it leaves.
+
+The rule: what a broker must know before it opens its log dirs (which cluster, which number) is asked first; other brokers
+learn of it when it serves, and forget it when it has handed over what it led.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.broker.handing_over import hand_over
+from barnabas.broker.startup import StartupError
+from barnabas.broker.storage_parts import Membership
+from barnabas.cluster import protocol_version
+from barnabas.cluster.protocol_version import ProtocolVersion
+from barnabas.cluster.zookeeper.registration import IdTakenError, generated_broker_id
+from barnabas.cluster.zookeeper.session import ZooKeeper, ZooKeeperError
+from barnabas.cluster.zookeeper.store import ZooKeeperStore
+from barnabas.cluster.zookeeper.znodes import BrokerRegistration, Endpoint
+from barnabas.config import broker as settings
+from barnabas.config.cluster import ZooKeeperSettings, zookeeper_settings
+from barnabas.errors import StorageError
+from barnabas.ids import new_uuid, uuid_text
+from barnabas.log.logdir import read_meta
+
+if TYPE_CHECKING:
+    from barnabas.cluster.image import Delta
+    from barnabas.cluster.peers import Peers
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.environment import Environment
+    from barnabas.log.format.properties import MetaProperties
+    from barnabas.loop_budget import LoopBudget
+
+log = logging.getLogger(__name__)
+
+KNOWN_SECONDS = 30.0
+"""How long the start waits for the controller to tell of this broker; without a controller it serves all the same."""
+
+Connect = Callable[[ZooKeeperSettings], Awaitable[ZooKeeper]]
+
+
+@asynccontextmanager
+async def joined(
+    config: BrokerConfig,
+    environment: Environment,
+    budget: LoopBudget,
+    connect: Connect | None = None,
+) -> AsyncIterator[Membership]:
+    """Connect to ZooKeeper, learn the cluster's id and this broker's number, and read the settings kept there.
+
+    `connect` replaces kazoo. Everything is closed at the end, and the broker's registration gone with its session.
+    Raises StartupError, StorageError.
+    """
+    metas = await environment.threads.run(lambda: _read_metas(config, environment))
+    if not config.is_node_id_set:
+        known = next((meta.node_id for meta in metas.values() if meta.node_id is not None), None)
+        if known is not None:
+            config.use_node_id(known)
+    try:
+        zookeeper = await (connect or _kazoo(environment))(zookeeper_settings(config))
+    except ZooKeeperError as error:
+        raise StartupError(str(error)) from error
+    try:
+        try:
+            store = await _opened_store(config, environment, budget, zookeeper, metas)
+        except ZooKeeperError as error:
+            raise StartupError(f"ZooKeeper refuses what the broker needs: {_text(error)}") from error
+        try:
+            yield Membership(store, member=store, zookeeper=zookeeper)
+        finally:
+            with trio.CancelScope(shield=True):
+                await store.close()
+    finally:
+        with trio.CancelScope(shield=True):
+            await zookeeper.close()
+
+
+def _kazoo(environment: Environment) -> Connect:
+    from barnabas.cluster.zookeeper.connection import connect
+
+    return lambda wanted: connect(wanted, environment.threads)
+
+
+def _read_metas(config: BrokerConfig, environment: Environment) -> dict[str, MetaProperties]:
+    """What the log dirs say of whose they are; one that cannot be read is left to whoever opens the logs."""
+    metas = {}
+    for path in config.log_dirs:
+        try:
+            meta = read_meta(environment.disk, path)
+        except (OSError, StorageError):
+            continue
+        if meta is not None:
+            metas[path] = meta
+    return metas
+
+
+async def _opened_store(
+    config: BrokerConfig,
+    environment: Environment,
+    budget: LoopBudget,
+    zookeeper: ZooKeeper,
+    metas: Mapping[str, MetaProperties],
+) -> ZooKeeperStore:
+    if not config.is_node_id_set:
+        reserved = config.get(settings.RESERVED_BROKER_MAX_ID)
+        config.use_node_id(await generated_broker_id(zookeeper, reserved))
+    store = ZooKeeperStore(
+        zookeeper,
+        config.get(settings.NODE_ID),
+        environment.wall_clock_ms,
+        budget,
+        has_topic_ids=protocol_of(config) >= protocol_version.V2_8_IV0,
+    )
+    await store.open(uuid_text(new_uuid(environment.entropy)))
+    for path, meta in metas.items():
+        if meta.cluster_id and meta.cluster_id != store.image.cluster_id:
+            raise StorageError(
+                path,
+                OSError(
+                    f"it belongs to cluster {meta.cluster_id} (meta.properties), and the cluster at "
+                    f"{settings.ZOOKEEPER_CONNECT.name}={config.get(settings.ZOOKEEPER_CONNECT)} is "
+                    f"{store.image.cluster_id}: name the ZooKeeper of its cluster, or give this broker log dirs of its own"
+                ),
+            )
+    return store
+
+
+def protocol_of(config: BrokerConfig) -> ProtocolVersion:
+    """The version of Kafka whose requests and znodes the cluster's brokers know."""
+    return ProtocolVersion.parse(config.get(settings.INTER_BROKER_PROTOCOL_VERSION))
+
+
+def _text(error: ZooKeeperError) -> str:
+    return f"{type(error).__name__} {error}"
+
+
+class Participation:
+    """A broker's part in its cluster: `begin` once it serves, `end` while it still does."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        broker_id: int,
+        endpoints: Mapping[str, tuple[str, int]],
+        store: ZooKeeperStore,
+        peers: Peers,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._clock_ms = clock_ms
+        self._config = config
+        self._broker_id = broker_id
+        self._endpoints = endpoints
+        self._store = store
+        self._peers = peers
+        self._is_known = trio.Event()
+
+    async def begin(self) -> None:
+        """Register the broker, and wait until the controller has told it of itself: from then on it knows the cluster.
+
+        Raises StartupError when another broker has its number.
+        """
+        self._store.subscribe(self)
+        try:
+            await self._store.register(self._registration(), version=self._version())
+        except IdTakenError as error:
+            raise StartupError(str(error)) from error
+        except ZooKeeperError as error:
+            raise StartupError(f"the broker cannot register in ZooKeeper: {_text(error)}") from error
+        with trio.move_on_after(KNOWN_SECONDS) as scope:
+            await self._is_known.wait()
+        if scope.cancelled_caught:
+            log.warning(
+                "no controller has told of this broker in %d s; it serves what it knows", KNOWN_SECONDS
+            )
+
+    def _registration(self) -> BrokerRegistration:
+        protocols = self._config.listener_security_protocols()
+        return BrokerRegistration(
+            tuple(
+                Endpoint(name, host, port, protocols.get(name, name))
+                for name, (host, port) in self._endpoints.items()
+            ),
+            self._config.get(settings.BROKER_RACK),
+            timestamp_ms=self._clock_ms(),
+        )
+
+    def _version(self) -> int:
+        """The version of the registration's JSON that the oldest broker of the cluster reads."""
+        protocol = protocol_of(self._config)
+        if protocol >= protocol_version.V2_7_IV0:
+            return 5
+        return 4 if protocol >= protocol_version.V0_10_0_IV1 else 2
+
+    async def end(self) -> None:
+        """Hand over what this broker leads."""
+        await hand_over(
+            self._config,
+            self._broker_id,
+            self._store.broker_epoch,
+            self._peers,
+            lambda: self._store.image,
+        )
+
+    # --- following the image --------------------------------------------------------------------------------
+
+    async def prepare(self, delta: Delta) -> None:
+        """Do nothing."""
+
+    def publish(self, delta: Delta) -> None:
+        """See whether the broker knows of itself."""
+        if self._broker_id in delta.new.brokers:
+            self._is_known.set()
+
+    async def clean_up(self, delta: Delta) -> None:
+        """Do nothing."""

@@ -1,0 +1,145 @@
+"""What a broker of a cluster on ZooKeeper has beside the parts of every broker: it may be the controller, and takes part.
+
+The rule: only here it is decided that there is one of these.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.broker.joining import Participation, protocol_of
+from barnabas.client import ClientSettings
+from barnabas.cluster.image import BROKER, TOPIC
+from barnabas.cluster.zookeeper.session import ZooKeeperError
+from barnabas.config import broker as settings
+from barnabas.config.cluster import inter_broker_listener
+from barnabas.controller.channels import ConnectedChannels
+from barnabas.controller.core import ControllerSettings
+from barnabas.controller.runtime import ControllerRuntime
+
+if TYPE_CHECKING:
+    from barnabas.broker.storage_parts import Membership, Storage
+    from barnabas.cluster.image import Delta
+    from barnabas.cluster.ports import Controller, Member
+    from barnabas.cluster.zookeeper.store import ZooKeeperStore
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.environment import Environment
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.loop_budget import LoopBudget
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipParts:
+    """The controller that may be here, what follows the one that is elected, their tasks, and the part in the cluster."""
+
+    controller: Controller
+    member: Member
+    runs: tuple[Callable[[], Awaitable[None]], ...]
+    participation: Participation
+
+
+def membership_parts(
+    config: BrokerConfig,
+    environment: Environment,
+    budget: LoopBudget,
+    storage: Storage,
+    endpoints: Mapping[str, tuple[str, int]],
+    membership: Membership,
+) -> MembershipParts | None:
+    """Make them; None where the membership has no ZooKeeper and its store is all there is of a cluster."""
+    store, zookeeper, peers = membership.member, membership.zookeeper, storage.peers
+    if store is None or zookeeper is None or peers is None:
+        return None
+    listener = inter_broker_listener(config)
+    channels = ConnectedChannels(
+        listener,
+        environment.network,
+        ClientSettings(client_id=f"broker-{storage.broker_id}-controller", software_name="barnabas"),
+        timeout_ms=config.get(settings.CONTROLLER_SOCKET_TIMEOUT_MS),
+    )
+
+    controller = ControllerRuntime(
+        ControllerSettings(
+            storage.broker_id,
+            listener,
+            protocol_of(config),
+            config.get(settings.DELETE_TOPIC_ENABLE),
+            config.get(settings.AUTO_LEADER_REBALANCE_ENABLE),
+            config.get(settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS),
+            config.get(settings.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE),
+        ),
+        zookeeper,
+        channels,
+        budget=budget,
+        entropy=environment.entropy,
+        wall_clock_ms=environment.wall_clock_ms,
+        allows_unclean=lambda own: allows_unclean(config, own),
+        image=lambda: store.image,
+    )
+    store.subscribe(UncleanElections(config, controller))
+    reporter = FailureReporter(store)
+    storage.failures.on_lost.append(reporter.lost)
+    participation = Participation(
+        config, storage.broker_id, endpoints, store, peers, environment.wall_clock_ms
+    )
+    runs = (store.run, channels.run, controller.run, reporter.run)
+    return MembershipParts(controller, store, runs, participation)
+
+
+def allows_unclean(config: BrokerConfig, own: Mapping[str, str]) -> bool:
+    """Whether a topic with these settings of its own may be led by a replica that is not in sync."""
+    return bool(config.topic_values(own)["unclean.leader.election.enable"])
+
+
+class UncleanElections:
+    """Has the controller elect leaders where a setting has begun to allow replicas that are not in sync."""
+
+    def __init__(self, config: BrokerConfig, controller: ControllerRuntime) -> None:
+        self._config = config
+        self._controller = controller
+
+    async def prepare(self, delta: Delta) -> None:
+        """Do nothing."""
+
+    def publish(self, delta: Delta) -> None:
+        """Do nothing."""
+
+    async def clean_up(self, delta: Delta) -> None:
+        """Look at settings that have changed and are obeyed by now: those of a topic, or the default of all."""
+        for kind, name in delta.configs:
+            if kind == BROKER:
+                if allows_unclean(self._config, {}):
+                    self._controller.unclean_election_allowed(None)
+            elif kind == TOPIC:
+                before = allows_unclean(self._config, delta.old.settings_of(TOPIC, name))
+                if not before and allows_unclean(self._config, delta.new.settings_of(TOPIC, name)):
+                    self._controller.unclean_election_allowed(name)
+
+
+class FailureReporter:
+    """Tells the controller of log dirs that have failed, so that others lead what was in them."""
+
+    def __init__(self, store: ZooKeeperStore) -> None:
+        self._store = store
+        self._lost = trio.Event()
+
+    def lost(self, _logs: Iterable[PartitionLog]) -> None:
+        """Note that logs went offline."""
+        self._lost.set()
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            await self._lost.wait()
+            self._lost = trio.Event()
+            try:
+                await self._store.report_log_dir_failure()
+            except ZooKeeperError as error:
+                log.error("the controller cannot be told of a log dir that has failed: %s", error)
