@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from barnabas.cluster import assignment
 from barnabas.cluster.image import (
     TOPIC,
     Change,
@@ -93,9 +94,10 @@ def create_topic(
     *,
     assignments: Mapping[int, Sequence[int]] | None = None,
     settings: Mapping[str, str] | None = None,
-    start_index: int = 0,
 ) -> list[Change]:
     """Decide on a new topic; counts must be positive unless `assignments` gives the replicas by partition.
+
+    Where its replicas begin is drawn from its id, which is random.
 
     Raises RequestError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, POLICY_VIOLATION.
@@ -117,7 +119,13 @@ def create_topic(
         if partitions <= 0:
             raise RequestError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: at least 1 is needed")
         check_partition_count(partitions)
-        replicas = assign_replicas(image, partitions, replication_factor, start_index=start_index)
+        replicas = assign_replicas(
+            image,
+            partitions,
+            replication_factor,
+            start=int.from_bytes(topic_id[:4], "big"),
+            shift=int.from_bytes(topic_id[4:8], "big"),
+        )
     infos = _new_partitions(replicas)
     changes: list[Change] = [TopicCreated(TopicInfo(name, topic_id, infos))]
     if settings:
@@ -126,16 +134,18 @@ def create_topic(
 
 
 def assign_replicas(
-    image: ClusterImage, partitions: int, replication_factor: int, *, start_index: int, first: int = 0
+    image: ClusterImage, partitions: int, replication_factor: int, *, start: int, shift: int, first: int = 0
 ) -> list[tuple[int, ...]]:
-    """Spread replicas round the brokers, leaders in turn. Raises INVALID_REPLICATION_FACTOR."""
+    """Spread replicas over brokers and racks, see `cluster.assignment`.
+
+    Raises INVALID_REPLICATION_FACTOR; INVALID_REPLICA_ASSIGNMENT if only some brokers have a rack.
+    """
     _check_replication_factor(image, replication_factor)
-    brokers = sorted(image.brokers)
-    count = len(brokers)
-    return [
-        tuple(brokers[(start_index + first + n + k) % count] for k in range(replication_factor))
-        for n in range(partitions)
-    ]
+    racks = {broker.id: broker.rack for broker in image.brokers.values()}
+    try:
+        return assignment.assign(racks, partitions, replication_factor, start=start, shift=shift, first=first)
+    except assignment.RacksMissingError as error:
+        raise RequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error)) from error
 
 
 def _check_replication_factor(image: ClusterImage, replication_factor: int) -> None:
@@ -192,7 +202,8 @@ def add_partitions(
 ) -> list[Change]:
     """Decide on a topic's growth to `total` partitions, by at most `count_max`.
 
-    Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
+    Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT,
+    REASSIGNMENT_IN_PROGRESS.
     """
     topic = image.topics.get(name)
     if topic is None:
@@ -201,6 +212,10 @@ def add_partitions(
     if total <= now:
         raise RequestError(
             ErrorCode.INVALID_PARTITIONS, f"topic {name!r} has {now} partitions; {total} are not more"
+        )
+    if any(one.adding or one.removing for one in topic.partitions):
+        raise RequestError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS, f"partitions of topic {name!r} are being reassigned"
         )
     if total - now > count_max:
         raise RequestError(
@@ -217,7 +232,10 @@ def add_partitions(
         )
     else:
         width = len(topic.partitions[0].replicas)
-        replicas = assign_replicas(image, total - now, width, start_index=0, first=now)
+        # As in Apache Kafka, the new ones go on from where the first replica of the first partition is.
+        leader = topic.partitions[0].replicas[0]
+        start = sum(broker_id < leader for broker_id in image.brokers) % (len(image.brokers) or 1)
+        replicas = assign_replicas(image, total - now, width, start=start, shift=start, first=now)
     return [PartitionsAdded(name, _new_partitions(replicas))]
 
 
