@@ -93,6 +93,7 @@ async def open_member(
         lag_max_ms=lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
         live_brokers=lambda: store.image.brokers,
         fetchers=fetchers,
+        is_member=True,
         leader_throttle=throttle(
             lambda config: config.leader_replication_throttled_replicas,
             settings.LEADER_REPLICATION_THROTTLED_RATE,

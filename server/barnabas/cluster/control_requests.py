@@ -50,6 +50,8 @@ class Learned:
 
     changes: list[Change] = field(default_factory=list)
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+    new: list[TopicPartition] = field(default_factory=list)
+    """Replicas that begin with an empty log."""
 
 
 @dataclass(slots=True)
@@ -78,6 +80,8 @@ def of_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest, broker_
             if error is not None:
                 learned.errors[key] = error
             elif not _is_older(state.leader_epoch, state.partition_epoch, before):
+                if state.is_new:
+                    learned.new.append(key)
                 infos[state.partition_index] = PartitionInfo(
                     state.leader,
                     tuple(state.replicas),

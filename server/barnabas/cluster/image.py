@@ -378,6 +378,11 @@ class Delta:
         return cls(old, new, tuple(topics), tuple(configs))
 
     def replaced(self, name: str) -> bool:
-        """Whether the topic that had this name is gone, and another one has it now or none."""
+        """Whether the topic that had this name is gone, and another one has it now or none.
+
+        A topic whose id was not known, or is not said any more, is the same one.
+        """
         before, after = self.old.topics.get(name), self.new.topics.get(name)
-        return before is not None and (after is None or after.id != before.id)
+        if before is None:
+            return False
+        return after is None or (after.id != before.id and NO_TOPIC_ID not in (after.id, before.id))

@@ -44,6 +44,8 @@ async def handle(
         nonlocal learned
         member.check_controller(request.controller_id, request.controller_epoch, request.broker_epoch)
         learned = of_leader_and_isr(image, request, broker_id)
+        for key in learned.new:
+            replicas.begin_empty(*key)
         return learned.changes
 
     await member.follow(decide)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from barnabas.cluster.image import NO_TOPIC_ID
 from barnabas.errors import RequestError, StorageError
 from barnabas.log.format.properties import is_damaged_copy
 from barnabas.replicas.replica import Replica
@@ -47,6 +48,7 @@ class Replicas:
         self._replicas: dict[tuple[str, int], Replica] = {}
         self._replicated: dict[tuple[str, int], Replica] = {}  # those of them that other brokers have too
         self._image: ClusterImage | None = None
+        self._told_new: set[tuple[str, int]] = set()
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(tuple(self._replicas.values()))
@@ -140,14 +142,23 @@ class Replicas:
                     target_role(info, self._broker_id) is not Role.NONE
                     and (name, index) not in self._replicas
                 ):
-                    begins = self._begins(info, known[index] if index < len(known) else None)
+                    begins = self._begins((name, index), info, known[index] if index < len(known) else None)
                     made = self._find_or_make(topic, index, config, now_ms, is_new=begins and not is_start)
                     if made is not None:
                         self._prepared.append((made, info))
                 await self._budget.checkpoint()
 
-    def _begins(self, info: PartitionInfo, known: PartitionInfo | None) -> bool:
+    def begin_empty(self, topic: str, index: int) -> None:
+        """Let a replica that the next image brings begin with an empty log, even while log dirs are offline.
+
+        The controller of a cluster says so of new replicas; of all others it must be believed that they were here before.
+        """
+        self._told_new.add((topic, index))
+
+    def _begins(self, key: tuple[str, int], info: PartitionInfo, known: PartitionInfo | None) -> bool:
         """Say whether a replica may begin with an empty log: whatever it had before is not needed, or given up."""
+        if self._context.is_member:
+            return key in self._told_new
         if target_role(known, self._broker_id) is Role.NONE:
             return True
         assert known is not None
@@ -162,6 +173,7 @@ class Replicas:
                 replica = self._replicas[key] = Replica(*key, partition_log, self._context)
                 self._follow(replica, None, info)
         self._prepared.clear()
+        self._told_new.clear()
         for name in delta.topics:
             topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
             if topic is not None and before is not None and not delta.replaced(name):
@@ -238,9 +250,10 @@ class Replicas:
         """The log of a partition; None while it is offline."""
         name = topic.name
         partition_log = self._logs.get(name, index)
-        if partition_log is not None and partition_log.topic_id != topic.id:
-            if partition_log.topic_id is None or is_damaged_copy(partition_log.topic_id, topic.id):
-                self._restore_topic_id(partition_log, topic.id)
+        topic_id = topic.id if topic.id != NO_TOPIC_ID else None
+        if partition_log is not None and topic_id is not None and partition_log.topic_id != topic_id:
+            if partition_log.topic_id is None or is_damaged_copy(partition_log.topic_id, topic_id):
+                self._restore_topic_id(partition_log, topic_id)
             else:
                 partition_log = None
                 is_new = True
@@ -278,7 +291,8 @@ class Replicas:
         """Make a log, in the next log dir if one fails; None if all did: the partition is offline then."""
         while True:
             try:
-                return self._logs.create(topic.name, index, topic.id, config, now_ms=now_ms)
+                topic_id = topic.id if topic.id != NO_TOPIC_ID else None
+                return self._logs.create(topic.name, index, topic_id, config, now_ms=now_ms)
             except StorageError as error:
                 self._storage_failed(error)
                 if error.is_full or error.log_dir in self._logs.online:  # the same would happen again

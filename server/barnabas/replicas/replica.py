@@ -96,7 +96,8 @@ class ReplicaContext:
     """What all replicas of a broker share.
 
     `storage_failed` is called with every StorageError, and returns what the client must see; `clock_ms` is a
-    monotonic time; `live_brokers` are the ids of those that may join an ISR.
+    monotonic time; `live_brokers` are the ids of those that may join an ISR; `is_member` says that the broker is one of a
+    cluster, whose controller says which replicas are new.
     """
 
     broker_id: int
@@ -108,6 +109,7 @@ class ReplicaContext:
     live_brokers: Callable[[], Container[int]]
     fetchers: Fetchers = field(default_factory=NoFetchers)
     leader_throttle: Throttle = field(default_factory=NoThrottle)
+    is_member: bool = False
 
 
 class Waiter:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 import trio
 
 from barnabas.client import ClientError
+from barnabas.cluster.image import NO_TOPIC_ID, TopicCreated
+from barnabas.errors import StorageError
+from barnabas.replication.roles import Role
 from barnabas.testing.simulation.world import World
 from barnabas.wire.generated.delete_records import DeleteRecordsRequest
 from tests.support.replicating import ReplicatingCluster, consume, in_world, produce, replicating
@@ -250,5 +254,40 @@ def test_a_partition_that_comes_while_a_fetch_waits_is_not_held_up_by_it() -> No
                 for n in range(3):
                     await produce(client, b"y", topic=f"u{n}")
                 assert trio.current_time() - before < 0.1
+
+    in_world(program)
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_replica_whose_log_may_be_in_a_failed_log_dir_is_not_made_empty(is_new: bool) -> None:
+    async def program(world: World) -> None:
+        async with replicating(world, log_dirs="/data,/other") as cluster:
+            await cluster.start(1, 2)
+            broker = cluster.machines[2].broker
+            assert broker is not None
+            logs, replicas = broker.services.logs, broker.services.replicas
+            logs.take_offline("/other", StorageError("/other", OSError(5, "broken")))
+            if is_new:  # as the controller says in LeaderAndIsr
+                replicas.begin_empty("t", 0)
+            cluster.metadata.create("t", (1, 2))
+            await cluster.until(lambda: "t" in broker.services.metadata.image.topics)
+            assert replicas.role("t", 0) is (Role.FOLLOWER if is_new else Role.OFFLINE)
+
+    in_world(program)
+
+
+def test_a_topic_without_an_id_is_replicated_by_name_and_gets_its_id_later() -> None:
+    async def program(world: World) -> None:
+        async with replicating(world) as cluster:
+            await cluster.start(1, 2)
+            cluster.metadata.create("t", (1, 2), topic_id=NO_TOPIC_ID)
+            async with cluster.client() as client:
+                await produce(client, b"x")
+                assert cluster.replica(2).log.topic_id is None
+                topic = cluster.metadata.image.topics["t"]
+                cluster.metadata.change(TopicCreated(replace(topic, id=b"0123456789abcdef")))
+                await produce(client, b"y")
+                await cluster.until_equal()
+                assert await consume(client) == [b"x", b"y"]
 
     in_world(program)
