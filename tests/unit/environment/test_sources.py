@@ -22,7 +22,7 @@ FORBIDDEN = {
 MAY = {
     "environment/real.py": "the operating system's environment",
     "network/sockets.py": "its network",
-    "cluster/zookeeper/connection.py": "kazoo's thread and its connection; simulations have a ZooKeeper of their own",
+    "cluster/zookeeper/requests.py": "kazoo's thread and its connection; simulations have a ZooKeeper of their own",
     "log/disk.py": "its disk",
     "loop_budget.py": "measures the real loop; a simulated broker gets another budget",
     "log/workers.py": "its threads and time for synchronous code",

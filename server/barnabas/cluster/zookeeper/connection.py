@@ -8,10 +8,6 @@ reported as lost; it is never sent later.
 from __future__ import annotations
 
 import logging
-import socket
-import ssl
-import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -19,23 +15,32 @@ from typing import Any
 import trio
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol import serialization as packets
-from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from barnabas.cluster.zookeeper.requests import (
+    Handler,
+    Many,
+    Multi,
+    MultiRead,
+    Pending,
+    Requests,
+    WatchCall,
+    soon,
+    stat_of,
+    tls_context,
+    translated,
+)
 from barnabas.cluster.zookeeper.resource_znodes import is_open, is_sensitive
 from barnabas.cluster.zookeeper.session import (
     ANY_VERSION,
-    BadVersionError,
     Check,
     ConnectionLostError,
     Create,
     Delete,
-    NoAuthError,
     NodeExistsError,
     NoNodeError,
-    NotEmptyError,
     Operation,
     SessionExpiredError,
     SessionState,
@@ -44,7 +49,7 @@ from barnabas.cluster.zookeeper.session import (
     Watch,
     ZooKeeperError,
 )
-from barnabas.config.cluster import ZooKeeperSettings, ZooKeeperTls
+from barnabas.config.cluster import ZooKeeperSettings
 from barnabas.environment import Threads
 
 log = logging.getLogger(__name__)
@@ -53,303 +58,12 @@ EPHEMERAL = 1
 SEQUENCE = 2
 RECONNECT_DELAY_S = 0.1
 RECONNECT_DELAY_MAX_S = 1.0
-CREATE_2 = 15
-MULTI = 14
-MULTI_READ = 22
 READS_TOGETHER = 128
 """So many znodes are read with one request, where the server can (ZooKeeper 3.6)."""
-
-_ERRORS: tuple[tuple[type[Exception], type[ZooKeeperError]], ...] = (
-    (kazoo_errors.NoNodeError, NoNodeError),
-    (kazoo_errors.NodeExistsError, NodeExistsError),
-    (kazoo_errors.BadVersionError, BadVersionError),
-    (kazoo_errors.NotEmptyError, NotEmptyError),
-    (kazoo_errors.NoAuthError, NoAuthError),
-    (kazoo_errors.AuthFailedError, NoAuthError),
-    (kazoo_errors.InvalidACLError, NoAuthError),
-    (kazoo_errors.SessionExpiredError, SessionExpiredError),
-    (kazoo_errors.ConnectionLoss, ConnectionLostError),
-    (kazoo_errors.ConnectionClosedError, ConnectionLostError),
-    (kazoo_errors.OperationTimeoutError, ConnectionLostError),
-    (kazoo_errors.SessionMovedError, ConnectionLostError),
-)
 
 
 class UnreachableError(ZooKeeperError):
     """No server could be reached in time; the message says what was tried, and what came of it."""
-
-
-def _translated(error: BaseException, path: str) -> ZooKeeperError:
-    for theirs, ours in _ERRORS:
-        if isinstance(error, theirs):
-            return ours(path)
-    return ZooKeeperError(f"{path}: {type(error).__name__} {error}")
-
-
-def _stat(stat: ZnodeStat) -> Stat:
-    return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.numChildren, stat.ctime)
-
-
-class _Multi:
-    """All of these operations or none; unlike kazoo's own, it asks for the Stat of what is made."""
-
-    type = MULTI
-
-    def __init__(self, operations: Sequence[Any]) -> None:
-        self._operations = operations
-
-    def serialize(self) -> bytes:
-        parts = [
-            packets.MultiHeader(operation.type, False, -1).serialize() + operation.serialize()
-            for operation in self._operations
-        ]
-        return bytes(b"".join(parts) + packets.multiheader_struct.pack(-1, True, -1))
-
-    @staticmethod
-    def deserialize(data: bytes, offset: int) -> list[Any]:
-        results: list[Any] = []
-        while True:
-            header, offset = packets.MultiHeader.deserialize(data, offset)
-            if header.done:
-                return results
-            if header.type == CREATE_2:
-                _, offset = packets.read_string(data, offset)
-            if header.type in (CREATE_2, packets.SetData.type):
-                results.append(ZnodeStat._make(packets.stat_struct.unpack_from(data, offset)))
-                offset += packets.stat_struct.size
-            elif header.type == -1:
-                (code,) = packets.int_struct.unpack_from(data, offset)
-                offset += packets.int_struct.size
-                results.append(kazoo_errors.EXCEPTIONS[code]())
-            else:
-                results.append(None)
-
-
-class _MultiRead:
-    """Read many znodes; the answer has None for those that cannot be read as they are not there."""
-
-    type = MULTI_READ
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._paths = paths
-
-    def serialize(self) -> bytes:
-        head = packets.MultiHeader(packets.GetData.type, False, -1).serialize()
-        parts = [head + packets.GetData(path, None).serialize() for path in self._paths]
-        return bytes(b"".join(parts) + packets.multiheader_struct.pack(-1, True, -1))
-
-    @staticmethod
-    def deserialize(data: bytes, offset: int) -> list[tuple[bytes, Stat] | None]:
-        results: list[tuple[bytes, Stat] | None] = []
-        while True:
-            header, offset = packets.MultiHeader.deserialize(data, offset)
-            if header.done:
-                return results
-            if header.type == -1:
-                (code,) = packets.int_struct.unpack_from(data, offset)
-                offset += packets.int_struct.size
-                if code != kazoo_errors.NoNodeError.code:
-                    raise kazoo_errors.EXCEPTIONS[code]()
-                results.append(None)
-            else:
-                value, offset = packets.read_buffer(data, offset)
-                stat = ZnodeStat._make(packets.stat_struct.unpack_from(data, offset))
-                offset += packets.stat_struct.size
-                results.append((bytes(value or b""), _stat(stat)))
-
-
-class _WatchCall:
-    """A watch as kazoo calls it, from its thread; two of the same watch are one."""
-
-    __slots__ = ("_token", "_watch")
-
-    def __init__(self, watch: Watch, token: trio.lowlevel.TrioToken) -> None:
-        self._watch = watch
-        self._token = token
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _WatchCall) and other._watch == self._watch
-
-    def __hash__(self) -> int:
-        return hash(self._watch)
-
-    def __call__(self, _: object) -> None:
-        _soon(self._token, self._watch)
-
-
-def _soon(token: trio.lowlevel.TrioToken, act: Callable[..., object], *arguments: object) -> None:
-    with suppress(trio.RunFinishedError):  # nobody is there any more
-        token.run_sync_soon(act, *arguments)
-
-
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """What kazoo runs on: one thread, which connects, sends, receives, and hands over what came."""
-
-    def __init__(self, timeout_s: float, context: ssl.SSLContext | None, *, checks_host_name: bool) -> None:
-        super().__init__()
-        self._timeout_s = timeout_s
-        self._context = context
-        self._checks_host_name = checks_host_name
-        self.last_failure = ""
-
-    def start(self) -> None:
-        """Start nothing: there are no threads for callbacks."""
-
-    def stop(self) -> None:
-        """Stop nothing."""
-
-    def dispatch_callback(self, callback: Any) -> None:
-        """Hand a watch over at once."""
-        callback.func(*callback.args)
-
-    def create_connection(self, address: tuple[str, int], hostname: str = "", **_: object) -> socket.socket:
-        """Connect to a server, with TLS if that is asked for."""
-        try:
-            connection = socket.create_connection(address, self._timeout_s)
-            if self._context is None:
-                return connection
-            try:
-                return self._context.wrap_socket(connection, server_hostname=hostname or address[0])
-            except BaseException:
-                connection.close()
-                raise
-        except OSError as error:
-            self.last_failure = f"{hostname or address[0]}:{address[1]}: {error}"
-            raise
-
-
-def _tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
-    """Raises OSError for files that cannot be read, ssl.SSLError for what is in them."""
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=tls.trust_file)
-    context.check_hostname = tls.checks_host_name
-    if tls.key_file is not None:
-        context.load_cert_chain(tls.key_file, password=tls.key_password)
-    return context
-
-
-Done = Callable[[Any, "BaseException | None"], None]
-"""Called in kazoo's thread with the answer of a request, or with the error."""
-
-
-class _Requests:
-    """Requests on their way: so many at once, the others in their order. Used by both threads."""
-
-    def __init__(self, client: KazooClient, in_flight_max: int) -> None:
-        self._client = client
-        self._in_flight_max = in_flight_max
-        self._in_flight = 0
-        self._waiting: deque[tuple[Any, Done]] = deque()
-        self._lock = threading.Lock()
-
-    def submit(self, request: Any, done: Done) -> None:
-        """Send a request as soon as there is room for it."""
-        with self._lock:
-            if self._in_flight >= self._in_flight_max:
-                self._waiting.append((request, done))
-                return
-            self._in_flight += 1
-        self._send(request, done)
-
-    def _send(self, request: Any, done: Done) -> None:
-        self._client._call(request, _Result(self, done))
-
-    def answered(self) -> None:
-        """Note that there is room for one more."""
-        with self._lock:
-            if not self._waiting:
-                self._in_flight -= 1
-                return
-            request, done = self._waiting.popleft()
-        self._send(request, done)
-
-    def broke(self, error: BaseException) -> None:
-        """Note that a request was lost with the connection: those that wait are lost with it."""
-        with self._lock:
-            self._in_flight -= 1
-            waiting, self._waiting = self._waiting, deque()
-        for _, done in waiting:
-            done(None, error)
-
-    def drop_stale(self) -> None:
-        """Lose what was asked for while there was no connection. Called in kazoo's thread, before anything is sent."""
-        queue = self._client._queue
-        while True:
-            try:
-                _, result = queue.popleft()
-            except IndexError:
-                return
-            if result is not None:
-                result.set_exception(kazoo_errors.ConnectionLoss())
-
-
-class _Result:
-    """Where kazoo puts what came of one request."""
-
-    __slots__ = ("_done", "_is_done", "_requests")
-
-    def __init__(self, requests: _Requests, done: Done) -> None:
-        self._requests = requests
-        self._done = done
-        self._is_done = False
-
-    def set(self, value: Any) -> None:
-        if not self._is_done:
-            self._is_done = True
-            self._requests.answered()
-            self._done(value, None)
-
-    def set_exception(self, error: BaseException) -> None:
-        if self._is_done:
-            return
-        self._is_done = True
-        if isinstance(error, kazoo_errors.ZookeeperError) and not isinstance(
-            error, kazoo_errors.ConnectionLoss | kazoo_errors.SessionExpiredError
-        ):
-            self._requests.answered()
-        else:
-            self._requests.broke(error)
-        self._done(None, error)
-
-
-class _Pending:
-    """Somebody in the event loop who waits for an answer."""
-
-    __slots__ = ("_token", "answered", "error", "result")
-
-    def __init__(self, token: trio.lowlevel.TrioToken) -> None:
-        self._token = token
-        self.answered = trio.Event()
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-    def done(self, result: Any, error: BaseException | None) -> None:
-        _soon(self._token, self.finish, result, error)
-
-    def finish(self, result: Any, error: BaseException | None) -> None:
-        if not self.answered.is_set():
-            self.result, self.error = result, error
-            self.answered.set()
-
-
-class _Many:
-    """The answers of many requests, handed over together."""
-
-    def __init__(self, pending: _Pending, count: int) -> None:
-        self._pending = pending
-        self._left = count
-        self._error: BaseException | None = None
-        self.results: list[Any] = [None] * count
-
-    def done(self, index: int) -> Done:
-        def done(result: Any, error: BaseException | None) -> None:
-            self.results[index] = result
-            if error is not None and not isinstance(error, kazoo_errors.NoNodeError):
-                self._error = self._error or error
-            self._left -= 1
-            if not self._left:
-                self._pending.done(self.results, self._error)
-
-        return done
 
 
 class ZooKeeperConnection:
@@ -364,10 +78,10 @@ class ZooKeeperConnection:
         timeout_s = max(settings.connection_timeout_ms / 1000 / count, 1.0)
         tls = settings.tls
         try:
-            context = _tls_context(tls) if tls is not None else None
+            context = tls_context(tls) if tls is not None else None
         except OSError as error:
             raise UnreachableError(f"TLS to ZooKeeper cannot be set up: {error}") from error
-        self._handler = _Handler(timeout_s, context, checks_host_name=bool(tls and tls.checks_host_name))
+        self._handler = Handler(timeout_s, context, checks_host_name=bool(tls and tls.checks_host_name))
         self._client = KazooClient(
             hosts=",".join(_address(host, port) for host, port in settings.servers),
             timeout=settings.session_timeout_ms / 1000,
@@ -383,8 +97,8 @@ class ZooKeeperConnection:
             logger=_quiet_logger(),
         )
         self._client.add_listener(self._kazoo_changed)
-        self._requests = _Requests(self._client, settings.requests_in_flight_max)
-        self._pending: set[_Pending] = set()
+        self._requests = Requests(self._client, settings.requests_in_flight_max)
+        self._pending: set[Pending] = set()
         self._listeners: list[Callable[[SessionState], None]] = []
         self._state = SessionState.DISCONNECTED
         self._session_id = 0
@@ -416,13 +130,13 @@ class ZooKeeperConnection:
         keeper = self._client._state
         if state == KazooState.CONNECTED:
             self._requests.drop_stale()
-            _soon(self._token, self._begin, self._client._session_id)
+            soon(self._token, self._begin, self._client._session_id)
         elif state == KazooState.SUSPENDED:
-            _soon(self._token, self._end, SessionState.DISCONNECTED)
+            soon(self._token, self._end, SessionState.DISCONNECTED)
         else:
             if keeper == KeeperState.AUTH_FAILED:
                 log.error("ZooKeeper has refused zookeeper.digest.credentials: no session begins any more")
-            _soon(self._token, self._end, SessionState.EXPIRED)
+            soon(self._token, self._end, SessionState.EXPIRED)
 
     # the event loop's thread
 
@@ -489,19 +203,19 @@ class ZooKeeperConnection:
             return OPEN_ACL_UNSAFE
         return CREATOR_ALL_ACL if is_sensitive(path) else CREATOR_ALL_ACL + READ_ACL_UNSAFE
 
-    def _call(self, watch: Watch | None) -> _WatchCall | None:
-        return _WatchCall(watch, self._token) if watch is not None else None
+    def _call(self, watch: Watch | None) -> WatchCall | None:
+        return WatchCall(watch, self._token) if watch is not None else None
 
     async def _ask(self, request: Any, path: str) -> Any:
         return await self._answer(lambda pending: self._requests.submit(request, pending.done), path)
 
-    async def _answer(self, send: Callable[[_Pending], None], path: str) -> Any:
+    async def _answer(self, send: Callable[[Pending], None], path: str) -> Any:
         if self._is_closed:
             raise SessionExpiredError("the session was closed")
         if self._state is not SessionState.CONNECTED:
             await trio.lowlevel.checkpoint()
             raise ConnectionLostError("no ZooKeeper server can be reached")
-        pending = _Pending(self._token)
+        pending = Pending(self._token)
         self._pending.add(pending)
         try:
             send(pending)
@@ -509,7 +223,7 @@ class ZooKeeperConnection:
         finally:
             self._pending.discard(pending)
         if pending.error is not None:
-            raise _translated(pending.error, path) from pending.error
+            raise translated(pending.error, path) from pending.error
         return pending.result
 
     async def create(
@@ -534,12 +248,12 @@ class ZooKeeperConnection:
             with suppress(NodeExistsError):
                 await self.create(parent, parents=True)
             made, stat = await self._ask(request, path)
-        return made.removeprefix(self._settings.chroot), _stat(stat)
+        return made.removeprefix(self._settings.chroot), stat_of(stat)
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         """Return a znode's data."""
         data, stat = await self._ask(packets.GetData(self._path(path), self._call(watch)), path)
-        return data or b"", _stat(stat)
+        return data or b"", stat_of(stat)
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Return the data of many znodes, None for those that are not there; all are asked for at once."""
@@ -552,7 +266,7 @@ class ZooKeeperConnection:
         if self._has_multi_read:
             parts = [full[at : at + READS_TOGETHER] for at in range(0, len(full), READS_TOGETHER)]
             try:
-                found = await self._ask_many([_MultiRead(part) for part in parts], shown)
+                found = await self._ask_many([MultiRead(part) for part in parts], shown)
             except ZooKeeperError as error:
                 if not isinstance(error.__cause__, kazoo_errors.UnimplementedError):
                     raise
@@ -560,13 +274,13 @@ class ZooKeeperConnection:
             else:
                 return [one for part in found for one in part]
         singles = await self._ask_many([packets.GetData(path, None) for path in full], shown)
-        return [None if one is None else (one[0] or b"", _stat(one[1])) for one in singles]
+        return [None if one is None else (one[0] or b"", stat_of(one[1])) for one in singles]
 
     async def _ask_many(self, requests: Sequence[Any], shown: str) -> list[Any]:
         """Ask for all of these at once; None is the answer for a znode that is not there."""
 
-        def send(pending: _Pending) -> None:
-            many = _Many(pending, len(requests))
+        def send(pending: Pending) -> None:
+            many = Many(pending, len(requests))
             for index, request in enumerate(requests):
                 self._requests.submit(request, many.done(index))
 
@@ -576,7 +290,7 @@ class ZooKeeperConnection:
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         """Return what is known of a znode, None if there is none; the watch is set in both cases."""
         stat = await self._ask(packets.Exists(self._path(path), self._call(watch)), path)
-        return None if stat is None else _stat(stat)
+        return None if stat is None else stat_of(stat)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the names of a znode's children, sorted."""
@@ -584,7 +298,7 @@ class ZooKeeperConnection:
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         """Change a znode's data."""
-        return _stat(await self._ask(packets.SetData(self._path(path), data, version), path))
+        return stat_of(await self._ask(packets.SetData(self._path(path), data, version), path))
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Remove a znode."""
@@ -595,14 +309,14 @@ class ZooKeeperConnection:
         if not operations:
             await trio.lowlevel.checkpoint()
             return []
-        request = _Multi([self._packet(operation) for operation in operations])
+        request = Multi([self._packet(operation) for operation in operations])
         results = await self._ask(request, operations[0].path)
         for index, result in enumerate(results):
             if isinstance(result, Exception) and not isinstance(result, kazoo_errors.RolledBackError):
-                error = _translated(result, operations[index].path)
+                error = translated(result, operations[index].path)
                 error.operation_index = index  # type: ignore[attr-defined]
                 raise error
-        return [None if result is None else _stat(result) for result in results]
+        return [None if result is None else stat_of(result) for result in results]
 
     def _packet(self, operation: Operation) -> Any:
         path = self._path(operation.path)

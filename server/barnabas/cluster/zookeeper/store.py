@@ -8,8 +8,8 @@ because this broker wished it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import trio
 
@@ -20,17 +20,13 @@ from barnabas.cluster.image import (
     ClusterImage,
     ConfigChanged,
     Delta,
-    LogDirsRegistered,
-    PartitionsAdded,
-    ProducerIdsAllocated,
     ResourceKey,
     TopicCreated,
-    TopicDeleted,
-    TopicInfo,
 )
 from barnabas.cluster.store import Decide, Subscriber
 from barnabas.cluster.zookeeper import resource_znodes as resources
-from barnabas.cluster.zookeeper import writes, znodes
+from barnabas.cluster.zookeeper import znodes
+from barnabas.cluster.zookeeper.changes import PLACE, ChangeWriter, applied, closed, decided
 from barnabas.cluster.zookeeper.registration import (
     IdTakenError,
     Registration,
@@ -38,9 +34,7 @@ from barnabas.cluster.zookeeper.registration import (
     until_answered,
 )
 from barnabas.cluster.zookeeper.session import (
-    BadVersionError,
     ConnectionLostError,
-    NodeExistsError,
     NoNodeError,
     SessionExpiredError,
     SessionState,
@@ -48,7 +42,6 @@ from barnabas.cluster.zookeeper.session import (
     ZooKeeperError,
 )
 from barnabas.cluster.zookeeper.settings import SettingsReader, number_of
-from barnabas.cluster.zookeeper.writes import ConflictError, Truth
 from barnabas.cluster.zookeeper.znodes import BrokerRegistration
 from barnabas.errors import RequestError, StorageError
 from barnabas.loop_budget import LoopBudget
@@ -56,52 +49,8 @@ from barnabas.wire.generated.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
-PLACE = "ZooKeeper"
-"""Stands in errors where a log dir stands otherwise."""
-APPLIED_AT_ONCE = 500
-"""So many changes make a new image between two looks at the clock."""
 RETRY_SECONDS = 1.0
-CONFLICTS_MAX = 3
-"""Nobody decides more often on what has not changed."""
 UNKNOWN_EPOCH = -1
-
-
-@dataclass(slots=True, frozen=True)
-class _Need:
-    """What the image must say of a topic before a change is done: so many partitions with leaders; none: it is gone."""
-
-    topic: TopicInfo
-    partitions: int
-
-    def is_met(self, image: ClusterImage) -> bool:
-        known = image.topics.get(self.topic.name)
-        if known is None:
-            return not self.partitions
-        if not writes.is_same(known, self.topic):
-            return True  # another one has its name now
-        return 0 < self.partitions <= len(known.partitions) and all(
-            info.leader >= 0 for info in known.partitions
-        )
-
-
-@dataclass(slots=True, eq=False)
-class _Wish:
-    """A change that somebody waits for."""
-
-    decide: Decide
-    done: trio.Event = field(default_factory=trio.Event)
-    changes: list[Change] = field(default_factory=list)
-    needs: list[_Need] = field(default_factory=list)
-    image: ClusterImage | None = None
-    failure: Exception | None = None
-
-    def fail(self, error: Exception) -> None:
-        self.failure = error
-        self.done.set()
-
-    def succeed(self, image: ClusterImage) -> None:
-        self.image = image
-        self.done.set()
 
 
 class ZooKeeperStore:
@@ -125,15 +74,11 @@ class ZooKeeperStore:
         self._broker_id = broker_id
         self._clock_ms = clock_ms
         self._budget = budget or LoopBudget()
-        self._has_topic_ids = has_topic_ids
         self._settings = SettingsReader(zookeeper, self._budget)
         self._image = ClusterImage("")
         self._subscribers: list[Subscriber] = []
         self._publishing = trio.Lock()
-        self._waiting: list[_Wish] = []
-        self._wanted = trio.Event()
-        self._unmet: list[_Wish] = []
-        self._written = Truth()
+        self._writer = ChangeWriter(zookeeper, broker_id, self, self._budget, has_topic_ids=has_topic_ids)
         self._registration: Registration | None = None
         self._session_changed = trio.Event()
         self._breaks = 0
@@ -187,7 +132,7 @@ class ZooKeeperStore:
             self._running = nursery.cancel_scope
             if self._is_closed:
                 return
-            nursery.start_soon(self._write)
+            nursery.start_soon(self._writer.run)
             nursery.start_soon(self._follow_settings)
             nursery.start_soon(self._stay_registered)
 
@@ -196,10 +141,7 @@ class ZooKeeperStore:
         self._is_closed = True
         if self._running is not None:
             self._running.cancel()
-        for wish in (*self._waiting, *self._unmet):
-            wish.fail(_closed())
-        self._waiting.clear()
-        self._unmet.clear()
+        self._writer.close()
         await self._zookeeper.close()
 
     def _session_is(self, state: SessionState) -> None:
@@ -270,7 +212,9 @@ class ZooKeeperStore:
         cancelled while subscribers follow waits for their end. Raises StorageError once it is closed.
         """
         async with self._publishing:
-            changes = [self._with_epoch(change) for change in await self._decided(decide, self._image)]
+            changes = [
+                self._with_epoch(change) for change in await decided(self._budget, decide, self._image)
+            ]
             created = [change.topic.name for change in changes if isinstance(change, TopicCreated)]
             if created:
                 changes += await self._settings_of_new(created)
@@ -288,7 +232,7 @@ class ZooKeeperStore:
         try:
             found = await until_answered(self._zookeeper, lambda: self._settings.read(nothing, keys))
         except ZooKeeperError as error:
-            raise _closed() if self._is_closed else StorageError(PLACE, error) from error
+            raise closed() if self._is_closed else StorageError(PLACE, error) from error
         there = {change.resource_name for change in found}
         stale = [
             ConfigChanged(TOPIC, name, ())
@@ -302,10 +246,7 @@ class ZooKeeperStore:
         if not changes:
             return
         with trio.CancelScope(shield=True):
-            new = self._image
-            for start in range(0, len(changes), APPLIED_AT_ONCE):
-                new = new.apply(changes[start : start + APPLIED_AT_ONCE])
-                await self._budget.checkpoint()
+            new = await applied(self._budget, self._image, changes)
             delta = Delta.of(self._image, new, changes)
             for subscriber in self._subscribers:
                 await subscriber.prepare(delta)
@@ -314,25 +255,7 @@ class ZooKeeperStore:
                 subscriber.publish(delta)
             for subscriber in self._subscribers:
                 await subscriber.clean_up(delta)
-            self._written.forget_known(new)
-            self._settle()
-
-    def _settle(self) -> None:
-        """Answer those whose changes the image has."""
-        unmet = []
-        for wish in self._unmet:
-            if all(need.is_met(self._image) for need in wish.needs):
-                wish.succeed(self._image)
-            else:
-                unmet.append(wish)
-        self._unmet = unmet
-
-    async def _decided(self, decide: Decide, image: ClusterImage) -> list[Change]:
-        changes = []
-        for change in decide(image):
-            changes.append(change)
-            await self._budget.checkpoint()
-        return changes
+            self._writer.published(new)
 
     # --- settings -------------------------------------------------------------------------------------------
 
@@ -381,206 +304,11 @@ class ZooKeeperStore:
         if ZooKeeper refuses the change, or when the store is closed.
         """
         if self._is_closed:
-            raise _closed()
-        wish = _Wish(decide)
-        self._waiting.append(wish)
-        self._wanted.set()
-        try:
-            await wish.done.wait()
-        finally:
-            for wishes in (self._waiting, self._unmet):
-                if wish in wishes:
-                    wishes.remove(wish)
-        if wish.failure is not None:
-            raise wish.failure
-        assert wish.image is not None
-        return wish.image
+            raise closed()
+        return await self._writer.change(decide)
 
-    async def _write(self) -> None:
-        """Carry out changes, those together that have come together."""
-        while True:
-            await self._wanted.wait()
-            self._wanted = trio.Event()
-            while self._waiting:
-                wishes, self._waiting = self._waiting, []
-                try:
-                    await self._carry_out(wishes)
-                except trio.Cancelled:
-                    for wish in wishes:
-                        wish.fail(_closed())
-                    raise
-
-    async def _carry_out(self, wishes: Sequence[_Wish]) -> None:
-        truth, rounds = Truth(), 0
-        while True:
-            base = await self._newest(truth)
-            wishes = await self._decide_all(wishes, base)
-            changes = [change for wish in wishes for change in wish.changes]
-            try:
-                await self._write_all(changes, base)
-            except ConflictError as conflict:
-                rounds = 0 if truth.add(conflict.truth) else rounds + 1
-                if rounds < CONFLICTS_MAX:
-                    continue
-                await self._refuse(wishes, ValueError("what was decided does not fit what is there"))
-                return
-            except (RequestError, ValueError, ZooKeeperError) as error:
-                await self._refuse(wishes, error)
-                return
-            break
-        if changes:
-            await self._publish_own(changes)
-        for wish in wishes:
-            if wish.needs and not all(need.is_met(self._image) for need in wish.needs):
-                self._unmet.append(wish)
-            else:
-                wish.succeed(wish.image if wish.changes and wish.image is not None else self._image)
-
-    async def _refuse(self, wishes: Sequence[_Wish], error: Exception) -> None:
-        """Raise an error to whom it belongs: changes that are together because they came together are tried alone."""
-        if len(wishes) > 1:
-            for wish in wishes:
-                await self._carry_out([wish])
-        for wish in wishes:
-            if not wish.done.is_set() and len(wishes) == 1:
-                wish.fail(error if isinstance(error, RequestError) else StorageError(PLACE, error))
-
-    async def _newest(self, truth: Truth) -> ClusterImage:
-        """The image, with what this broker has written and what others have, as far as that is known."""
-        if self._written.topics:
-            names = list(self._written.topics)
-            found = await until_answered(
-                self._zookeeper, lambda: self._zookeeper.get_many([znodes.topic_path(name) for name in names])
-            )
-            for name, node in zip(names, found, strict=True):
-                if node is None:
-                    self._written.topics.pop(name, None)
-        known = Truth()
-        known.add(self._written)
-        known.add(truth)
-        return self._image.apply(known.changes(self._image))
-
-    async def _decide_all(self, wishes: Sequence[_Wish], image: ClusterImage) -> list[_Wish]:
-        """Let each decide on the image with what those before it have decided; returns those that did not refuse."""
-        decided = []
-        for wish in wishes:
-            try:
-                wish.changes = await self._decided(wish.decide, image)
-                writes.paths_of(wish.changes)
-                wish.needs = _needs(wish.changes, image)
-                image = image.apply(wish.changes) if wish.changes else image
-            except Exception as error:
-                wish.fail(error)
-                continue
-            wish.image = image
-            decided.append(wish)
-        return decided
-
-    async def _write_all(self, changes: Sequence[Change], base: ClusterImage) -> None:
-        """Write what the changes need, until it is there. Raises ConflictError, RequestError, ZooKeeperError."""
-        if not changes:
-            return
-        paths = writes.paths_of(changes)
-        is_retry = False
-        while True:
-            found = await until_answered(self._zookeeper, lambda: self._zookeeper.get_many(paths))
-            plan = writes.plan(
-                changes,
-                base,
-                dict(zip(paths, found, strict=True)),
-                self._broker_id,
-                has_topic_ids=self._has_topic_ids,
-            )
-            try:
-                for part in plan.parts:
-                    await self._zookeeper.multi(part)
-                break
-            except (ConnectionLostError, SessionExpiredError):
-                if self._zookeeper.is_closed:
-                    raise
-                await self._zookeeper.wait_connected()
-            except (BadVersionError, NodeExistsError):
-                continue
-            except NoNodeError:
-                if is_retry:
-                    raise
-                is_retry = True
-                for path in paths:
-                    await make_persistent(self._zookeeper, path.rpartition("/")[0])
-        for entity in plan.notifications:
-            await self._notify(entity)
-        self._note_written(changes, base)
-
-    async def _notify(self, entity: str) -> None:
-        path = f"{resources.CONFIG_CHANGES}/{resources.CONFIG_CHANGE_PREFIX}"
-        data = resources.encode_config_change(entity)
-        await until_answered(
-            self._zookeeper, lambda: self._zookeeper.create(path, data, sequence=True, parents=True)
-        )
-
-    def _note_written(self, changes: Sequence[Change], base: ClusterImage) -> None:
-        """Remember topics that the controller will tell of: until then they are there for whoever decides."""
-        new = base.apply(changes)
-        for change in changes:
-            match change:
-                case TopicCreated(TopicInfo(name)) | PartitionsAdded(name):
-                    if name in new.topics:
-                        self._written.topics[name] = new.topics[name]
-                case TopicDeleted(name):
-                    self._written.topics.pop(name, None)
-                case _:
-                    pass
-        self._written.forget_known(self._image)
-
-    async def _publish_own(self, changes: Sequence[Change]) -> None:
-        """Publish what was written and is not the controller's to say; settings as they are now."""
-        created = {change.topic.name for change in changes if isinstance(change, TopicCreated)}
-        keys: list[ResourceKey] = []
-        other: list[Change] = []
-        for change in changes:
-            match change:
-                case ConfigChanged(kind, name):
-                    if kind != TOPIC or name not in created:
-                        keys.append((kind, name))
-                case ProducerIdsAllocated() | LogDirsRegistered():
-                    other.append(change)
-                case _:
-                    pass
-        while keys or other:
-            try:
-                async with self._publishing:
-                    settings = await self._settings.read(self._image, keys) if keys else []
-                    await self._publish([*settings, *other])
-                return
-            except (ConnectionLostError, SessionExpiredError):
-                if self._zookeeper.is_closed:
-                    return
-                await self._zookeeper.wait_connected()
-
-
-def _needs(changes: Iterable[Change], image: ClusterImage) -> list[_Need]:
-    """What the image must say before these changes, which were decided on `image`, are done."""
-    needs: dict[str, _Need] = {}
-    for change in changes:
-        match change:
-            case TopicCreated(topic):
-                needs[topic.name] = _Need(topic, len(topic.partitions))
-            case PartitionsAdded(name, partitions):
-                before = needs.get(name)
-                if before is not None:
-                    needs[name] = replace(before, partitions=before.partitions + len(partitions))
-                elif name in image.topics:
-                    topic = image.topics[name]
-                    needs[name] = _Need(topic, len(topic.partitions) + len(partitions))
-            case TopicDeleted(name):
-                before = needs.get(name)
-                topic_before = before.topic if before is not None else image.topics.get(name)
-                if topic_before is not None:
-                    needs[name] = _Need(topic_before, 0)
-            case _:
-                pass
-    return list(needs.values())
-
-
-def _closed() -> StorageError:
-    return StorageError(PLACE, ValueError("the metadata store is closed"))
+    async def publish_read(self, keys: Sequence[ResourceKey], others: Sequence[Change]) -> None:
+        """Publish these changes, and the settings of these resources as they are now. Raises ZooKeeperError."""
+        async with self._publishing:
+            settings = await self._settings.read(self._image, keys) if keys else []
+            await self._publish([*settings, *others])

@@ -6,7 +6,7 @@ after a lost answer leaves out what has happened. What somebody else has written
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from barnabas.cluster.image import (
@@ -38,7 +38,7 @@ from barnabas.wire.generated.errors import ErrorCode
 Found = Mapping[str, tuple[bytes, Stat] | None]
 """What znodes hold, None for those that are not there."""
 
-BYTES_MAX = 512 * 1024
+BYTES_MAX = 256 * 1024
 """So much is written at once; ZooKeeper breaks the connection of a client that sends more than 1 MiB."""
 ZNODE_BYTES_MAX = 1_000_000
 
@@ -144,45 +144,34 @@ def topic_info(name: str, assignment: TopicAssignment) -> TopicInfo:
     return TopicInfo(name, assignment.topic_id or NO_TOPIC_ID, infos)
 
 
-def paths_of(changes: Sequence[Change]) -> list[str]:
-    """The znodes that a plan for these changes must know. Raises TypeError for a change that no broker may make."""
-    paths: dict[str, None] = {}
-    for change in changes:
-        match change:
-            case TopicCreated(topic):
-                paths[znodes.topic_path(topic.name)] = None
-                paths[resources.config_path(resources.TOPICS, topic.name)] = None
-            case PartitionsAdded(name):
-                paths[znodes.topic_path(name)] = None
-            case TopicDeleted(name):
-                paths[znodes.topic_path(name)] = None
-                paths[znodes.delete_topic_path(name)] = None
-            case ConfigChanged(kind, name):
-                paths[resources.config_path(*entity_of((kind, name)))] = None
-            case ProducerIdsAllocated():
-                paths[znodes.PRODUCER_IDS] = None
-            case LogDirsRegistered():
-                pass
-            case _:
-                raise TypeError(f"{type(change).__name__} comes from the controller alone")
-    return list(paths)
+def paths_of(change: Change) -> tuple[str, ...]:
+    """The znodes that a plan for this change must know. Raises TypeError for a change that no broker may make."""
+    match change:
+        case TopicCreated(topic):
+            name = topic.name
+            return znodes.topic_path(name), resources.config_path(resources.TOPICS, name)
+        case PartitionsAdded(name):
+            return (znodes.topic_path(name),)
+        case TopicDeleted(name):
+            return znodes.topic_path(name), znodes.delete_topic_path(name)
+        case ConfigChanged(kind, name):
+            return (resources.config_path(*entity_of((kind, name))),)
+        case ProducerIdsAllocated():
+            return (znodes.PRODUCER_IDS,)
+        case LogDirsRegistered():
+            return ()
+        case _:
+            raise TypeError(f"{type(change).__name__} comes from the controller alone")
 
 
-def plan(
-    changes: Sequence[Change], image: ClusterImage, found: Found, broker_id: int, *, has_topic_ids: bool
-) -> Plan:
-    """Say what is to be written for changes that were decided on `image`, while the znodes hold `found`.
+class Planner:
+    """Says what is to be written for changes that were decided on `image`, while the znodes hold `found`.
 
-    Raises ConflictError, and RequestError for a topic that no znode can hold.
+    Lifecycle: `add` each change, go through `steps`, then `plan` has the result.
     """
-    planner = _Planner(image, found, broker_id, has_topic_ids)
-    for change in changes:
-        planner.add(change)
-    return planner.done()
 
-
-class _Planner:
-    def __init__(self, image: ClusterImage, found: Found, broker_id: int, has_topic_ids: bool) -> None:
+    def __init__(self, image: ClusterImage, found: Found, broker_id: int, *, has_topic_ids: bool) -> None:
+        self.plan = Plan()
         self._image = image
         self._found = found
         self._broker_id = broker_id
@@ -200,6 +189,7 @@ class _Planner:
         self._truth.add(truth)
 
     def add(self, change: Change) -> None:
+        """Take one more change into the plan."""
         match change:
             case TopicCreated(topic):
                 self._create(topic)
@@ -222,8 +212,9 @@ class _Planner:
             return TopicAssignment({})  # a topic is there; of what kind, nobody can say
 
     def _create(self, topic: TopicInfo) -> None:
+        made = {info.replicas: ReplicaAssignment(info.replicas) for info in topic.partitions}
         wanted = TopicAssignment(
-            {index: ReplicaAssignment(info.replicas) for index, info in enumerate(topic.partitions)},
+            {index: made[info.replicas] for index, info in enumerate(topic.partitions)},
             topic.id if self._has_topic_ids and topic.id != NO_TOPIC_ID else None,
         )
         kept = self._kept_topic(topic.name)
@@ -262,24 +253,25 @@ class _Planner:
         elif self._found.get(znodes.delete_topic_path(name)) is None:
             self._deleted[name] = None
 
-    def done(self) -> Plan:
-        """The plan. Raises ConflictError, RequestError."""
-        result = Plan()
+    def steps(self) -> Iterator[None]:
+        """Make the plan, a little at a time. Raises ConflictError; RequestError for a topic that no znode can hold."""
+        parts = []
         for name, assignment in self._topics.items():
-            result.parts.append(self._topic(name, assignment))
+            parts.append(self._topic(name, assignment))
+            yield
         for key, settings in self._configs.items():
             is_of_new = key[0] == TOPIC and key[1] in self._created
             if not is_of_new:
-                result.parts.append(self._config(key, settings))
-                result.notifications.append("/".join(entity_of(key)))
-        for name in self._deleted:
-            result.parts.append([Create(znodes.delete_topic_path(name), b"")])
+                parts.append(self._config(key, settings))
+                self.plan.notifications.append("/".join(entity_of(key)))
+            yield
+        parts += [[Create(znodes.delete_topic_path(name), b"")] for name in self._deleted]
         if self._next_producer_id is not None:
-            result.parts.append(self._producer_ids(self._next_producer_id))
+            parts.append(self._producer_ids(self._next_producer_id))
         if self._is_conflict:
             raise ConflictError(self._truth)
-        result.parts = _together([part for part in result.parts if part])
-        return result
+        yield
+        self.plan.parts = _together([part for part in parts if part])
 
     def _topic(self, name: str, assignment: TopicAssignment) -> list[Operation]:
         data = znodes.encode_topic(assignment)

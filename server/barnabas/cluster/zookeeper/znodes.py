@@ -183,21 +183,30 @@ class TopicAssignment:
 
 def encode_topic(topic: TopicAssignment, version: int = 3) -> bytes:
     """The JSON of a topic; version 1 before Kafka 2.4, 2 before 2.8."""
-    parts = topic.partitions
-    value: dict[str, object] = {
-        "version": version,
-        "partitions": {str(index): list(one.replicas) for index, one in parts.items()},
-    }
+    parts = topic.partitions.items()
+    fields = [
+        f'"version":{version}',
+        f'"partitions":{_by_index((index, one.replicas) for index, one in parts)}',
+    ]
     if version >= 2:
-        value["adding_replicas"] = {
-            str(index): list(one.adding) for index, one in parts.items() if one.adding
-        }
-        value["removing_replicas"] = {
-            str(index): list(one.removing) for index, one in parts.items() if one.removing
-        }
+        adding = _by_index((index, one.adding) for index, one in parts if one.adding)
+        removing = _by_index((index, one.removing) for index, one in parts if one.removing)
+        fields += [f'"adding_replicas":{adding}', f'"removing_replicas":{removing}']
     if version >= 3 and topic.topic_id is not None:
-        value["topic_id"] = uuid_text(topic.topic_id)
-    return encode(value)
+        fields.append(f'"topic_id":"{uuid_text(topic.topic_id)}"')
+    return f"{{{','.join(fields)}}}".encode()
+
+
+def _by_index(parts: Iterable[tuple[int, tuple[int, ...]]]) -> str:
+    """The JSON of broker ids by partition; many partitions have the same ones."""
+    texts: dict[tuple[int, ...], str] = {}
+    found = []
+    for index, ids in parts:
+        text = texts.get(ids)
+        if text is None:
+            text = texts[ids] = f"[{','.join(map(str, ids))}]"
+        found.append(f'"{index}":{text}')
+    return f"{{{','.join(found)}}}"
 
 
 def decode_topic(topic: str, data: bytes) -> TopicAssignment:

@@ -1,0 +1,368 @@
+"""Changes that this broker makes in ZooKeeper: decided, written, and awaited in the image.
+
+The rule: a change is written on the condition that nothing it was decided on has changed; otherwise it is decided on
+again. Whoever waits may go away, what was decided is written all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import trio
+
+from barnabas.cluster.image import (
+    TOPIC,
+    Change,
+    ClusterImage,
+    ConfigChanged,
+    LogDirsRegistered,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    ResourceKey,
+    TopicCreated,
+    TopicDeleted,
+    TopicInfo,
+)
+from barnabas.cluster.store import Decide
+from barnabas.cluster.zookeeper import resource_znodes as resources
+from barnabas.cluster.zookeeper import writes, znodes
+from barnabas.cluster.zookeeper.registration import make_persistent, until_answered
+from barnabas.cluster.zookeeper.session import (
+    BadVersionError,
+    ConnectionLostError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    ZooKeeper,
+    ZooKeeperError,
+)
+from barnabas.cluster.zookeeper.writes import ConflictError, Truth
+from barnabas.errors import RequestError, StorageError
+from barnabas.loop_budget import LoopBudget
+
+PLACE = "ZooKeeper"
+"""Stands in errors where a log dir stands otherwise."""
+APPLIED_AT_ONCE = 500
+"""So many changes make a new image between two looks at the clock."""
+CONFLICTS_MAX = 3
+"""Nobody decides more often on what has not changed."""
+
+
+class Publisher(Protocol):
+    """Who has the image."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest one."""
+
+    async def publish_read(self, keys: Sequence[ResourceKey], others: Sequence[Change]) -> None:
+        """Publish these changes, and the settings of these resources as they are now. Raises ZooKeeperError."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Need:
+    """What the image must say of a topic before a change is done: so many partitions with leaders; none: it is gone."""
+
+    topic: TopicInfo
+    partitions: int
+
+    def is_met(self, image: ClusterImage) -> bool:
+        known = image.topics.get(self.topic.name)
+        if known is None:
+            return not self.partitions
+        if not writes.is_same(known, self.topic):
+            return True  # another one has its name now
+        return 0 < self.partitions <= len(known.partitions) and all(
+            info.leader >= 0 for info in known.partitions
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _Wish:
+    """A change that somebody waits for."""
+
+    decide: Decide
+    done: trio.Event = field(default_factory=trio.Event)
+    changes: list[Change] = field(default_factory=list)
+    needs: list[_Need] = field(default_factory=list)
+    image: ClusterImage | None = None
+    failure: Exception | None = None
+
+    def fail(self, error: Exception) -> None:
+        self.failure = error
+        self.done.set()
+
+    def succeed(self, image: ClusterImage) -> None:
+        self.image = image
+        self.done.set()
+
+
+class ChangeWriter:
+    """Writes changes, those together that have come together. Lifecycle: `run` in a task of its own, `close`."""
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        broker_id: int,
+        publisher: Publisher,
+        budget: LoopBudget,
+        *,
+        has_topic_ids: bool,
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._broker_id = broker_id
+        self._publisher = publisher
+        self._budget = budget
+        self._has_topic_ids = has_topic_ids
+        self._waiting: list[_Wish] = []
+        self._wanted = trio.Event()
+        self._unmet: list[_Wish] = []
+        self._written = Truth()
+
+    def close(self) -> None:
+        """Let all changes fail that are not done."""
+        for wish in (*self._waiting, *self._unmet):
+            wish.fail(closed())
+        self._waiting.clear()
+        self._unmet.clear()
+
+    def published(self, image: ClusterImage) -> None:
+        """Answer those whose changes the new image has."""
+        self._written.forget_known(image)
+        unmet = []
+        for wish in self._unmet:
+            if all(need.is_met(image) for need in wish.needs):
+                wish.succeed(image)
+            else:
+                unmet.append(wish)
+        self._unmet = unmet
+
+    async def change(self, decide: Decide) -> ClusterImage:
+        """Make a change, and return an image with it; see ZooKeeperStore.change."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        wish = _Wish(decide)
+        self._waiting.append(wish)
+        self._wanted.set()
+        try:
+            await wish.done.wait()
+        finally:
+            for wishes in (self._waiting, self._unmet):
+                if wish in wishes:
+                    wishes.remove(wish)
+        if wish.failure is not None:
+            raise wish.failure
+        assert wish.image is not None
+        return wish.image
+
+    async def run(self) -> None:
+        """Carry out changes until cancelled."""
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            while self._waiting:
+                wishes, self._waiting = self._waiting, []
+                try:
+                    await self._carry_out(wishes)
+                except trio.Cancelled:
+                    for wish in wishes:
+                        wish.fail(closed())
+                    raise
+
+    async def _carry_out(self, wishes: Sequence[_Wish]) -> None:
+        truth, rounds = Truth(), 0
+        while True:
+            base = await self._newest(truth)
+            wishes = await self._decide_all(wishes, base)
+            changes = [change for wish in wishes for change in wish.changes]
+            try:
+                await self._write_all(changes, base)
+                if changes and wishes[-1].image is not None:
+                    self._note_written(changes, wishes[-1].image)
+            except ConflictError as conflict:
+                rounds = 0 if truth.add(conflict.truth) else rounds + 1
+                if rounds < CONFLICTS_MAX:
+                    continue
+                await self._refuse(wishes, ValueError("what was decided does not fit what is there"))
+                return
+            except (RequestError, ValueError, ZooKeeperError) as error:
+                await self._refuse(wishes, error)
+                return
+            break
+        if changes:
+            await self._publish_own(changes)
+        for wish in wishes:
+            if wish.needs and not all(need.is_met(self._publisher.image) for need in wish.needs):
+                self._unmet.append(wish)
+            else:
+                wish.succeed(wish.image if wish.changes and wish.image is not None else self._publisher.image)
+
+    async def _refuse(self, wishes: Sequence[_Wish], error: Exception) -> None:
+        """Raise an error to whom it belongs: changes that are together because they came together are tried alone."""
+        if len(wishes) > 1:
+            for wish in wishes:
+                await self._carry_out([wish])
+        for wish in wishes:
+            if not wish.done.is_set() and len(wishes) == 1:
+                wish.fail(error if isinstance(error, RequestError) else StorageError(PLACE, error))
+
+    async def _newest(self, truth: Truth) -> ClusterImage:
+        """The image, with what this broker has written and what others have, as far as that is known."""
+        if self._written.topics:
+            names = list(self._written.topics)
+            found = await until_answered(
+                self._zookeeper, lambda: self._zookeeper.get_many([znodes.topic_path(name) for name in names])
+            )
+            for name, node in zip(names, found, strict=True):
+                if node is None:
+                    self._written.topics.pop(name, None)
+        known = Truth()
+        known.add(self._written)
+        known.add(truth)
+        return self._publisher.image.apply(known.changes(self._publisher.image))
+
+    async def _decide_all(self, wishes: Sequence[_Wish], image: ClusterImage) -> list[_Wish]:
+        """Let each decide on the image with what those before it have decided; returns those that did not refuse."""
+        accepted = []
+        for wish in wishes:
+            try:
+                wish.changes = await decided(self._budget, wish.decide, image)
+                wish.needs = await self._needs(wish.changes, image)
+                image = await applied(self._budget, image, wish.changes)
+            except Exception as error:
+                wish.fail(error)
+                continue
+            wish.image = image
+            accepted.append(wish)
+        return accepted
+
+    async def _needs(self, changes: Sequence[Change], image: ClusterImage) -> list[_Need]:
+        """What the image must say before these changes, which were decided on `image`, are done. Raises TypeError."""
+        needs: dict[str, _Need] = {}
+        for change in changes:
+            writes.paths_of(change)
+            match change:
+                case TopicCreated(topic):
+                    needs[topic.name] = _Need(topic, len(topic.partitions))
+                case PartitionsAdded(name, partitions):
+                    before = needs.get(name)
+                    if before is None and name in image.topics:
+                        before = _Need(image.topics[name], len(image.topics[name].partitions))
+                    if before is not None:
+                        needs[name] = replace(before, partitions=before.partitions + len(partitions))
+                case TopicDeleted(name):
+                    before = needs.get(name)
+                    known = before.topic if before is not None else image.topics.get(name)
+                    if known is not None:
+                        needs[name] = _Need(known, 0)
+                case _:
+                    pass
+            await self._budget.checkpoint()
+        return list(needs.values())
+
+    async def _write_all(self, changes: Sequence[Change], base: ClusterImage) -> None:
+        """Write what the changes need, until it is there. Raises ConflictError, RequestError, ZooKeeperError."""
+        if not changes:
+            return
+        named: dict[str, None] = {}
+        for change in changes:
+            named.update(dict.fromkeys(writes.paths_of(change)))
+            await self._budget.checkpoint()
+        paths = list(named)
+        is_retry = False
+        while True:
+            found = await until_answered(self._zookeeper, lambda: self._zookeeper.get_many(paths))
+            plan = await self._plan(changes, base, dict(zip(paths, found, strict=True)))
+            try:
+                for part in plan.parts:
+                    await self._zookeeper.multi(part)
+                break
+            except (ConnectionLostError, SessionExpiredError):
+                if self._zookeeper.is_closed:
+                    raise
+                await self._zookeeper.wait_connected()
+            except (BadVersionError, NodeExistsError):
+                continue
+            except NoNodeError:
+                if is_retry:
+                    raise
+                is_retry = True
+                for path in paths:
+                    await make_persistent(self._zookeeper, path.rpartition("/")[0])
+        for entity in plan.notifications:
+            await self._notify(entity)
+
+    async def _plan(self, changes: Sequence[Change], base: ClusterImage, found: writes.Found) -> writes.Plan:
+        planner = writes.Planner(base, found, self._broker_id, has_topic_ids=self._has_topic_ids)
+        for change in changes:
+            planner.add(change)
+            await self._budget.checkpoint()
+        for _ in planner.steps():
+            await self._budget.checkpoint()
+        return planner.plan
+
+    async def _notify(self, entity: str) -> None:
+        path = f"{resources.CONFIG_CHANGES}/{resources.CONFIG_CHANGE_PREFIX}"
+        data = resources.encode_config_change(entity)
+        await until_answered(
+            self._zookeeper, lambda: self._zookeeper.create(path, data, sequence=True, parents=True)
+        )
+
+    def _note_written(self, changes: Sequence[Change], new: ClusterImage) -> None:
+        """Remember topics that the controller will tell of: until then they are there for whoever decides."""
+        for change in changes:
+            match change:
+                case TopicCreated(TopicInfo(name)) | PartitionsAdded(name):
+                    if name in new.topics:
+                        self._written.topics[name] = new.topics[name]
+                case TopicDeleted(name):
+                    self._written.topics.pop(name, None)
+                case _:
+                    pass
+        self._written.forget_known(self._publisher.image)
+
+    async def _publish_own(self, changes: Sequence[Change]) -> None:
+        """Publish what was written and is not the controller's to say; settings as they are now."""
+        created = {change.topic.name for change in changes if isinstance(change, TopicCreated)}
+        keys: list[ResourceKey] = []
+        other: list[Change] = []
+        for change in changes:
+            match change:
+                case ConfigChanged(kind, name):
+                    if kind != TOPIC or name not in created:
+                        keys.append((kind, name))
+                case ProducerIdsAllocated() | LogDirsRegistered():
+                    other.append(change)
+                case _:
+                    pass
+        while keys or other:
+            try:
+                await self._publisher.publish_read(keys, other)
+                return
+            except (ConnectionLostError, SessionExpiredError):
+                if self._zookeeper.is_closed:
+                    return
+                await self._zookeeper.wait_connected()
+
+
+async def decided(budget: LoopBudget, decide: Decide, image: ClusterImage) -> list[Change]:
+    """What `decide` says; others run between its changes."""
+    changes = []
+    for change in decide(image):
+        changes.append(change)
+        await budget.checkpoint()
+    return changes
+
+
+async def applied(budget: LoopBudget, image: ClusterImage, changes: Sequence[Change]) -> ClusterImage:
+    """The image after these changes; others run while it is made."""
+    for start in range(0, len(changes), APPLIED_AT_ONCE):
+        image = image.apply(changes[start : start + APPLIED_AT_ONCE])
+        await budget.checkpoint()
+    return image
+
+
+def closed() -> StorageError:
+    """The error for what comes after `close`."""
+    return StorageError(PLACE, ValueError("the metadata store is closed"))

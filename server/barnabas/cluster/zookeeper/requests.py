@@ -1,0 +1,342 @@
+"""What kazoo's thread does: connect, send requests in their order, hand over what came of them.
+
+The rule: nothing here waits for the event loop, and nothing of the event loop's is touched: answers and watches reach it by
+its queue. Of ZooKeeper's requests, those that kazoo lacks are here.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import trio
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol import serialization as packets
+from kazoo.protocol.states import ZnodeStat
+
+from barnabas.cluster.zookeeper.session import (
+    BadVersionError,
+    ConnectionLostError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionExpiredError,
+    Stat,
+    Watch,
+    ZooKeeperError,
+)
+from barnabas.config.cluster import ZooKeeperTls
+
+CREATE_2 = 15
+MULTI = 14
+MULTI_READ = 22
+
+_ERRORS: tuple[tuple[type[Exception], type[ZooKeeperError]], ...] = (
+    (kazoo_errors.NoNodeError, NoNodeError),
+    (kazoo_errors.NodeExistsError, NodeExistsError),
+    (kazoo_errors.BadVersionError, BadVersionError),
+    (kazoo_errors.NotEmptyError, NotEmptyError),
+    (kazoo_errors.NoAuthError, NoAuthError),
+    (kazoo_errors.AuthFailedError, NoAuthError),
+    (kazoo_errors.InvalidACLError, NoAuthError),
+    (kazoo_errors.SessionExpiredError, SessionExpiredError),
+    (kazoo_errors.ConnectionLoss, ConnectionLostError),
+    (kazoo_errors.ConnectionClosedError, ConnectionLostError),
+    (kazoo_errors.OperationTimeoutError, ConnectionLostError),
+    (kazoo_errors.SessionMovedError, ConnectionLostError),
+)
+
+
+def translated(error: BaseException, path: str) -> ZooKeeperError:
+    """The session's error for one of kazoo's."""
+    for theirs, ours in _ERRORS:
+        if isinstance(error, theirs):
+            return ours(path)
+    return ZooKeeperError(f"{path}: {type(error).__name__} {error}")
+
+
+def stat_of(stat: ZnodeStat) -> Stat:
+    """What kazoo's Stat says."""
+    return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.numChildren, stat.ctime)
+
+
+class Multi:
+    """All of these operations or none; unlike kazoo's own, it asks for the Stat of what is made."""
+
+    type = MULTI
+
+    def __init__(self, operations: Sequence[Any]) -> None:
+        self._operations = operations
+
+    def serialize(self) -> bytes:
+        """The bytes of the request."""
+        parts = [
+            packets.MultiHeader(operation.type, False, -1).serialize() + operation.serialize()
+            for operation in self._operations
+        ]
+        return bytes(b"".join(parts) + packets.multiheader_struct.pack(-1, True, -1))
+
+    @staticmethod
+    def deserialize(data: bytes, offset: int) -> list[Any]:
+        """One result for each operation: a Stat, None, or the error."""
+        results: list[Any] = []
+        while True:
+            header, offset = packets.MultiHeader.deserialize(data, offset)
+            if header.done:
+                return results
+            if header.type == CREATE_2:
+                _, offset = packets.read_string(data, offset)
+            if header.type in (CREATE_2, packets.SetData.type):
+                results.append(ZnodeStat._make(packets.stat_struct.unpack_from(data, offset)))
+                offset += packets.stat_struct.size
+            elif header.type == -1:
+                (code,) = packets.int_struct.unpack_from(data, offset)
+                offset += packets.int_struct.size
+                results.append(kazoo_errors.EXCEPTIONS[code]())
+            else:
+                results.append(None)
+
+
+class MultiRead:
+    """Read many znodes; the answer has None for those that cannot be read as they are not there."""
+
+    type = MULTI_READ
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+
+    def serialize(self) -> bytes:
+        """The bytes of the request."""
+        head = packets.MultiHeader(packets.GetData.type, False, -1).serialize()
+        parts = [head + packets.GetData(path, None).serialize() for path in self._paths]
+        return bytes(b"".join(parts) + packets.multiheader_struct.pack(-1, True, -1))
+
+    @staticmethod
+    def deserialize(data: bytes, offset: int) -> list[tuple[bytes, Stat] | None]:
+        """Data and Stat of each znode, None where there is none."""
+        results: list[tuple[bytes, Stat] | None] = []
+        while True:
+            header, offset = packets.MultiHeader.deserialize(data, offset)
+            if header.done:
+                return results
+            if header.type == -1:
+                (code,) = packets.int_struct.unpack_from(data, offset)
+                offset += packets.int_struct.size
+                if code != kazoo_errors.NoNodeError.code:
+                    raise kazoo_errors.EXCEPTIONS[code]()
+                results.append(None)
+            else:
+                value, offset = packets.read_buffer(data, offset)
+                stat = ZnodeStat._make(packets.stat_struct.unpack_from(data, offset))
+                offset += packets.stat_struct.size
+                results.append((bytes(value or b""), stat_of(stat)))
+
+
+class WatchCall:
+    """A watch as kazoo calls it, from its thread; two of the same watch are one."""
+
+    __slots__ = ("_token", "_watch")
+
+    def __init__(self, watch: Watch, token: trio.lowlevel.TrioToken) -> None:
+        self._watch = watch
+        self._token = token
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WatchCall) and other._watch == self._watch
+
+    def __hash__(self) -> int:
+        return hash(self._watch)
+
+    def __call__(self, _: object) -> None:
+        """Have the watch called in the event loop."""
+        soon(self._token, self._watch)
+
+
+def soon(token: trio.lowlevel.TrioToken, act: Callable[..., object], *arguments: object) -> None:
+    """Have something called in the event loop, in the order of these calls."""
+    with suppress(trio.RunFinishedError):  # nobody is there any more
+        token.run_sync_soon(act, *arguments)
+
+
+class Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """What kazoo runs on: one thread, which connects, sends, receives, and hands over what came."""
+
+    def __init__(self, timeout_s: float, context: ssl.SSLContext | None, *, checks_host_name: bool) -> None:
+        super().__init__()
+        self._timeout_s = timeout_s
+        self._context = context
+        self._checks_host_name = checks_host_name
+        self.last_failure = ""
+
+    def start(self) -> None:
+        """Start nothing: there are no threads for callbacks."""
+
+    def stop(self) -> None:
+        """Stop nothing."""
+
+    def dispatch_callback(self, callback: Any) -> None:
+        """Hand a watch over at once."""
+        callback.func(*callback.args)
+
+    def create_connection(self, address: tuple[str, int], hostname: str = "", **_: object) -> socket.socket:
+        """Connect to a server, with TLS if that is asked for."""
+        try:
+            connection = socket.create_connection(address, self._timeout_s)
+            if self._context is None:
+                return connection
+            try:
+                return self._context.wrap_socket(connection, server_hostname=hostname or address[0])
+            except BaseException:
+                connection.close()
+                raise
+        except OSError as error:
+            self.last_failure = f"{hostname or address[0]}:{address[1]}: {error}"
+            raise
+
+
+def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
+    """Raises OSError for files that cannot be read, ssl.SSLError for what is in them."""
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=tls.trust_file)
+    context.check_hostname = tls.checks_host_name
+    if tls.key_file is not None:
+        context.load_cert_chain(tls.key_file, password=tls.key_password)
+    return context
+
+
+Done = Callable[[Any, "BaseException | None"], None]
+"""Called in kazoo's thread with the answer of a request, or with the error."""
+
+
+class Requests:
+    """Requests on their way: so many at once, the others in their order. Used by both threads."""
+
+    def __init__(self, client: KazooClient, in_flight_max: int) -> None:
+        self._client = client
+        self._in_flight_max = in_flight_max
+        self._in_flight = 0
+        self._waiting: deque[tuple[Any, Done]] = deque()
+        self._lock = threading.Lock()
+
+    def submit(self, request: Any, done: Done) -> None:
+        """Send a request as soon as there is room for it."""
+        with self._lock:
+            if self._in_flight >= self._in_flight_max:
+                self._waiting.append((request, done))
+                return
+            self._in_flight += 1
+        self._send(request, done)
+
+    def _send(self, request: Any, done: Done) -> None:
+        self._client._call(request, Result(self, done))
+
+    def answered(self) -> None:
+        """Note that there is room for one more."""
+        with self._lock:
+            if not self._waiting:
+                self._in_flight -= 1
+                return
+            request, done = self._waiting.popleft()
+        self._send(request, done)
+
+    def broke(self, error: BaseException) -> None:
+        """Note that a request was lost with the connection: those that wait are lost with it."""
+        with self._lock:
+            self._in_flight -= 1
+            waiting, self._waiting = self._waiting, deque()
+        for _, done in waiting:
+            done(None, error)
+
+    def drop_stale(self) -> None:
+        """Lose what was asked for while there was no connection. Called in kazoo's thread, before anything is sent."""
+        queue = self._client._queue
+        while True:
+            try:
+                _, result = queue.popleft()
+            except IndexError:
+                return
+            if result is not None:
+                result.set_exception(kazoo_errors.ConnectionLoss())
+
+
+class Result:
+    """Where kazoo puts what came of one request."""
+
+    __slots__ = ("_done", "_is_done", "_requests")
+
+    def __init__(self, requests: Requests, done: Done) -> None:
+        self._requests = requests
+        self._done = done
+        self._is_done = False
+
+    def set(self, value: Any) -> None:
+        """Take the answer."""
+        if not self._is_done:
+            self._is_done = True
+            self._requests.answered()
+            self._done(value, None)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Take the error."""
+        if self._is_done:
+            return
+        self._is_done = True
+        if isinstance(error, kazoo_errors.ZookeeperError) and not isinstance(
+            error, kazoo_errors.ConnectionLoss | kazoo_errors.SessionExpiredError
+        ):
+            self._requests.answered()
+        else:
+            self._requests.broke(error)
+        self._done(None, error)
+
+
+class Pending:
+    """Somebody in the event loop who waits for an answer."""
+
+    __slots__ = ("_token", "answered", "error", "result")
+
+    def __init__(self, token: trio.lowlevel.TrioToken) -> None:
+        self._token = token
+        self.answered = trio.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        """Take what came of the request, in kazoo's thread."""
+        soon(self._token, self.finish, result, error)
+
+    def finish(self, result: Any, error: BaseException | None) -> None:
+        """Wake who waits, in the event loop; what comes second is left out."""
+        if not self.answered.is_set():
+            self.result, self.error = result, error
+            self.answered.set()
+
+
+class Many:
+    """The answers of many requests, handed over together."""
+
+    def __init__(self, pending: Pending, count: int) -> None:
+        self._pending = pending
+        self._left = count
+        self._error: BaseException | None = None
+        self.results: list[Any] = [None] * count
+
+    def done(self, index: int) -> Done:
+        """Where the answer of one of the requests goes."""
+
+        def done(result: Any, error: BaseException | None) -> None:
+            self.results[index] = result
+            if error is not None and not isinstance(error, kazoo_errors.NoNodeError):
+                self._error = self._error or error
+            self._left -= 1
+            if not self._left:
+                self._pending.done(self.results, self._error)
+
+        return done
