@@ -103,8 +103,8 @@ def _settle_garbage_collector() -> None:
     """What start-up made stays; collecting it again and again would only cost pauses."""
     gc.collect()
     gc.freeze()
-    # Young objects are looked at in small portions, each of 2 to 3 ms, and old ones as seldom as before.
-    gc.set_threshold(10_000, 5, 1_000)
+    # Young objects are looked at in small portions, of some milliseconds each, and old ones as seldom as before.
+    gc.set_threshold(5_000, 2, 3_000)
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

@@ -20,6 +20,7 @@ from barnabas.cluster.image import (
     ClusterImage,
     ControllerChanged,
     Delta,
+    Draft,
 )
 from barnabas.cluster.journal import Journal
 from barnabas.cluster.replay import replay
@@ -138,8 +139,7 @@ class EmbeddedStore:
         groups: list[list[Change]] = []
         for wish in wishes:
             try:
-                changes = await self._decided(wish.decide, new)
-                new = new.apply(changes) if changes else new
+                changes, new = await self._decided(wish.decide, new)
             except Exception as error:
                 wish.failure = error
                 continue
@@ -158,12 +158,15 @@ class EmbeddedStore:
             return
         await self._publish(Delta.of(old, new, [change for group in groups for change in group]))
 
-    async def _decided(self, decide: Decide, image: ClusterImage) -> list[Change]:
-        changes = []
+    async def _decided(self, decide: Decide, image: ClusterImage) -> tuple[list[Change], ClusterImage]:
+        """Return the changes, and the image after them."""
+        changes: list[Change] = []
+        draft = Draft(image)
         for change in decide(image):
             changes.append(change)
+            draft.add(change)
             await self._budget.checkpoint()
-        return changes
+        return changes, draft.image() if changes else image
 
     async def _publish(self, delta: Delta) -> None:
         for subscriber in self._subscribers:

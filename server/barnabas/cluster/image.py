@@ -218,25 +218,10 @@ class ClusterImage:
 
     def apply(self, changes: Iterable[Change]) -> ClusterImage:
         """The image after these changes. Takes time for each of them, and to copy the mappings that they change."""
-        draft = _Draft(self)
-        count = 0
+        draft = Draft(self)
         for change in changes:
-            count += 1
             draft.add(change)
-        draft.finish()
-        return ClusterImage(
-            self.cluster_id,
-            self.version + count,
-            draft.controller_id,
-            draft.controller_epoch,
-            draft.brokers.now,
-            draft.topics.now,
-            draft.names.now,
-            draft.configs.now,
-            draft.next_producer_id,
-            draft.log_dirs.now,
-            draft.similar.now,
-        )
+        return draft.image()
 
 
 class _Copied(Generic[K, V]):
@@ -254,13 +239,15 @@ class _Copied(Generic[K, V]):
         return self._own
 
 
-class _Draft:
-    """An image that is being made from another one.
+class Draft:
+    """An image that is being made from another one, change by change: `apply` in pieces.
 
     Partitions of a topic that changes are kept as a list until the end: a topic of 10,000 is copied once, not for each.
     """
 
     __slots__ = (
+        "_before",
+        "_count",
         "_partitions",
         "brokers",
         "configs",
@@ -274,6 +261,8 @@ class _Draft:
     )
 
     def __init__(self, image: ClusterImage) -> None:
+        self._before = image
+        self._count = 0
         self._partitions: dict[str, list[PartitionInfo]] = {}
         self.topics = _Copied(image.topics)
         self.names = _Copied(image.names_by_id)
@@ -285,7 +274,26 @@ class _Draft:
         self.controller_id = image.controller_id
         self.controller_epoch = image.controller_epoch
 
+    def image(self) -> ClusterImage:
+        """Return the image after the changes so far; nothing is added afterwards."""
+        self.finish()
+        return ClusterImage(
+            self._before.cluster_id,
+            self._before.version + self._count,
+            self.controller_id,
+            self.controller_epoch,
+            self.brokers.now,
+            self.topics.now,
+            self.names.now,
+            self.configs.now,
+            self.next_producer_id,
+            self.log_dirs.now,
+            self.similar.now,
+        )
+
     def add(self, change: Change) -> None:
+        """Carry out one change. Raises KeyError where it is about a topic that is not there."""
+        self._count += 1
         match change:
             case TopicCreated(topic):
                 self._created(topic)

@@ -43,7 +43,7 @@ class Replicas:
         self._context = context
         self._logs = logs
         self._budget = budget
-        self._prepared: list[tuple[PartitionLog, PartitionInfo]] = []
+        self._prepared: list[tuple[Replica, PartitionInfo]] = []
         self.lost_dirs: frozenset[bytes] = frozenset()
         self._replicas: dict[tuple[str, int], Replica] = {}
         self._replicated: dict[tuple[str, int], Replica] = {}  # those of them that other brokers have too
@@ -145,7 +145,10 @@ class Replicas:
                     begins = self._begins((name, index), info, known[index] if index < len(known) else None)
                     made = self._find_or_make(topic, index, config, now_ms, is_new=begins and not is_start)
                     if made is not None:
-                        self._prepared.append((made, info))
+                        replica = Replica(name, index, made, self._context)
+                        if target_role(info, self._broker_id) is Role.LEADER:
+                            replica.lead(info)  # nobody finds it before `publish`
+                        self._prepared.append((replica, info))
                 await self._budget.checkpoint()
 
     def begin_empty(self, topic: str, index: int) -> None:
@@ -167,10 +170,14 @@ class Replicas:
     def publish(self, delta: Delta) -> None:
         """Give each replica the role that the new image says: those that `prepare` has made, and those that were here."""
         self._image = delta.new
-        for partition_log, info in self._prepared:
-            key = partition_log.topic, partition_log.partition
-            if self._logs.get(*key) is partition_log:  # its log dir may have failed meanwhile
-                replica = self._replicas[key] = Replica(*key, partition_log, self._context)
+        for replica, info in self._prepared:
+            key = replica.topic, replica.index
+            if self._logs.get(*key) is not replica.log:
+                continue  # its log dir has failed meanwhile
+            self._replicas[key] = replica
+            if replica.role is Role.LEADER:
+                self._note_replicas(replica, info)
+            else:
                 self._follow(replica, None, info)
         self._prepared.clear()
         self._told_new.clear()
@@ -190,10 +197,7 @@ class Replicas:
                 "%s-%d: metadata that are older than what is known are left out", replica.topic, replica.index
             )
             return
-        if len(info.replicas) > 1:
-            self._replicated[replica.topic, replica.index] = replica
-        else:
-            self._replicated.pop((replica.topic, replica.index), None)
+        self._note_replicas(replica, info)
         for step in steps(replica.role, target_role(info, self._broker_id), known, info):
             match step:
                 case Step.BEGIN_EPOCH:
@@ -211,6 +215,13 @@ class Replicas:
                     self._close(replica.topic, replica.index)
                 case Step.OPEN_LOG:  # done by `prepare`
                     pass
+
+    def _note_replicas(self, replica: Replica, info: PartitionInfo) -> None:
+        """Keep in mind which replicas other brokers have too."""
+        if len(info.replicas) > 1:
+            self._replicated[replica.topic, replica.index] = replica
+        else:
+            self._replicated.pop((replica.topic, replica.index), None)
 
     async def clean_up(self, delta: Delta, now_ms: int) -> None:
         """Delete the logs of topics and replicas that are gone; others run in between."""
