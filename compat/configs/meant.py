@@ -24,13 +24,6 @@ MEANT: tuple[Meant, ...] = (
     ),
     Meant(
         ".*",
-        r".*/min\.insync\.replicas(/.*)?",
-        "with eligible leader replicas Kafka keeps this as a setting of all brokers; Barnabas has no such replicas",
-    ),
-    Meant("describe v.*", r"/Results/4 /Configs", "the same"),
-    Meant("(validate: )?change 4 '1': min.insync.replicas set 2", ".*/ErrorCode", "the same"),
-    Meant(
-        ".*",
         r".*/4 1/Configs/log\.retention\.(hours|minutes)/Value",
         "once log.retention.ms is set, Kafka shows the other two as if they were not set",
     ),

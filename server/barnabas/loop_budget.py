@@ -7,7 +7,8 @@ the wait of a client that sends little does not grow with the number of those th
 
 Who has given way waits in one of three queues, each first come first served, and some of each are let through in
 every turn: requests on connections that have just been active, requests on all others, and long work. So a crowd of
-one kind cannot hold up the other kinds, and nobody waits for ever.
+one kind cannot hold up the other kinds, and nobody waits for ever. Long work is what has taken more than a millisecond
+of late when it gives way, and the next request of the same task; it may have the first 2 ms of a turn, requests all 5.
 
 Turns that are too long all the same are counted, with the task whose step was the longest of the turn.
 """
@@ -19,10 +20,16 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
+from weakref import WeakKeyDictionary
 
 import trio
 
 BUDGET_SECONDS = 0.005
+LONG_WORK_SHARE = 0.4
+"""How much of the budget long work may use up before it gives way."""
+LONG_SECONDS = 0.001
+"""Who has taken longer within `FORGOTTEN_SECONDS` is long work."""
+FORGOTTEN_SECONDS = 0.1
 STALL_SECONDS = 0.2
 """From this length on a turn is reported, not only counted."""
 
@@ -62,7 +69,7 @@ class LoopBudget(trio.abc.Instrument):
     ) -> None:
         self._clock = clock
         self._budget_seconds = budget_seconds
-        self._ends = clock() + budget_seconds
+        self._ends = self._long_work_ends = clock() + budget_seconds
         self._is_measured = False
         self._turn_began = self._step_began = clock()
         self._steps = 0
@@ -74,6 +81,8 @@ class LoopBudget(trio.abc.Instrument):
         self._inactive: _Queue = {}
         self._long_work: _Queue = {}
         self._lets_through = False
+        self._taken: WeakKeyDictionary[trio.lowlevel.Task, tuple[float, float]] = WeakKeyDictionary()
+        """Seconds that a task had taken when it last gave way, of late, and since when they are counted."""
         self.longest_seconds = 0.0
         self.long_turns = [0] * len(BOUNDS_SECONDS)
         self.on_long_turn: Callable[[Stall], object] = bool
@@ -114,6 +123,7 @@ class LoopBudget(trio.abc.Instrument):
     def _begin_turn(self) -> None:
         now = self._clock()
         self._ends = now + self._budget_seconds
+        self._long_work_ends = now + self._budget_seconds * LONG_WORK_SHARE
         self._turn_began = self._step_began = now
         self._longest_step = 0.0
         self._longest_task = self._task = None
@@ -137,8 +147,15 @@ class LoopBudget(trio.abc.Instrument):
 
         What others may change must be looked at again afterwards.
         """
-        if self._clock() >= self._ends:
-            await self._give_way(self._long_work)
+        now = self._clock()
+        if now >= self._ends or (now >= self._long_work_ends and now - self._step_began >= LONG_SECONDS):
+            task = trio.lowlevel.current_task()
+            taken, since = self._taken.get(task, (0.0, now))
+            if now - since > FORGOTTEN_SECONDS:
+                taken, since = 0.0, now
+            taken += now - self._step_began
+            self._taken[task] = taken, since
+            await self._give_way(self._long_work if taken >= LONG_SECONDS else self._active)
 
     async def admit(self, *, is_active: bool) -> None:
         """Have a request that has just arrived wait for a turn with time for it: call where `is_used_up`.
@@ -146,12 +163,15 @@ class LoopBudget(trio.abc.Instrument):
         `is_active` says whether its connection has been active just before: such connections and all others queue
         separately.
         """
-        await self._give_way(self._active if is_active else self._inactive)
+        if self._taken.pop(trio.lowlevel.current_task(), (0.0, 0.0))[0] >= LONG_SECONDS:
+            await self._give_way(self._long_work)
+        else:
+            await self._give_way(self._active if is_active else self._inactive)
 
     async def _give_way(self, queue: _Queue) -> None:
         if not self._is_measured:
             await trio.lowlevel.checkpoint()
-            self._ends = self._clock() + self._budget_seconds
+            self._ends = self._long_work_ends = self._clock() + self._budget_seconds
             return
         task = trio.lowlevel.current_task()
         queue[task] = None

@@ -35,6 +35,8 @@ class ReleaseProfile:
     """In which versions internal topics are written."""
     defaults: Mapping[str, str] = field(default_factory=dict)
     """Defaults of settings that differ from those of the tables in `config`."""
+    kept_for_all: tuple[str, ...] = ()
+    """Settings that are always settings of all brokers, and never of a single one (KIP-966)."""
 
     def served_by(self, config: BrokerConfig) -> dict[int, Api]:
         """Return the APIs that a broker with these settings serves."""
@@ -52,6 +54,7 @@ class ReleaseProfile:
 KAFKA_4 = ReleaseProfile(
     name="4.x",
     apis=MappingProxyType(apis.BY_KEY),
+    kept_for_all=("min.insync.replicas",),
     features=(
         Feature(
             "transaction.version", 0, 2, 2

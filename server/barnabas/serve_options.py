@@ -40,6 +40,7 @@ def collect(options: argparse.Namespace) -> Given:
         # Kafka's own example configuration does so for classic groups: nobody wants to wait for a first member.
         given.settings["group.initial.rebalance.delay.ms"] = "0"
         given.settings["group.consumer.assignment.interval.ms"] = "0"
+        given.settings["group.share.assignment.interval.ms"] = "0"
         given.settings["group.streams.initial.rebalance.delay.ms"] = "0"
     for name, value in parse_pairs(options.set).items():
         given.set(name, value, SET_OPTION)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import trio
 
-from barnabas.loop_budget import LET_THROUGH_MAX, LoopBudget, Stall
+from barnabas.loop_budget import LET_THROUGH_MAX, LONG_WORK_SHARE, LoopBudget, Stall
 
 
 class Clock:
@@ -27,7 +27,7 @@ async def test_a_young_turn_goes_on() -> None:
     with LoopBudget(budget_seconds=1.0, clock=clock) as budget:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(other)
-            clock.now += 0.9
+            clock.now += 0.3
             assert not budget.is_used_up
             await budget.checkpoint()
             order.append("self")
@@ -242,3 +242,53 @@ async def _cancelled(used_up: UsedUp, name: str) -> None:
     with trio.CancelScope() as scope:
         scope.cancel()
         await used_up.ask(name, is_active=True)
+
+
+async def test_the_next_request_of_who_has_taken_long_is_long_work_too() -> None:
+    """So fifty clients that ask for much are ahead of one that asks for little only once, not with each request."""
+    clock = Clock()
+    budget = LoopBudget(budget_seconds=0.005, clock=clock)
+    order: list[str] = []
+
+    async def ask_for_much(name: str) -> None:
+        for _ in range(4):
+            clock.now += 0.006
+            await budget.checkpoint()
+            await budget.admit(is_active=True)
+            order.append(name)
+
+    async def ask_for_little() -> None:
+        for _ in range(20):
+            clock.now += 0.0001
+            await budget.admit(is_active=True)
+            order.append("little")
+
+    with budget:
+        async with trio.open_nursery() as nursery:
+            for number in range(50):
+                nursery.start_soon(ask_for_much, f"much {number}")
+            nursery.start_soon(ask_for_little)
+    last_little = len(order) - 1 - order[::-1].index("little")
+    assert last_little < 100, "others got in between with twice their share"
+    assert len(order) == 4 * 50 + 20
+
+
+async def test_long_work_leaves_the_rest_of_a_turn_to_requests() -> None:
+    clock = Clock()
+    budget = LoopBudget(budget_seconds=1.0, clock=clock)
+    with budget:
+        await trio.lowlevel.checkpoint()
+        turns: list[int] = [0]
+
+        class Turns(trio.abc.Instrument):
+            def after_io_wait(self, timeout: float) -> None:
+                turns[0] += 1
+
+        trio.lowlevel.add_instrument(Turns())
+        clock.now += LONG_WORK_SHARE - 0.01
+        await budget.checkpoint()
+        assert turns[0] == 0
+        clock.now += 0.02
+        assert not budget.is_used_up
+        await budget.checkpoint()
+        assert turns[0] > 0

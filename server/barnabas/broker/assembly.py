@@ -76,6 +76,8 @@ async def assembled(
 
     Raises StartupError or StorageError when the broker cannot start.
     """
+    if not is_clustered(config):  # where ZooKeeper keeps the cluster, there are no eligible leader replicas
+        config.keep_for_all(release.kept_for_all)
     listeners = open_listeners(config.listeners(), config.listener_security_protocols(), environment.network)
     async with AsyncExitStack() as stack:
         for listener in listeners:

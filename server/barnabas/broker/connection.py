@@ -116,6 +116,7 @@ class Connection:
         finally:
             self.caught_up()
             self._transport.close()
+            self.info.request = None  # which knows its connection: a cycle
             self._parts.on_closed(self.info.connection_id)
 
     async def _stay_muted(self) -> None:

@@ -37,6 +37,7 @@ def group_settings(config: BrokerConfig, record_versions: RecordVersions) -> Gro
         streams_assignment_interval_ms=get(settings.GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS),
         share_session_timeout_ms=get(settings.GROUP_SHARE_SESSION_TIMEOUT_MS),
         share_heartbeat_interval_ms=get(settings.GROUP_SHARE_HEARTBEAT_INTERVAL_MS),
+        share_assignment_interval_ms=get(settings.GROUP_SHARE_ASSIGNMENT_INTERVAL_MS),
         share_size_max=get(settings.GROUP_SHARE_MAX_SIZE),
         migration_policy=MigrationPolicy(get(settings.GROUP_CONSUMER_MIGRATION_POLICY).lower()),
     )

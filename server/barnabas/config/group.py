@@ -38,7 +38,7 @@ _ROWS: tuple[tuple[tuple[Any, ...], str, str, str], ...] = (
       "How often members of the share group are to be heard of."),
      "group.share.heartbeat.interval.ms", "group.share.min.heartbeat.interval.ms",
      "group.share.max.heartbeat.interval.ms"),
-    (("share.assignment.interval.ms", "int", "1000", "0..", "medium", "cluster", "fixed",
+    (("share.assignment.interval.ms", "int", "1000", "0..", "medium", "cluster", "",
       "Shortest time between two assignments of the share group."),
      "group.share.assignment.interval.ms", "group.share.min.assignment.interval.ms",
      "group.share.max.assignment.interval.ms"),

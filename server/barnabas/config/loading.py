@@ -34,7 +34,7 @@ class BrokerConfig:
     set for this broker (KIP-226). `sources` tells for each set name which of them counts.
     """
 
-    __slots__ = ("_static", "_texts", "_values", "is_node_id_set", "sources", "unknown")
+    __slots__ = ("_static", "_texts", "_values", "is_node_id_set", "kept_for_all", "sources", "unknown")
 
     def __init__(
         self, settings: Mapping[str, str] | None = None, origins: Mapping[str, str] | None = None
@@ -59,6 +59,8 @@ class BrokerConfig:
                 origin = (origins or {}).get(name)
                 raise SettingError(f"{origin}: {error}" if origin else str(error)) from error
         self._name_the_node(texts)
+        self.kept_for_all: Mapping[str, str] = {}
+        """What `keep_for_all` has made settings of all brokers."""
         self._texts: list[tuple[int, Mapping[str, str]]] = [(STATIC_BROKER_CONFIG, texts)]
         self._values = dict(self._static)
         self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
@@ -86,8 +88,20 @@ class BrokerConfig:
             texts[name] = str(node_id)
             self._texts[-1] = (STATIC_BROKER_CONFIG, texts)
 
+    def keep_for_all(self, names: Iterable[str]) -> None:
+        """Have settings count as set for all brokers, as long as nobody sets them so: to what they are here.
+
+        Apache Kafka keeps `min.insync.replicas` in this way where it has eligible leader replicas (KIP-966).
+        """
+        self.kept_for_all = {
+            name: self._texts[-1][1].get(name, tables.setting(name).format(tables.setting(name).default))
+            for name in names
+        }
+        self.set_dynamic({}, {})
+
     def set_dynamic(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> None:
         """Take up what was set while brokers run: for all of them, and for this one."""
+        of_all = {**self.kept_for_all, **of_all}
         self._values = dict(self._static)
         self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
         for settings, source in ((of_all, DYNAMIC_DEFAULT_BROKER_CONFIG), (of_this, DYNAMIC_BROKER_CONFIG)):

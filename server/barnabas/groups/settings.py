@@ -54,6 +54,7 @@ class ShareMemberSettings:
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
+    assignment_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class GroupSettings:
     streams_assignment_interval_ms: int = 1_000
     share_session_timeout_ms: int = 45_000
     share_heartbeat_interval_ms: int = 5_000
+    share_assignment_interval_ms: int = 1_000
     share_size_max: int = 200
     record_versions: RecordVersions = field(default_factory=RecordVersions)
     """In which versions groups and offsets are written."""
@@ -102,11 +104,15 @@ class GroupSettings:
     def of_share_group(self, image: ClusterImage, group_id: str) -> ShareMemberSettings:
         """What a share group's members obey: its own settings, and the broker's for the rest."""
         own = image.settings_of(GROUP, group_id)
+        interval_ms = image.settings_of(BROKER, "").get(
+            "group.share.assignment.interval.ms", self.share_assignment_interval_ms
+        )
         return ShareMemberSettings(
             session_timeout_ms=int(own.get("share.session.timeout.ms", self.share_session_timeout_ms)),
             heartbeat_interval_ms=int(
                 own.get("share.heartbeat.interval.ms", self.share_heartbeat_interval_ms)
             ),
+            assignment_interval_ms=int(own.get("share.assignment.interval.ms", interval_ms)),
         )
 
     def of_streams_group(self, image: ClusterImage, group_id: str) -> StreamsSettings:

@@ -281,12 +281,33 @@ def _changed(
     image: ClusterImage, wanted: ResourceChange, *, replace_all: bool, config: BrokerConfig
 ) -> ConfigChanged:
     resource_type, name = wanted.key
-    current = {} if replace_all else image.settings_of(resource_type, name)
-    settings = _altered(resource_type, current, wanted.alterations, config)
+    before = image.settings_of(resource_type, name)
+    if resource_type == BROKER and config.kept_for_all:
+        settings = _with_kept(name, before, wanted, config, replace_all=replace_all)
+    else:
+        settings = _altered(resource_type, {} if replace_all else before, wanted.alterations, config)
     _check_settings(resource_type, name, settings, config=config)
     if resource_type == TOPIC and name not in image.topics:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return ConfigChanged(resource_type, name, tuple(sorted(settings.items())))
+
+
+def _with_kept(
+    name: str, before: Mapping[str, str], wanted: ResourceChange, config: BrokerConfig, *, replace_all: bool
+) -> dict[str, str]:
+    """Settings of brokers after these alterations, where some are always those of all brokers (KIP-966).
+
+    They can neither be set for one broker nor be taken away from all. Raises INVALID_CONFIG.
+    """
+    kept = config.kept_for_all if not name else {}
+    settings = _altered(BROKER, {} if replace_all else {**kept, **before}, wanted.alterations, config)
+    named = {alteration.name: alteration.operation for alteration in wanted.alterations}
+    for setting in config.kept_for_all:
+        if name and named.get(setting, DELETE) != DELETE:
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"{setting} is a setting of all brokers, not of one")
+        if not name and setting not in settings:
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"{setting} cannot be taken away from all brokers")
+    return {key: text for key, text in settings.items() if key not in kept or key in before or key in named}
 
 
 def _check_alterations(alterations: Sequence[Alteration]) -> None:

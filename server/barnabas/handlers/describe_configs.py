@@ -129,7 +129,7 @@ def _describe(
         return _topic(name, metadata=metadata, config=config)
     if kind == BROKER:
         check_broker_name(name, broker_id=broker_id)
-        return _broker(config=config) if name else _all_brokers(metadata=metadata)
+        return _broker(config=config) if name else _all_brokers(metadata=metadata, config=config)
     if kind == BROKER_LOGGER:
         if not name:
             raise RequestError(ErrorCode.INVALID_REQUEST, "the number of a broker is needed")
@@ -197,10 +197,10 @@ def _unknown(name: str, sources: list[int]) -> Described:
     )
 
 
-def _all_brokers(*, metadata: MetadataStore) -> list[Described]:
+def _all_brokers(*, metadata: MetadataStore, config: BrokerConfig) -> list[Described]:
     """What is set for all brokers, and nothing else."""
     entries = []
-    for name, text in metadata.image.settings_of(BROKER, "").items():
+    for name, text in {**config.kept_for_all, **metadata.image.settings_of(BROKER, "")}.items():
         row = tables.find(name)
         if row is None or row.is_removed:
             entries.append(_unknown(name, [DYNAMIC_DEFAULT_BROKER_CONFIG]))

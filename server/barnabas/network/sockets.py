@@ -157,6 +157,7 @@ class PlainTransport:
         """Close the socket; waiting tasks are woken with ClosedResourceError."""
         self.wake()
         self._socket.close()
+        self._reader = None  # so that both go at once, and not when all objects are collected
 
 
 def _read(region: FileRegion) -> bytes:

@@ -147,7 +147,7 @@ class Replicas:
                     if made is not None:
                         replica = Replica(name, index, made, self._context)
                         if target_role(info, self._broker_id) is Role.LEADER:
-                            replica.lead(info)  # nobody finds it before `publish`
+                            self._take_role(replica, None, info)  # nobody finds it before `publish`
                         self._prepared.append((replica, info))
                 await self._budget.checkpoint()
 
@@ -198,6 +198,9 @@ class Replicas:
             )
             return
         self._note_replicas(replica, info)
+        self._take_role(replica, known, info)
+
+    def _take_role(self, replica: Replica, known: PartitionInfo | None, info: PartitionInfo) -> None:
         for step in steps(replica.role, target_role(info, self._broker_id), known, info):
             match step:
                 case Step.BEGIN_EPOCH:

@@ -22,9 +22,6 @@ T = TypeVar("T")
 LANES = ((SMALL_BYTES, 48), (MEDIUM_BYTES, 6), (1 << 62, 1))
 """Up to how many bytes each, and how many at a time: 48 MiB, 48 MiB, and one that may decompress to 128 MiB."""
 
-TURNS_WAITED_MAX = 50
-"""After so many turns in which others were first, a step is taken whatever the budget."""
-
 
 class Piecework:
     """Whoever has steps to go through has them done here."""
@@ -48,7 +45,7 @@ class Piecework:
         try:
             while True:
                 if step is None:
-                    await self._give_way()
+                    await self._budget.checkpoint()
                     step = next(steps)
                 elif isinstance(step, Work):
                     try:
@@ -69,16 +66,6 @@ class Piecework:
             steps.close()
             if lane is not None:
                 lane.release()
-
-    async def _give_way(self) -> None:
-        """Let others run if the turn has used up its budget, and wait for one that has some left.
-
-        One step of each of many tasks would make a long turn; so only as many take a step as the budget lets.
-        """
-        for _ in range(TURNS_WAITED_MAX):
-            if not self._budget.is_used_up:
-                return
-            await self._budget.checkpoint()
 
     async def _enter(self, wanted: Reserve) -> trio.Semaphore:
         lane = next(lane for bytes_max, lane in self._lanes if wanted.bytes_max <= bytes_max)

@@ -12,6 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from barnabas.apis import BY_KEY
 from barnabas.broker.connection import Connection
+from barnabas.environment.real import OsThreads
 from barnabas.errors import RequestError
 from barnabas.loop_budget import LoopBudget
 from barnabas.network.lobby import Lobby
@@ -254,14 +255,14 @@ async def test_who_held_the_event_loop_up_is_named(broker, caplog, monkeypatch) 
 async def test_long_requests_and_answers_leave_the_event_loop_to_others(broker, monkeypatch) -> None:
     """What has many entries is decoded and encoded in a thread; what has few is not."""
     in_threads = []
-    run_sync = trio.to_thread.run_sync
+    run = OsThreads.run
 
-    async def noted(function, *args, **options):
+    async def noted(self, function, **options):
         if function.__name__ in ("decoded", "encoded"):  # housekeeping has threads, too
             in_threads.append(function.__name__)
-        return await run_sync(function, *args, **options)
+        return await run(self, function, **options)
 
-    monkeypatch.setattr(trio.to_thread, "run_sync", noted)
+    monkeypatch.setattr(OsThreads, "run", noted)
     async with connected(broker) as (_, client):
         names = b"".join(struct.pack(">h", 6) + b"%06d" % n for n in range(900))
         await client.send(request(METADATA, 4, struct.pack(">i", 900) + names + b"\0"))

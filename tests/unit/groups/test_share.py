@@ -33,7 +33,7 @@ class Coordinator:
         self.image = ClusterImage("cluster").apply(
             [TopicCreated(TopicInfo("t", T, (ONE, ONE))), TopicCreated(TopicInfo("u", U, (ONE,)))]
         )
-        self.settings = GroupSettings(**settings)
+        self.settings = GroupSettings(**{"share_assignment_interval_ms": 0, **settings})
         self.shard = GroupShard(self.settings, lambda: self.image)
         self.log: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[Any, int | None] = {}
@@ -113,6 +113,25 @@ def test_members_share_partitions() -> None:
     ]
     assert set(everything) == {(T, 0), (T, 1)}
     assert len(everything) == 4, "every partition has two of the three members"
+
+
+def test_a_group_is_assigned_once_in_its_interval() -> None:
+    coordinator = Coordinator(share_assignment_interval_ms=1_000)
+    coordinator.now_ms = 1_000_000
+    epoch = coordinator.join("a", "t")
+    assert coordinator.has("a") == [], "the first assignment waits for nothing, and found no partitions"
+    coordinator.now_ms += 999
+    assert coordinator.beat("a", epoch).response.member_epoch == epoch
+    coordinator.now_ms += 1
+    assert coordinator.beat("a", epoch).response.member_epoch == epoch + 1
+    assert coordinator.has("a") == [(T, 0), (T, 1)]
+    late = coordinator.beat("b", 0, "t").response.member_epoch
+    assert (late, coordinator.has("b")) == (epoch + 1, [])
+    coordinator.now_ms += 1_000
+    coordinator.beat("b", late)
+    coordinator.beat("a", epoch + 1)
+    assert sorted(coordinator.has("a") + coordinator.has("b")) == [(T, 0), (T, 1)]
+    assert coordinator.reloaded().share_group("g").assigned_ms == coordinator.now_ms
 
 
 def test_a_topic_that_grows_is_read_from_the_beginning_of_its_new_partitions() -> None:

@@ -80,6 +80,30 @@ async def test_a_topics_value_comes_with_all_that_it_could_have_come_from(tmp_pa
         ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("given", "value"), [({}, "1"), ({"min.insync.replicas": "2"}, "2")])
+async def test_in_sync_replicas_are_a_setting_of_all_brokers(tmp_path, given, value):
+    """As Apache Kafka keeps it since it has eligible leader replicas; what the file says is what it begins with."""
+    name = "min.insync.replicas"
+    static = [(name, value, 4)] if given else []
+    expected = [(name, value, 3), *static, (name, "1", 5)]
+    async with broker_to_ask(tmp_path, given) as ask:
+        await make_topic(ask, "t")
+        for kind, resource in ((BROKER, "1"), (TOPIC, "t")):
+            entry = (await settings_of(ask, kind, resource))[name]
+            assert (entry.value, entry.config_source, chain(entry)) == (value, 3, expected)
+        assert {key: entry.value for key, entry in (await settings_of(ask, BROKER, "")).items()} == {
+            name: value
+        }
+        assert await change(ask, BROKER, "1", (name, SET, "3")) == ErrorCode.INVALID_CONFIG
+        assert await change(ask, BROKER, "1", (name, DELETE, None)) == 0
+        assert await change(ask, BROKER, "", (name, DELETE, None)) == ErrorCode.INVALID_CONFIG
+        assert await replace(ask, BROKER, "", [("log.retention.ms", "5")]) == ErrorCode.INVALID_CONFIG
+        assert await change(ask, BROKER, "", ("log.retention.ms", SET, "5")) == 0
+        assert await change(ask, BROKER, "", (name, SET, "3")) == 0
+        entry = (await settings_of(ask, TOPIC, "t"))[name]
+        assert (entry.value, chain(entry)[0]) == ("3", (name, "3", 3))
+
+
 async def test_a_default_in_another_unit_counts_as_a_default(tmp_path):
     async with broker_to_ask(tmp_path, {"log.retention.hours": "2"}) as ask:
         await make_topic(ask, "t")

@@ -30,6 +30,8 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
     kind: ClassVar[str] = "share"
 
     known: KnownTopics = NOTHING_KNOWN
+    assigned_ms: int = field(default=0, compare=False)
+    """When the target was made; 0 if that is not known."""
     begun_ms: dict[bytes, int] = field(default_factory=dict, compare=False)
     """When the share coordinator was last asked to begin the state of a topic's partitions."""
 

@@ -1,8 +1,8 @@
 """Joining, staying in and leaving a share group by ShareGroupHeartbeat. Pure.
 
 The rule: every heartbeat takes the same way. The member as it says it is; the group's epoch, one higher if the
-subscription, the topics or the partitions with a state have changed; the target, if it is behind the epoch; the member
-at its target, at once, since nobody must give up anything.
+subscription, the topics or the partitions with a state have changed; the target, if it is behind the epoch and the last
+one is old enough; the member at its target, at once, since nobody must give up anything.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def heartbeat(group: ShareGroup, beat: Heartbeat, context: EventContext) -> Answ
     members = [*(member for member in group.members.values() if member.id != after.id), after]
     epoch, changed = _epoch(group, members, before.topics != after.topics, context)
     target, target_epoch = group.target.get(after.id, NO_PARTITIONS), group.assignment_epoch
-    if epoch > target_epoch:
+    if epoch > target_epoch and _may_assign(group, context):
         target, target_epoch = _write_target(group, members, epoch, context)[after.id], epoch
     moved = _moved(after, target, target_epoch, changed, context.image)
     if moved is not after:
@@ -115,6 +115,12 @@ def heartbeat(group: ShareGroup, beat: Heartbeat, context: EventContext) -> Answ
             ]
         )
     return Answer(response, _begin(group, members, epoch, context))
+
+
+def _may_assign(group: ShareGroup, context: EventContext) -> bool:
+    """Whether the last assignment is as long ago as `share.assignment.interval.ms` says; the first one never waits."""
+    interval_ms = group.settings.of_share_group(context.image, group.id).assignment_interval_ms
+    return not group.assigned_ms or context.now_ms - group.assigned_ms >= interval_ms
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:

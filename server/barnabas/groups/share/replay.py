@@ -28,6 +28,7 @@ def _epoch(group: ShareGroup, _: Any, written: Any) -> None:
 
 def _target_epoch(group: ShareGroup, _: Any, written: Any) -> None:
     group.assignment_epoch = written.assignment_epoch if written is not None else 0
+    group.assigned_ms = written.assignment_timestamp if written is not None else 0
 
 
 def _member(group: ShareGroup, where: Any, written: Any) -> None:
