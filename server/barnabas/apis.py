@@ -62,7 +62,8 @@ class Api:
     `whole` is what the request needs before anything of it is done: all of these, in this order. `each` is what the
     handler asks for itself: for each resource that the request or the answer names, or one instead of another, as its
     head comment says. `controller` marks those that only the cluster's controller may answer; another broker answers
-    NOT_CONTROLLER, as Kafka does without forwarding (3.9 in ZooKeeper mode).
+    NOT_CONTROLLER, as Kafka does without forwarding (3.9 in ZooKeeper mode). `feature` is the one of the cluster that must
+    be on (KIP-584); without it the answer is UNSUPPORTED_VERSION.
     """
 
     key: int
@@ -71,6 +72,7 @@ class Api:
     whole: tuple[Access, ...] = ()
     each: tuple[Access, ...] = ()
     controller: bool = False
+    feature: str = ""
     member_only: bool = False
     """Whether only a broker in a cluster on ZooKeeper serves it: what its controller and its brokers say to each other."""
 
@@ -101,6 +103,8 @@ class Api:
         for part in (self.decoders, self.handle):  # asking for them imports them
             assert part is not None
 
+
+CONSUMERS, SHARES, STREAMS = "group.version", "share.version", "streams.version"
 
 # Key, first and last served version, what the whole request needs, what each resource that it names needs.
 # Names and layouts come from the schemas.
@@ -179,34 +183,42 @@ _ROWS: tuple[Api, ...] = (
     Api(67, 0, 0, whole=(_CLUSTER_ACTION,), member_only=True),  # AllocateProducerIds
     Api(68, 0, 1, whole=(_GROUP_READ,), each=(
         Access(DESCRIBE, TOPIC, "subscribed_topic_names"),
-    )),  # ConsumerGroupHeartbeat
-    Api(69, 0, 1, each=(Access(DESCRIBE, GROUP, "group_ids"), Access(DESCRIBE, TOPIC))),  # ConsumerGroupDescribe
+    ), feature=CONSUMERS),  # ConsumerGroupHeartbeat
+    Api(69, 0, 1, each=(
+        Access(DESCRIBE, GROUP, "group_ids"), Access(DESCRIBE, TOPIC),
+    ), feature=CONSUMERS),  # ConsumerGroupDescribe
     Api(71, 0, 0),  # GetTelemetrySubscriptions
     Api(72, 0, 0),  # PushTelemetry
     Api(74, 0, 1, whole=(Access(DESCRIBE_CONFIGS, CLUSTER),)),  # ListConfigResources
     Api(75, 0, 0, each=(Access(DESCRIBE, TOPIC, "topics.name"),)),  # DescribeTopicPartitions
     Api(76, 0, 1, whole=(_GROUP_READ,), each=(
         Access(DESCRIBE, TOPIC, "subscribed_topic_names"),
-    )),  # ShareGroupHeartbeat
-    Api(77, 0, 1, each=(Access(DESCRIBE, GROUP, "group_ids"), Access(DESCRIBE, TOPIC))),  # ShareGroupDescribe
-    Api(78, 0, 2, whole=(_GROUP_READ,), each=(Access(READ, TOPIC, "topics.topic_id"),)),  # ShareFetch
-    Api(79, 0, 2, whole=(_GROUP_READ,), each=(Access(READ, TOPIC, "topics.topic_id"),)),  # ShareAcknowledge
-    Api(83, 0, 0, whole=(_CLUSTER_ACTION,)),  # InitializeShareGroupState
-    Api(84, 0, 0, whole=(_CLUSTER_ACTION,)),  # ReadShareGroupState
-    Api(85, 0, 1, whole=(_CLUSTER_ACTION,)),  # WriteShareGroupState
-    Api(86, 0, 0, whole=(_CLUSTER_ACTION,)),  # DeleteShareGroupState
-    Api(87, 0, 1, whole=(_CLUSTER_ACTION,)),  # ReadShareGroupStateSummary
+    ), feature=SHARES),  # ShareGroupHeartbeat
+    Api(77, 0, 1, each=(
+        Access(DESCRIBE, GROUP, "group_ids"), Access(DESCRIBE, TOPIC),
+    ), feature=SHARES),  # ShareGroupDescribe
+    Api(78, 0, 2, whole=(_GROUP_READ,), each=(Access(READ, TOPIC, "topics.topic_id"),), feature=SHARES),  # ShareFetch
+    Api(79, 0, 2, whole=(_GROUP_READ,), each=(Access(READ, TOPIC, "topics.topic_id"),), feature=SHARES),  # ShareAcknowledge
+    Api(83, 0, 0, whole=(_CLUSTER_ACTION,), feature=SHARES),  # InitializeShareGroupState
+    Api(84, 0, 0, whole=(_CLUSTER_ACTION,), feature=SHARES),  # ReadShareGroupState
+    Api(85, 0, 1, whole=(_CLUSTER_ACTION,), feature=SHARES),  # WriteShareGroupState
+    Api(86, 0, 0, whole=(_CLUSTER_ACTION,), feature=SHARES),  # DeleteShareGroupState
+    Api(87, 0, 1, whole=(_CLUSTER_ACTION,), feature=SHARES),  # ReadShareGroupStateSummary
     Api(90, 0, 1, each=(
         Access(DESCRIBE, GROUP, "groups.group_id"), Access(DESCRIBE, TOPIC, "groups.topics.topic_name"),
-    )),  # DescribeShareGroupOffsets
-    Api(91, 0, 0, whole=(_GROUP_READ,), each=(Access(READ, TOPIC, "topics.topic_name"),)),  # AlterShareGroupOffsets
+    ), feature=SHARES),  # DescribeShareGroupOffsets
+    Api(91, 0, 0, whole=(_GROUP_READ,), each=(
+        Access(READ, TOPIC, "topics.topic_name"),
+    ), feature=SHARES),  # AlterShareGroupOffsets
     Api(92, 0, 0, whole=(Access(DELETE, GROUP, "group_id"),), each=(
         Access(READ, TOPIC, "topics.topic_name"),
-    )),  # DeleteShareGroupOffsets
+    ), feature=SHARES),  # DeleteShareGroupOffsets
     Api(88, 0, 1, whole=(_GROUP_READ,), each=(
         Access(DESCRIBE, TOPIC, "topology.subtopologies.source_topics"), Access(CREATE, TOPIC), Access(CREATE, CLUSTER),
-    )),  # StreamsGroupHeartbeat
-    Api(89, 0, 1, each=(Access(DESCRIBE, GROUP, "group_ids"), Access(DESCRIBE, TOPIC))),  # StreamsGroupDescribe
+    ), feature=STREAMS),  # StreamsGroupHeartbeat
+    Api(89, 0, 1, each=(
+        Access(DESCRIBE, GROUP, "group_ids"), Access(DESCRIBE, TOPIC),
+    ), feature=STREAMS),  # StreamsGroupDescribe
 )  # fmt: skip
 
 BY_KEY: dict[int, Api] = {api.key: api for api in _ROWS}

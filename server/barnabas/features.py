@@ -5,8 +5,8 @@ Clients look here for what no API version tells them, such as whether EndTxn bum
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,23 @@ class RecordVersions:
         return self.transaction_log[min(level, len(self.transaction_log) - 1)]
 
 
+def finalized(features: Iterable[Feature], levels: Mapping[str, int] | None) -> tuple[Feature, ...]:
+    """Return features at the cluster's levels; at their own if the cluster has none (None)."""
+    if levels is None:
+        return tuple(features)
+    return tuple(replace(feature, finalized_level=levels.get(feature.name, 0)) for feature in features)
+
+
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """Upgrade types of UpdateFeatures."""
 
 
-def reason_against(features: Iterable[Feature], name: str, level: int, upgrade_type: int) -> str:
-    """Return why a feature cannot be finalized at a level; empty if it can, which is where it already is.
+def reason_against(
+    features: Iterable[Feature], name: str, level: int, upgrade_type: int, *, is_fixed: bool
+) -> str:
+    """Return why a feature cannot be finalized at a level; empty if it can.
 
-    What Kafka refuses is refused first, in the same order.
+    `is_fixed`: it can only be where it already is. What Kafka refuses is refused first, in the same order.
     """
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return f"there is no upgrade type {upgrade_type}"
@@ -60,6 +69,6 @@ def reason_against(features: Iterable[Feature], name: str, level: int, upgrade_t
         return f"this broker supports levels {feature.min_level} to {feature.max_level}"
     if level < feature.finalized_level and upgrade_type == UPGRADE:
         return "a lower level needs the upgrade type of a safe or unsafe downgrade"
-    if level != feature.finalized_level:
+    if is_fixed and level != feature.finalized_level:
         return f"levels are fixed on this broker; this one is {feature.finalized_level}"
     return ""

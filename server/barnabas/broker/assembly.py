@@ -235,6 +235,7 @@ def _assemble(
         markers=coordination.markers,
         transaction_verifier=coordination.verifier,
         transaction_coordinator=transactions,
+        consumer_offsets=storage.consumer_offsets,
         lazy_shares=shares,
         lazy_telemetry=telemetry,
         membership=in_cluster.member if in_cluster is not None else None,

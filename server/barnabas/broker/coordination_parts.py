@@ -19,6 +19,7 @@ from barnabas.coordination.markers import LocalMarkers
 from barnabas.coordination.producer_ids import LocalProducerIds, note_block
 from barnabas.coordination.transactions import TransactionCoordinator
 from barnabas.coordination.verification import LocalVerifier
+from barnabas.features import finalized
 from barnabas.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ def coordination_parts(
         TransactionSettings(
             timeout_ms_max=config.get(settings.TRANSACTION_MAX_TIMEOUT_MS),
             id_expiration_ms=config.get(settings.TRANSACTIONAL_ID_EXPIRATION_MS),
-            record_version=release.record_versions.of_transactions(release.features),
+            record_version=release.record_versions.of_transactions(
+                finalized(release.features, metadata.image.features)
+            ),
         ),
         now_ms,
         new_producer_id=ports.producer_ids.next,

@@ -12,6 +12,7 @@ from barnabas.broker.storage_parts import Membership, Storage, follow_first, log
 from barnabas.client import ClientSettings
 from barnabas.cluster.image import BROKER
 from barnabas.cluster.peers import Peers
+from barnabas.cluster.zookeeper.consumer_offsets import ZooKeeperConsumerOffsets
 from barnabas.config import broker as settings
 from barnabas.config.cluster import inter_broker_listener
 from barnabas.log.config import LogConfig
@@ -103,6 +104,17 @@ async def open_member(
     failures.on_lost.append(replicas.lose)
     await follow_first(store.image, store.image, replicas, config_for, now_ms())
     registry = LostDirs(broker_id, logs, replicas, store)
+    offsets = ZooKeeperConsumerOffsets(membership.zookeeper) if membership.zookeeper is not None else None
     return Storage(
-        broker_id, logs, store, replicas, failures, flusher, registry, alter_partition, peers, fetchers
+        broker_id,
+        logs,
+        store,
+        replicas,
+        failures,
+        flusher,
+        registry,
+        alter_partition,
+        peers,
+        fetchers,
+        offsets,
     )

@@ -128,7 +128,7 @@ class Pipeline:
             raise PeerError(f"{reason} (correlation id {header.correlation_id})")
         from barnabas.handlers.api_versions import unsupported_version
 
-        response = unsupported_version(self._served, self._services.release)
+        response = unsupported_version(self._served, self._services.release, self._services.metadata.image)
         await transport.send(encode_response(header.api_key, 0, header.correlation_id, response))
 
     async def _decode(
@@ -212,8 +212,10 @@ class Pipeline:
 
 
 def ready(api: apis.Api, services: Services) -> Handler:
-    """Return an API's handler with its services; where only the controller may answer, it refuses on other brokers."""
+    """Return an API's handler with its services, behind what it needs of the cluster: the controller, a feature."""
     handler = bound(api.handle, services)
+    if api.feature and services.metadata.image.features is not None:
+        handler = partial(_with_feature, api.feature, handler, services.metadata)
     if api.controller:
         return partial(_by_controller, handler, services.metadata, services.broker_id)
     return handler
@@ -245,6 +247,15 @@ async def _by_controller(
     """Handle a request if this broker is the controller. Raises NOT_CONTROLLER, upon which clients ask who is."""
     if metadata.image.controller_id != broker_id:
         raise RequestError(ErrorCode.NOT_CONTROLLER)
+    return await handler(context, request)
+
+
+async def _with_feature(
+    feature: str, handler: Handler, metadata: MetadataStore, context: RequestContext, request: Any
+) -> Any:
+    """Handle a request if its feature is on in the cluster. Raises UNSUPPORTED_VERSION, as Kafka answers."""
+    if not (metadata.image.features or {}).get(feature, 0):
+        raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"{feature} is 0 in this cluster")
     return await handler(context, request)
 
 

@@ -18,6 +18,7 @@ from barnabas.replicas.replica import AlterPartition
 
 if TYPE_CHECKING:
     from barnabas.cluster.peers import Peers
+    from barnabas.cluster.ports import ConsumerOffsets
     from barnabas.cluster.store import MetadataStore
     from barnabas.cluster.zookeeper.session import ZooKeeper
     from barnabas.cluster.zookeeper.store import ZooKeeperStore
@@ -67,6 +68,8 @@ class Storage:
     alter_partition: AlterPartitionTask
     peers: Peers | None = None
     fetchers: ReplicaFetchers | None = None
+    consumer_offsets: ConsumerOffsets | None = None
+    """Where consumers before 0.9 keep offsets; None without ZooKeeper."""
 
 
 def new_log_manager(

@@ -88,6 +88,8 @@ class BrokerInfo:
     rack: str | None
     endpoints: Mapping[str, tuple[str, int]]
     epoch: int = -1
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The lowest and the highest level of each feature that it supports (KIP-584)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,14 @@ class LogDirsRegistered:
     directory_ids: frozenset[bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class FeaturesChanged:
+    """The levels at which features are finalized, all of them, are now these; the epoch counts such changes."""
+
+    levels: tuple[tuple[str, int], ...]
+    epoch: int
+
+
 Change = (
     TopicCreated
     | PartitionsAdded
@@ -178,6 +188,7 @@ Change = (
     | ControllerChanged
     | ProducerIdsAllocated
     | LogDirsRegistered
+    | FeaturesChanged
 )
 
 
@@ -197,6 +208,9 @@ class ClusterImage:
     log_dirs: Mapping[int, frozenset[bytes]] = field(default_factory=dict)
     similar: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Topics with "." or "_" in their names, by the name with "_" in place of each "."."""
+    features: Mapping[str, int] | None = None
+    """Levels at which features are finalized, those at 0 left out; None: those of the release, as for a broker alone."""
+    features_epoch: int = -1
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, None if there is none."""
@@ -253,6 +267,8 @@ class Draft:
         "configs",
         "controller_epoch",
         "controller_id",
+        "features",
+        "features_epoch",
         "log_dirs",
         "names",
         "next_producer_id",
@@ -273,6 +289,8 @@ class Draft:
         self.next_producer_id = image.next_producer_id
         self.controller_id = image.controller_id
         self.controller_epoch = image.controller_epoch
+        self.features = image.features
+        self.features_epoch = image.features_epoch
 
     def image(self) -> ClusterImage:
         """Return the image after the changes so far; nothing is added afterwards."""
@@ -289,6 +307,8 @@ class Draft:
             self.next_producer_id,
             self.log_dirs.now,
             self.similar.now,
+            self.features,
+            self.features_epoch,
         )
 
     def add(self, change: Change) -> None:
@@ -318,6 +338,8 @@ class Draft:
                 self.next_producer_id = next_id
             case LogDirsRegistered(broker_id, directory_ids):
                 self.log_dirs.own()[broker_id] = directory_ids
+            case FeaturesChanged(levels, epoch):
+                self.features, self.features_epoch = dict(levels), epoch
 
     def _partitions_of(self, name: str) -> list[PartitionInfo]:
         found = self._partitions.get(name)

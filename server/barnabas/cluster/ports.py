@@ -65,6 +65,20 @@ class AcceptedState:
     recovering: bool = False
 
 
+class ConsumerOffsets(Protocol):
+    """Where OffsetCommit v0 and OffsetFetch v0 keep offsets: outside of the group coordinator, in ZooKeeper."""
+
+    async def commit(
+        self, group: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, RequestError]:
+        """Keep offsets of a group; returns why not, by partition. Raises RequestError."""
+
+    async def fetch(
+        self, group: str, topic_partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the offsets of a group that are kept. Raises RequestError."""
+
+
 class Member(Protocol):
     """What a broker of a cluster does with what the controller tells it."""
 

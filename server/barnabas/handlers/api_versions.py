@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.features import finalized
 from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.apis import Api
+    from barnabas.cluster.image import ClusterImage
+    from barnabas.cluster.store import MetadataStore
     from barnabas.release import ReleaseProfile
     from barnabas.requests.context import RequestContext
 
@@ -31,6 +34,7 @@ async def handle(
     *,
     served: Mapping[int, Api],
     release: ReleaseProfile,
+    metadata: MetadataStore,
 ) -> ApiVersionsResponse:
     """The whole table; remembers which software the client says it is."""
     if context.api_version >= CLIENT_SOFTWARE_SINCE:
@@ -41,17 +45,23 @@ async def handle(
                 )
         context.connection.client_software_name = request.client_software_name
         context.connection.client_software_version = request.client_software_version
-    return _everything(served, release, context.api_version)
+    return _everything(served, release, metadata.image, context.api_version)
 
 
-def unsupported_version(served: Mapping[int, Api], release: ReleaseProfile) -> ApiVersionsResponse:
+def unsupported_version(
+    served: Mapping[int, Api], release: ReleaseProfile, image: ClusterImage
+) -> ApiVersionsResponse:
     """The v0 answer to an ApiVersions version that is not known here: the client picks one and asks again."""
-    response = _everything(served, release, 0)
+    response = _everything(served, release, image, 0)
     response.error_code = ErrorCode.UNSUPPORTED_VERSION
     return response
 
 
-def _everything(served: Mapping[int, Api], release: ReleaseProfile, api_version: int) -> ApiVersionsResponse:
+def _everything(
+    served: Mapping[int, Api], release: ReleaseProfile, image: ClusterImage, api_version: int
+) -> ApiVersionsResponse:
+    epoch = release.features_epoch if image.features is None else image.features_epoch
+    features = finalized(release.features, image.features)
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(
@@ -63,7 +73,7 @@ def _everything(served: Mapping[int, Api], release: ReleaseProfile, api_version:
             ApiVersionsResponse.SupportedFeatureKey(
                 name=feature.name, min_version=feature.min_level, max_version=feature.max_level
             )
-            for feature in release.features
+            for feature in features
             if feature.min_level or api_version >= MINIMUM_ZERO_SINCE  # older clients reject a minimum of 0
         ],
         finalized_features=[
@@ -72,8 +82,8 @@ def _everything(served: Mapping[int, Api], release: ReleaseProfile, api_version:
                 min_version_level=feature.finalized_level,
                 max_version_level=feature.finalized_level,
             )
-            for feature in release.features
+            for feature in features
             if feature.finalized_level
         ],
-        finalized_features_epoch=release.features_epoch if release.features else -1,
+        finalized_features_epoch=epoch if features else -1,
     )

@@ -20,6 +20,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 
 if TYPE_CHECKING:
+    from barnabas.cluster.ports import ConsumerOffsets
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.loop_budget import LoopBudget
@@ -178,6 +179,21 @@ class Commits:
                 for one, answer in zip(some, answers, strict=True):
                     if one.is_too_long:
                         answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+    async def commit_in_zookeeper(self, offsets: ConsumerOffsets) -> None:
+        """Keep what has no metadata that are too long; each partition's answer says how it went with its own."""
+        wanted = {one.commit[0]: one.commit[1].offset for one in self._requested if not one.is_too_long}
+        failure: int = ErrorCode.NONE
+        refused: dict[TopicPartition, RequestError] = {}
+        try:
+            refused = await offsets.commit(self._group_id, wanted)
+        except RequestError as error:
+            failure = error.code
+        for one, answer in zip(self._requested, self._accepted, strict=True):
+            if one.is_too_long:
+                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            elif failure or one.commit[0] in refused:
+                answer.error_code = failure or refused[one.commit[0]].code
 
     async def write(
         self,

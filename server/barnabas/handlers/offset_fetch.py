@@ -1,6 +1,7 @@
 """OffsetFetch v0-v10. The offsets that groups have committed; -1 where there is none.
 
-v2 asks for all partitions with null topics; v5 adds leader epochs; v7 require_stable; v8 many groups; v9
+v0 reads what is kept in ZooKeeper where there is one, and answers UNKNOWN_TOPIC_OR_PARTITION for what is not kept, as
+Kafka does. v2 asks for all partitions with null topics; v5 adds leader epochs; v7 require_stable; v8 many groups; v9
 member epochs (KIP-848); v10 topic ids.
 """
 
@@ -18,11 +19,13 @@ from barnabas.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetch
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 
 if TYPE_CHECKING:
+    from barnabas.cluster.ports import ConsumerOffsets
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
+COORDINATED_SINCE = 1
 TOP_LEVEL_ERROR_SINCE = 2
 MANY_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
@@ -40,6 +43,7 @@ async def handle(
     *,
     metadata: MetadataStore,
     group_coordinator: GroupCoordinator,
+    consumer_offsets: ConsumerOffsets | None,
     budget: LoopBudget,
 ) -> OffsetFetchResponse:
     """One group, or many."""
@@ -58,12 +62,17 @@ async def handle(
                 )
             )
         return response
-    failure = 0
+    failure, absent = 0, int(ErrorCode.NONE)
+    unstable: set[TopicPartition] = set()
     try:
         context.require(Operation.DESCRIBE, ResourceType.GROUP, request.group_id)
-        known, unstable = await _offsets(
-            request.group_id, request.require_stable, group_coordinator=group_coordinator
-        )
+        if context.api_version < COORDINATED_SINCE and consumer_offsets is not None:
+            known = await _in_zookeeper(request, metadata=metadata, consumer_offsets=consumer_offsets)
+            absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            known, unstable = await _offsets(
+                request.group_id, request.require_stable, group_coordinator=group_coordinator
+            )
     except RequestError as error:
         if context.api_version >= TOP_LEVEL_ERROR_SINCE:
             return OffsetFetchResponse(error_code=error.code)
@@ -84,10 +93,26 @@ async def handle(
         if not failure and not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
             seen, refusal = ({}, set()), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         for index in indexes:
-            partitions.append(_fill(Partition(error_code=refusal), *seen, name, index))
+            code = refusal if refusal or (name, index) in known else absent
+            partitions.append(_fill(Partition(error_code=code), *seen, name, index))
             await give_way()
         response.topics.append(Topic(name=name, partitions=partitions))
     return response
+
+
+async def _in_zookeeper(
+    request: OffsetFetchRequest, *, metadata: MetadataStore, consumer_offsets: ConsumerOffsets
+) -> dict[TopicPartition, OffsetCommitValue]:
+    """Return the offsets of partitions that are there, as ZooKeeper has them. Raises RequestError."""
+    topics = metadata.image.topics
+    wanted = [
+        (topic.name, index)
+        for topic in request.topics or ()
+        for index in topic.partition_indexes
+        if topic.name in topics and 0 <= index < len(topics[topic.name].partitions)
+    ]
+    found = await consumer_offsets.fetch(request.group_id, wanted)
+    return {one: OffsetCommitValue(offset=offset) for one, offset in found.items()}
 
 
 async def _group(

@@ -1,10 +1,17 @@
-"""UpdateFeatures: what Kafka refuses is refused with its code, and the levels here are fixed."""
+"""UpdateFeatures: what Kafka refuses is refused with its code; levels are those of the cluster, or fixed."""
 
 import pytest
 
+from barnabas.cluster.image import BrokerInfo, BrokerRegistered, ControllerChanged, FeaturesChanged
+from barnabas.wire.generated.api_versions import ApiVersionsRequest
+from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.share_fetch import ShareFetchRequest
+from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from barnabas.wire.generated.update_features import UpdateFeaturesRequest
 from tests.support.broker import broker_to_ask
+from tests.support.clusters import seen_in_cluster
 
 UP, SAFE_DOWN, UNSAFE_DOWN = 1, 2, 3
 
@@ -56,3 +63,69 @@ async def test_the_level_that_is_finalized_is_no_change(ask, version):
 async def test_version_0_knows_no_downgrade(ask):
     answer = await ask(update(("group.version", 0, UP)), 0)
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+
+
+# --- in a cluster -------------------------------------------------------------------------------------------
+
+SUPPORTED = {"transaction.version": (0, 2), "group.version": (0, 1), "share.version": (0, 1)}
+
+
+def in_cluster(ask, levels=(), others=SUPPORTED):
+    brokers = [BrokerInfo(1, None, {}, features=SUPPORTED), BrokerInfo(2, None, {}, features=others)]
+    return seen_in_cluster(
+        ask, [*map(BrokerRegistered, brokers), ControllerChanged(1, 1), FeaturesChanged(tuple(levels), 4)]
+    )
+
+
+async def finalized(ask):
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    answer = await ask(request, 4)
+    levels = {one.name: one.max_version_level for one in answer.finalized_features}
+    return levels, answer.finalized_features_epoch
+
+
+async def test_features_are_those_of_the_cluster(ask):
+    assert (await finalized(ask))[0]["transaction.version"] == 2
+    metadata = in_cluster(ask)
+    assert await finalized(ask) == ({}, 4)
+    answer = await ask(update(("group.version", 1, UP), ("transaction.version", 2, UP)), 2)
+    assert answer.error_code == 0
+    assert await finalized(ask) == ({"group.version": 1, "transaction.version": 2}, 5)
+    assert (await ask(update(("group.version", 0, UP)), 2)).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert (await ask(update(("group.version", 0, SAFE_DOWN)), 2)).error_code == 0
+    assert await finalized(ask) == ({"transaction.version": 2}, 6)
+    assert (await ask(update(("group.version", 1, UP), validate_only=True), 2)).error_code == 0
+    assert (await ask(update(("transaction.version", 2, UP)), 2)).error_code == 0
+    assert len(metadata.decided) == 2
+
+
+async def test_a_level_needs_all_brokers(ask):
+    metadata = in_cluster(ask, others={"group.version": (0, 1)})
+    answer = await ask(update(("group.version", 1, UP), ("transaction.version", 2, UP)), 2)
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "broker 2 does not support it" in answer.error_message
+    assert metadata.decided == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (ConsumerGroupHeartbeatRequest(group_id="g"), 0),
+        (ShareFetchRequest(group_id="g", member_id="m"), 1),
+        (StreamsGroupHeartbeatRequest(group_id="g"), 0),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_what_is_not_on_in_a_mixed_cluster_is_unsupported(ask, request_, version):
+    assert (await ask(request_, version)).error_code != ErrorCode.UNSUPPORTED_VERSION
+    metadata = in_cluster(ask)
+    assert (await ask(request_, version)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    on = tuple((name, 1) for name in ("group.version", "share.version", "streams.version"))
+    await metadata.apply([FeaturesChanged(on, 5)])
+    assert (await ask(request_, version)).error_code != ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_each_group_that_is_described_is_refused(ask):
+    in_cluster(ask)
+    answer = await ask(ConsumerGroupDescribeRequest(group_ids=["a", "b"]), 0)
+    assert [(one.group_id, one.error_code) for one in answer.groups] == [("a", 35), ("b", 35)]
