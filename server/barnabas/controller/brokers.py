@@ -98,13 +98,13 @@ def _replicas_lost(core: Core, returning: Collection[int] = ()) -> Steps[None]:
 
 
 def _started(core: Core, brokers: Mapping[int, Broker]) -> Steps[None]:
+    """Tell everybody who lives, the new ones first of all: a broker of Kafka follows no leader that it does not know."""
     state = core.state
-    others = set(state.brokers)
     state.brokers.update(brokers)
     for one in brokers:
         state.offline_dirs.pop(one, None)
     deletion.brokers_changed(core, brokers)
-    core.batch.update_metadata(others)
+    core.batch.update_metadata(state.brokers)
     yield from core.send()
     yield from _announce(core, brokers)
     yield from core.send()

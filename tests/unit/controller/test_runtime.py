@@ -15,6 +15,7 @@ from barnabas.errors import RequestError
 from barnabas.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
+from barnabas.wire.generated.update_metadata import UpdateMetadataRequest
 from tests.support.controller_cluster import running
 
 
@@ -83,6 +84,20 @@ async def test_a_broker_that_is_lost_is_replaced_and_comes_back_as_a_follower(au
             ("t", 1): ErrorCode.ELECTION_NOT_NEEDED,
         }
         assert led(cluster, "t", 0) == 2
+
+
+async def test_a_broker_that_comes_back_knows_who_lives_before_it_is_told_whom_to_follow(autojump_clock):
+    async with running(1, 2, 3) as cluster:
+        await cluster.create_topic("t", (2, 3), (3, 2))
+        await cluster.until(lambda: led(cluster, "t", 1) == 3)
+        cluster.brokers[2].stop(kill=True)
+        await cluster.until(lambda: led(cluster, "t", 0) == 3)
+        cluster.sent.clear()
+        back = cluster.start(2)
+        await cluster.until(lambda: back.believes.get(("t", 1), (0,))[0] == 3)
+        first = next(one.request for one in cluster.sent if one.broker_id == 2)
+        assert isinstance(first, UpdateMetadataRequest)
+        assert {broker.id for broker in first.live_brokers} == {1, 2, 3}
 
 
 async def test_another_broker_is_elected_when_the_controller_is_lost(autojump_clock):
