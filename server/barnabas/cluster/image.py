@@ -5,10 +5,12 @@ The rule: an image never changes; `apply` makes a new one that shares all that s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Generic, TypeVar
+
+from barnabas.cluster.layered_map import copied
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -245,11 +247,11 @@ class _Copied(Generic[K, V]):
 
     def __init__(self, before: Mapping[K, V]) -> None:
         self.now = before
-        self._own: dict[K, V] | None = None
+        self._own: MutableMapping[K, V] | None = None
 
-    def own(self) -> dict[K, V]:
+    def own(self) -> MutableMapping[K, V]:
         if self._own is None:
-            self.now = self._own = dict(self.now)
+            self.now = self._own = copied(self.now)
         return self._own
 
 
