@@ -46,6 +46,7 @@ from barnabas.requests.piecework import Piecework
 from barnabas.security.authorizer import AllowEverything
 
 if TYPE_CHECKING:
+    from barnabas.broker.joining import Connect
     from barnabas.broker.listener import Listener
     from barnabas.broker.membership import MembershipParts
     from barnabas.broker.metrics_endpoint import MetricsAddress
@@ -67,11 +68,13 @@ async def assembled(
     authorizer: Authorizer | None = None,
     quotas: Quotas | None = None,
     membership: Membership | None = None,
+    connect_zookeeper: Connect | None = None,
 ) -> AsyncIterator[Broker]:
     """Make a broker, complete and with its background tasks running; it serves when it is told to.
 
     `budget` replaces the usual one; without an `authorizer` everybody may do everything, without `quotas` nobody is
-    throttled, without a `membership` the broker is a cluster by itself.
+    throttled, without a `membership` the broker is a cluster by itself, or joins the one that its settings name;
+    `connect_zookeeper` replaces the way to ZooKeeper then.
     Everything is closed again at the end, in order.
 
     Raises StartupError or StorageError when the broker cannot start.
@@ -90,7 +93,9 @@ async def assembled(
         if membership is None and is_clustered(config):
             from barnabas.broker.joining import joined
 
-            membership = await stack.enter_async_context(joined(config, environment, budget))
+            membership = await stack.enter_async_context(
+                joined(config, environment, budget, connect_zookeeper)
+            )
         storage = await stack.enter_async_context(
             opened_storage(config, endpoints, environment, budget, stopping.set, membership)
         )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.log.format.properties import MetaProperties
+    from barnabas.log.manager import LogManager
     from barnabas.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
@@ -149,9 +150,11 @@ class Participation:
         endpoints: Mapping[str, tuple[str, int]],
         store: ZooKeeperStore,
         peers: Peers,
+        logs: LogManager,
         clock_ms: Callable[[], int],
     ) -> None:
         self._clock_ms = clock_ms
+        self._logs = logs
         self._config = config
         self._broker_id = broker_id
         self._endpoints = endpoints
@@ -162,10 +165,15 @@ class Participation:
     async def begin(self) -> None:
         """Register the broker, and wait until the controller has told it of itself: from then on it knows the cluster.
 
-        Raises StartupError when another broker has its number.
+        If it was not stopped cleanly, others take over first what it had. Raises StartupError when another broker has
+        its number.
         """
         self._store.subscribe(self)
         try:
+            if self._logs.is_unclean:
+                await self._store.wait_for_successors(
+                    self._registration(), [(one.topic, one.partition) for one in self._logs]
+                )
             await self._store.register(self._registration(), version=self._version())
         except IdTakenError as error:
             raise StartupError(str(error)) from error

@@ -87,7 +87,7 @@ def membership_parts(
     reporter = FailureReporter(store)
     storage.failures.on_lost.append(reporter.lost)
     participation = Participation(
-        config, storage.broker_id, endpoints, store, peers, environment.wall_clock_ms
+        config, storage.broker_id, endpoints, store, peers, storage.logs, environment.wall_clock_ms
     )
     runs = (store.run, channels.run, controller.run, reporter.run)
     return MembershipParts(controller, store, runs, participation)

@@ -76,6 +76,8 @@ class LogManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._counts = dict.fromkeys(self.dirs, 0)  # how many logs are in each log dir
         self._locks: dict[str, Lock] = {}
+        self.is_unclean = False
+        """Whether a log dir with logs was not closed cleanly before it was opened."""
 
     def __len__(self) -> int:
         return len(self._logs)
@@ -169,6 +171,7 @@ class LogManager:
         logdir.write_boot_id(self.disk, path)
         if keys and not is_clean:
             log.warning("%s was not closed cleanly: its %d logs were checked", path, len(keys))
+            self.is_unclean = True
 
     def _recover(self, path: str, keys: list[TopicPartition], known: Checkpoints, now_ms: int) -> None:
         """Check and open these logs, several at a time. Raises OSError, CorruptFileError."""

@@ -116,6 +116,20 @@ class Registration:
         log.info("registered as broker %d, with broker epoch %d", self._broker_id, stat.created)
         return stat.created
 
+    async def wait_until_free(self) -> None:
+        """Wait until nobody has this broker's id. Raises IdTakenError, ZooKeeperError."""
+        path = znodes.broker_path(self._broker_id)
+        deadline = trio.current_time() + self._wait_seconds
+        while await until_answered(self._zookeeper, lambda: self._zookeeper.exists(path)) is not None:
+            try:
+                if await self._found(path, deadline) is not None:
+                    return
+            except (ConnectionLostError, SessionExpiredError):
+                if self._zookeeper.is_closed:
+                    raise
+            except NoNodeError:
+                continue
+
     async def _try(self, path: str, deadline: float) -> Stat | None:
         """Make the znode; None if whoever has it may be gone by now."""
         try:

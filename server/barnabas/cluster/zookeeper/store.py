@@ -42,9 +42,11 @@ from barnabas.cluster.zookeeper.session import (
     ZooKeeperError,
 )
 from barnabas.cluster.zookeeper.settings import SettingsReader, number_of
+from barnabas.cluster.zookeeper.succession import wait_for_successors
 from barnabas.cluster.zookeeper.znodes import BrokerRegistration
 from barnabas.errors import RequestError, StorageError
 from barnabas.loop_budget import LoopBudget
+from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -125,6 +127,16 @@ class ZooKeeperStore:
         self.broker_epoch = await self._registration.register()
         self._session_changed.set()
         return self.broker_epoch
+
+    async def wait_for_successors(
+        self, broker: BrokerRegistration, partitions: Sequence[TopicPartition]
+    ) -> None:
+        """Wait until others have taken over what this broker had in sync; before `register`, if it was not stopped cleanly.
+
+        Raises IdTakenError, ZooKeeperError.
+        """
+        await Registration(self._zookeeper, self._broker_id, broker).wait_until_free()
+        await wait_for_successors(self._zookeeper, self._broker_id, partitions)
 
     async def run(self) -> None:
         """Write changes, follow the settings, stay registered; until `close`, or cancelled."""

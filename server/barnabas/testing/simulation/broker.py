@@ -23,6 +23,9 @@ from barnabas.testing.simulation.world import WallClock, World
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.broker.storage_parts import Membership
+    from barnabas.cluster.zookeeper.session import ZooKeeper
+    from barnabas.config.cluster import ZooKeeperSettings
+    from barnabas.testing.simulation.zookeeper import SimulatedSession, SimulatedZooKeeper
 
 PORT = 9092
 USED_UP_PROBABILITY = 0.1
@@ -75,10 +78,11 @@ class SimulatedBroker:
         host: str = "broker",
         settings: Mapping[str, str] | None = None,
         join: Callable[[], Membership] | None = None,
+        zookeeper: SimulatedZooKeeper | None = None,
     ) -> None:
         """`nursery` is where the broker's tasks live; `settings` are added to `SETTINGS`.
 
-        `join` is called at each start, and makes the broker one of a cluster.
+        `join` is called at each start, and makes the broker one of a cluster; with `zookeeper` it joins by itself.
         """
         self.host = host
         self.clock = WallClock()
@@ -88,6 +92,9 @@ class SimulatedBroker:
         self._world = world
         self._nursery = nursery
         self._join = join
+        self._zookeeper = zookeeper
+        self.session: SimulatedSession | None = None
+        """The session with ZooKeeper of the broker that was started last."""
         self._settings = {**SETTINGS, "listeners": f"PLAINTEXT://{host}:{PORT}", **(settings or {})}
         self._scope = trio.CancelScope()
         self._ended = trio.Event()
@@ -119,7 +126,11 @@ class SimulatedBroker:
                 membership = self._join() if self._join is not None else None
                 async with (
                     assembled(
-                        BrokerConfig(self._settings), environment, budget=budget, membership=membership
+                        BrokerConfig(self._settings),
+                        environment,
+                        budget=budget,
+                        membership=membership,
+                        connect_zookeeper=self._connect_zookeeper,
                     ) as broker,
                     trio.open_nursery() as nursery,
                 ):
@@ -128,6 +139,11 @@ class SimulatedBroker:
                     await broker.stopping.wait()
         finally:
             ended.set()
+
+    async def _connect_zookeeper(self, settings: ZooKeeperSettings) -> ZooKeeper:  # noqa: ARG002 (as the real one)
+        assert self._zookeeper is not None, "zookeeper.connect is set, and there is none in this world"
+        self.session = self._zookeeper.session()
+        return self.session
 
     def kill(self) -> None:
         """End the broker at once, as SIGKILL does: what it has written is there, synced or not."""
@@ -139,6 +155,8 @@ class SimulatedBroker:
 
     def _end(self, survivor: MemoryDisk) -> None:
         self.disk, self.broker = survivor, None
+        if self.session is not None:
+            self.session.kill()
         self._world.network.crash(self.host)
         self._scope.cancel()
 

@@ -1,0 +1,74 @@
+"""What a broker waits for that was not stopped cleanly: that others have taken over what it had in sync.
+
+The rule: whoever may have lost the end of a log must not lead it, nor count as in sync, while somebody lives who has
+all of it. The controller sees to that when it notices that a broker was gone; where a broker is back before a controller
+has looked, it notices nothing. So the broker comes back only when it is in no ISR with others that live.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.cluster.zookeeper import znodes
+from barnabas.cluster.zookeeper.json_znodes import ZnodeError
+from barnabas.cluster.zookeeper.registration import until_answered
+from barnabas.cluster.zookeeper.session import NoNodeError, ZooKeeper
+
+if TYPE_CHECKING:
+    from barnabas.topic_partitions import TopicPartition
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.1
+WAIT_SECONDS = 60.0
+
+
+async def wait_for_successors(
+    zookeeper: ZooKeeper,
+    broker_id: int,
+    partitions: Sequence[TopicPartition],
+    *,
+    wait_seconds: float = WAIT_SECONDS,
+) -> bool:
+    """Wait until this broker, which is not registered, is in no ISR with others that live; says whether it came to that.
+
+    Where nobody else of an ISR is registered, nobody can take over. Raises ZooKeeperError.
+    """
+    with trio.move_on_after(wait_seconds):
+        while await _is_needed(zookeeper, broker_id, partitions):
+            await trio.sleep(POLL_SECONDS)
+        return True
+    log.warning(
+        "nobody has taken over from this broker, which was not stopped cleanly, within %d s: what it had written, and a "
+        "power cut has taken back, is lost if it leads again", wait_seconds,
+    )  # fmt: skip
+    return False
+
+
+async def _is_needed(zookeeper: ZooKeeper, broker_id: int, partitions: Sequence[TopicPartition]) -> bool:
+    """Say whether an ISR has this broker, and another one that lives."""
+    try:
+        names = await until_answered(zookeeper, lambda: zookeeper.children(znodes.BROKER_IDS))
+    except NoNodeError:
+        return False
+    others = {int(name) for name in names if name.isdecimal()} - {broker_id}
+    if not others:
+        return False
+    paths = [znodes.state_path(*partition) for partition in partitions]
+    for partition, found in zip(
+        partitions, await until_answered(zookeeper, lambda: zookeeper.get_many(paths)), strict=True
+    ):
+        if found is None:
+            continue
+        try:
+            state = znodes.decode_state(*partition, found[0])
+        except ZnodeError as error:
+            log.error("%s", error)
+            continue
+        if broker_id in state.isr and not others.isdisjoint(state.isr):
+            return True
+    return False

@@ -1,0 +1,33 @@
+"""Three brokers on a simulated ZooKeeper: nothing that was acknowledged is lost, whatever fails."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from barnabas.testing.simulation.broker import quiet_logs
+from tests.simulation.cluster import judged
+
+EFFORT = int(os.environ.get("BARNABAS_TEST_EFFORT", "1"))
+SEEDS_THAT_FAILED = {
+    33: "the controller and leader lost power, came back, and led again with what was left of its log",
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with quiet_logs():
+        yield
+
+
+@pytest.mark.parametrize("seed", range(8 * EFFORT))
+def test_nothing_that_was_acknowledged_is_lost(seed):
+    _, broken = judged(seed)
+    assert not broken, f"seed {seed}:\n" + "\n".join(broken)
+
+
+@pytest.mark.parametrize("seed", SEEDS_THAT_FAILED)
+def test_seeds_that_have_failed(seed):
+    _, broken = judged(seed)
+    assert not broken, SEEDS_THAT_FAILED[seed]
