@@ -224,6 +224,8 @@ class World:
                 if topic not in self.assignments:
                     return False
                 check(topic_id == self.topic_ids.get(topic), "the topic's id was kept")
+                for index, new in assignments.items():
+                    self._check_end((topic, index), self.assignments[topic].get(index), new)
                 self.assignments[topic] = dict(assignments)
                 return True
             case ReadUnclean(topics):
@@ -278,6 +280,12 @@ class World:
         if old.leader in self.brokers and partition not in self.brokers[old.leader].broken:
             isr = tuple(one for one in old.isr if one == old.leader or self.random.random() < 0.5)
             self.states[partition] = replace(old, isr=isr, version=old.version + 1)
+
+    def _check_end(self, partition: TopicPartition, old: Assignment | None, new: Assignment) -> None:
+        """A reassignment ends with all of its target in sync."""
+        if old is not None and old.adding and not new.is_reassigned and new.replicas == old.target:
+            in_sync = partition in self.states and set(self.states[partition].isr) == set(new.replicas)
+            check(in_sync or set(new.replicas) == set(old.origin), f"{partition} has moved: {old}")
 
     def _create(self, wanted: dict[TopicPartition, PartitionState]) -> Written:
         written = Written()

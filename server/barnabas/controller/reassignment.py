@@ -117,8 +117,14 @@ def reassign(core: Core, partition: TopicPartition, wanted: Assignment) -> Steps
     return None
 
 
-def _restrict(core: Core, partition: TopicPartition, replicas: Sequence[int]) -> Steps[str]:
+def _restrict(
+    core: Core, partition: TopicPartition, replicas: Sequence[int], *, all_in_sync: bool = False
+) -> Steps[str]:
+    """Let only these replicas be in sync; returns why not: `all_in_sync` demands that all of them are still."""
+
     def choose(_: TopicPartition, __: Assignment, now: PartitionState) -> PartitionState | None:
+        if all_in_sync and not set(replicas) <= set(now.isr):
+            return None
         return elections.restricted(replicas, now, lambda one: core.state.is_online(one, partition))
 
     outcome = yield from partitions.update(core, [partition], choose, lambda _: replicas)
@@ -140,7 +146,7 @@ def _complete(
     before = state.assignments[partition[0]][partition[1]]
     # The leader must not take those that go back into the ISR: it gets the target as its replicas.
     state.assignments[partition[0]][partition[1]] = Assignment(target)
-    if (yield from _restrict(core, partition, target)):
+    if (yield from _restrict(core, partition, target, all_in_sync=assignment.is_reassigned)):
         state.assignments[partition[0]][partition[1]] = before
         return
     for one in (*assignment.removing, *dropped):
