@@ -58,10 +58,6 @@ async def joined(
     Raises StartupError, StorageError.
     """
     metas = await environment.threads.run(lambda: _read_metas(config, environment))
-    if not config.is_node_id_set:
-        known = next((meta.node_id for meta in metas.values() if meta.node_id is not None), None)
-        if known is not None:
-            config.use_node_id(known)
     try:
         zookeeper = await (connect or _kazoo(environment))(zookeeper_settings(config))
     except ZooKeeperError as error:
@@ -108,8 +104,10 @@ async def _opened_store(
     metas: Mapping[str, MetaProperties],
 ) -> ZooKeeperStore:
     if not config.is_node_id_set:
-        reserved = config.get(settings.RESERVED_BROKER_MAX_ID)
-        config.use_node_id(await generated_broker_id(zookeeper, reserved))
+        known = next((meta.node_id for meta in metas.values() if meta.node_id is not None), None)
+        if known is None:
+            known = await generated_broker_id(zookeeper, config.get(settings.RESERVED_BROKER_MAX_ID))
+        config.use_node_id(known)
     store = ZooKeeperStore(
         zookeeper,
         config.get(settings.NODE_ID),

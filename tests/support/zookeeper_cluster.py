@@ -1,0 +1,164 @@
+"""Several whole brokers on a simulated ZooKeeper: one of them is the controller, and all of it is what real ones run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from barnabas.client import Client, ClientSettings, Endpoint, open_client
+from barnabas.cluster.image import PartitionInfo
+from barnabas.cluster.zookeeper import znodes
+from barnabas.errors import RequestError
+from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.testing.simulation.broker import PORT, SimulatedBroker
+from barnabas.testing.simulation.world import World
+from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper, ZooKeeperWeather
+from barnabas.wire.generated.create_topics import CreateTopicsRequest
+from tests.support.replicating import log_bytes
+
+SESSION_S = 6.0
+SETTINGS = {
+    "zookeeper.connect": "zookeeper:2181",
+    "replica.lag.time.max.ms": "5000",
+    "replica.fetch.wait.max.ms": "200",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "controlled.shutdown.retry.backoff.ms": "200",
+    "auto.leader.rebalance.enable": "false",
+}
+
+
+class ZooKeeperCluster:
+    """Brokers by id on hosts `broker-<id>`. Made by `clustered`."""
+
+    def __init__(self, world: World, nursery: trio.Nursery) -> None:
+        self.world = world
+        self.zookeeper = SimulatedZooKeeper(weather=ZooKeeperWeather(session_timeout_s=SESSION_S))
+        self.machines: dict[int, SimulatedBroker] = {}
+        self.nursery = nursery
+        self.settings = SETTINGS
+
+    async def start(self, *broker_ids: int, **settings: str) -> None:
+        """Start brokers, on what their disks hold; returns when each knows of itself."""
+        async with trio.open_nursery() as starting:
+            for broker_id in broker_ids:
+                if broker_id not in self.machines:
+                    more = {name.replace("_", "."): value for name, value in settings.items()}
+                    self.machines[broker_id] = SimulatedBroker(
+                        self.world,
+                        self.nursery,
+                        f"broker-{broker_id}",
+                        {**SETTINGS, "broker.id": str(broker_id), **more},
+                        zookeeper=self.zookeeper,
+                    )
+                starting.start_soon(self.machines[broker_id].start)
+
+    async def start_on(self, disk: MemoryDisk, broker_id: int) -> None:
+        """Start a broker on a disk that has been used elsewhere."""
+        machine = SimulatedBroker(
+            self.world,
+            self.nursery,
+            f"moved-{broker_id}",
+            {**SETTINGS, "broker.id": str(broker_id)},
+            zookeeper=self.zookeeper,
+        )
+        machine.disk = disk
+        await machine.start()
+
+    @property
+    def controller_id(self) -> int:
+        """Who is the controller by the znode, -1 for nobody."""
+        data = self.zookeeper.dump().get(znodes.CONTROLLER)
+        return znodes.decode_controller(data).broker_id if data else -1
+
+    def live(self) -> set[int]:
+        """Who is registered."""
+        prefix = f"{znodes.BROKER_IDS}/"
+        return {int(path.removeprefix(prefix)) for path in self.zookeeper.dump() if path.startswith(prefix)}
+
+    def known(self, broker_id: int, topic: str = "t", index: int = 0) -> PartitionInfo | None:
+        """What a broker knows of a partition."""
+        broker = self.machines[broker_id].broker
+        found = broker.services.metadata.image.topics.get(topic) if broker is not None else None
+        return found.partitions[index] if found is not None and index < len(found.partitions) else None
+
+    def leader(self, topic: str = "t", index: int = 0) -> int:
+        """Who leads a partition by the znode, -1 for nobody."""
+        data = self.zookeeper.dump().get(znodes.state_path(topic, index))
+        return znodes.decode_state(topic, index, data).leader if data else -1
+
+    def isr(self, topic: str = "t", index: int = 0) -> set[int]:
+        """Who is in sync by the znode."""
+        data = self.zookeeper.dump().get(znodes.state_path(topic, index))
+        return set(znodes.decode_state(topic, index, data).isr) if data else set()
+
+    async def until(self, condition: Any, seconds: float = 60.0) -> float:
+        """Wait until something is so; returns how long it took. Raises AssertionError after `seconds`."""
+        begun = trio.current_time()
+        with trio.move_on_after(seconds) as scope:
+            while not condition():
+                await trio.sleep(0.005)
+        assert not scope.cancelled_caught, "it never came to that"
+        return trio.current_time() - begun
+
+    async def until_equal(self, topic: str = "t", index: int = 0) -> bytes:
+        """Wait until the replicas that are in sync have the same log, all of it committed; return its bytes."""
+
+        def logs() -> list[Any]:
+            brokers = [self.machines[one].broker for one in sorted(self.isr(topic, index))]
+            found = []
+            for broker in brokers:
+                try:
+                    found.append(broker.services.replicas.local(topic, index).log if broker else None)
+                except RequestError:
+                    found.append(None)
+            return found
+
+        def is_equal() -> bool:
+            found = logs()
+            if not found or None in found:
+                return False
+            ends = {(log.log_end_offset, log.high_watermark) for log in found}
+            return len(ends) == 1 and all(end == high for end, high in ends)
+
+        await self.until(is_equal)
+        first, *others = [log_bytes(log) for log in logs()]
+        assert all(other == first for other in others)
+        return first
+
+    @asynccontextmanager
+    async def client(self, **settings: Any) -> AsyncIterator[Client]:
+        """A client on a host of its own, which knows all brokers."""
+        network = self.world.network.host("client")
+
+        async def dial(endpoint: Endpoint) -> trio.abc.Stream:
+            return await network.dial(endpoint.host, endpoint.port)
+
+        bootstrap = [Endpoint(machine.host, PORT) for machine in self.machines.values()]
+        async with open_client(bootstrap, ClientSettings(**settings), dial=dial) as client:
+            yield client
+
+    async def create(self, client: Client, name: str = "t", partitions: int = 1, factor: int = 3) -> None:
+        """Make a topic, and wait until all of its replicas are in sync."""
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=factor
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+        response = await client.ask_controller(
+            request, error_of=lambda response: max(one.error_code for one in response.topics)
+        )
+        assert [one.error_code for one in response.topics] == [0]
+        await self.until(lambda: all(len(self.isr(name, n)) == factor for n in range(partitions)))
+
+
+@asynccontextmanager
+async def clustered(world: World, *broker_ids: int, **settings: str) -> AsyncIterator[ZooKeeperCluster]:
+    """A cluster of these brokers, which ends with the block."""
+    async with trio.open_nursery() as nursery:
+        cluster = ZooKeeperCluster(world, nursery)
+        await cluster.start(*broker_ids, **settings)
+        yield cluster
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,162 @@
+"""Three whole brokers on a simulated ZooKeeper: what is acknowledged outlives each of them, and clients go on."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from barnabas.broker.startup import StartupError
+from barnabas.client import ClientError
+from barnabas.errors import StorageError
+from barnabas.testing.simulation.broker import quiet_logs
+from barnabas.testing.simulation.world import World
+from tests.support.replicating import consume, in_world, produce
+from tests.support.zookeeper_cluster import SESSION_S, ZooKeeperCluster, clustered
+
+
+def test_brokers_find_each_other_and_replicate() -> None:
+    async def program(world: World) -> None:
+        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+            assert cluster.live() == {1, 2, 3}
+            assert cluster.controller_id in (1, 2, 3)
+            await cluster.create(client, "t", partitions=6)
+            assert {cluster.leader("t", index) for index in range(6)} == {1, 2, 3}
+            for index in range(6):
+                await produce(client, b"a", b"b", index=index)
+                assert await consume(client, index=index) == [b"a", b"b"]
+                assert await cluster.until_equal(index=index)
+
+    in_world(program)
+
+
+async def load(cluster: ZooKeeperCluster, acknowledged: list[bytes], until: trio.Event) -> None:
+    """Produce one record after the other with acks=all, again where nobody has acknowledged it."""
+    async with cluster.client(request_timeout_ms=2000) as client:
+        number = 0
+        while not until.is_set():
+            value = b"%d" % number
+            try:
+                await produce(client, value, timeout_ms=1000)
+            except ClientError:
+                continue
+            acknowledged.append(value)
+            number += 1
+
+
+@pytest.mark.parametrize("victim", ["leader", "controller", "follower"])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_acknowledged_outlives_a_broker_that_is_killed(seed: int, victim: str) -> None:
+    async def program(world: World) -> None:
+        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+            await cluster.create(client)
+            acknowledged: list[bytes] = []
+            until = trio.Event()
+            async with trio.open_nursery() as loading:
+                loading.start_soon(load, cluster, acknowledged, until)
+                await cluster.until(lambda: len(acknowledged) > 100)
+                leader, controller = cluster.leader(), cluster.controller_id
+                killed = {
+                    "leader": leader,
+                    "controller": controller,
+                    "follower": next(one for one in (1, 2, 3) if one not in (leader, controller)),
+                }[victim]
+                with quiet_logs():
+                    cluster.machines[killed].kill()
+                    took = await cluster.until(lambda: cluster.leader() not in (-1, killed))
+                    assert took < SESSION_S + 2
+                    so_far = len(acknowledged)
+                    await cluster.until(lambda: len(acknowledged) > so_far + 100)
+                    await cluster.until(lambda: killed not in cluster.isr())
+                    await cluster.start(killed)
+                await cluster.until(lambda: cluster.isr() == {1, 2, 3})
+                until.set()
+            found = await consume(client)
+            assert [value for value in dict.fromkeys(found) if value in set(acknowledged)] == acknowledged
+            await cluster.until_equal()
+
+    in_world(program, seed)
+
+
+def test_a_broker_that_stops_hands_over_first_and_no_request_fails() -> None:
+    async def program(world: World) -> None:
+        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+            await cluster.create(client)
+            acknowledged: list[bytes] = []
+            until = trio.Event()
+            async with trio.open_nursery() as loading:
+                loading.start_soon(load, cluster, acknowledged, until)
+                for _ in range(3):
+                    so_far = len(acknowledged)
+                    await cluster.until(lambda so_far=so_far: len(acknowledged) > so_far + 50)
+                    stopped = cluster.leader()
+                    await cluster.machines[stopped].stop()
+                    assert cluster.leader() not in (-1, stopped)
+                    assert stopped not in cluster.live()
+                    await cluster.start(stopped)
+                    await cluster.until(lambda: cluster.isr() == {1, 2, 3})
+                until.set()
+            assert await consume(client) == acknowledged  # none of them was tried twice
+
+    in_world(program)
+
+
+def test_a_broker_whose_session_expires_registers_again_and_catches_up() -> None:
+    async def program(world: World) -> None:
+        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+            await cluster.create(client)
+            await produce(client, b"a")
+            expired = cluster.leader()
+            session = cluster.machines[expired].session
+            assert session is not None
+            with quiet_logs():
+                cluster.zookeeper.expire(session)
+                await cluster.until(lambda: cluster.leader() not in (-1, expired))
+                await cluster.until(lambda: cluster.live() == {1, 2, 3})
+                await cluster.until(lambda: cluster.isr() == {1, 2, 3})
+            await produce(client, b"b")
+            assert await consume(client) == [b"a", b"b"]
+            await cluster.until_equal()
+
+    in_world(program)
+
+
+def test_a_second_broker_with_the_same_id_does_not_start() -> None:
+    async def program(world: World) -> None:
+        async with clustered(world, 1) as cluster:
+            cluster.machines[2] = type(cluster.machines[1])(
+                world,
+                cluster.nursery,
+                "other",
+                {**cluster.settings, "broker.id": "1"},
+                zookeeper=cluster.zookeeper,
+            )
+            taken = pytest.RaisesExc(StartupError, match=r"broker\.id=1: a broker with this id is registered")
+            with quiet_logs(), pytest.RaisesGroup(taken, flatten_subgroups=True):
+                await cluster.machines[2].start()
+            assert cluster.live() == {1}
+
+    in_world(program)
+
+
+def test_a_log_dir_of_another_cluster_is_refused() -> None:
+    async def program(world: World) -> None:
+        async with clustered(world, 1) as cluster:
+            disk = cluster.machines[1].disk
+            await cluster.machines[1].stop()
+            async with clustered(world) as other:
+                with pytest.raises(StorageError, match="it belongs to cluster"):
+                    await other.start_on(disk, 1)
+
+    in_world(program)
+
+
+def test_a_broker_without_a_number_is_given_one_and_keeps_it() -> None:
+    async def program(world: World) -> None:
+        async with clustered(world, 1) as cluster:
+            await cluster.start(7, broker_id="-1")
+            assert cluster.live() == {1, 1001}
+            await cluster.machines[7].stop()
+            await cluster.start(7)
+            assert cluster.live() == {1, 1001}
+
+    in_world(program)
