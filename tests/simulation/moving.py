@@ -125,14 +125,18 @@ class _Run:
             start("processor", lambda asker: Processor(asker).process(4))
 
     async def _move(self) -> None:
-        """Let another broker lead a partition, now and then; sometimes one hears of it late."""
-        metadata, random = self.cluster.metadata, self.random
+        """Let another broker lead a partition, now and then; sometimes one hears of it late, or is killed."""
+        random = self.random
         names = [name for name, count in TOPICS.items() for _ in range(count + 2)]
+        crashes = random.choice((0, 0, 1, 2))
         while True:
             await trio.sleep(random.choice((random.uniform(0, 0.05), random.uniform(0, 1.0))))
+            if crashes and random.random() < 0.2:
+                crashes -= 1
+                await self._crash(random.choice(BROKERS))
             late = random.choice(BROKERS) if random.random() < 0.3 else None
             if late is not None:
-                metadata.views[late].hold()
+                self.cluster.metadata.views[late].hold()
             try:
                 for _ in range(random.randint(1, 3)):
                     self._elect_another(random.choice(names))
@@ -140,7 +144,21 @@ class _Run:
                     await trio.sleep(random.uniform(0, 0.3))
             finally:
                 if late is not None:
-                    metadata.views[late].hold(is_held=False)
+                    self.cluster.metadata.views[late].hold(is_held=False)
+
+    async def _crash(self, broker_id: int) -> None:
+        """End a broker at once; the cluster hears of it later, and what nobody else can lead is offline meanwhile."""
+        random, cluster = self.random, self.cluster
+        with trio.CancelScope(shield=True):
+            self.history.note("*", f"broker {broker_id} is killed")
+            cluster.kill(broker_id)
+            await trio.sleep(random.uniform(0, 0.5))
+            cluster.metadata.broker_failed(broker_id)
+            self.history.note("*", f"broker {broker_id} is missed")
+            await trio.sleep(random.uniform(0, 1.0))
+            await cluster.start(broker_id)
+            cluster.metadata.broker_came(broker_id)
+            self.history.note("*", f"broker {broker_id} is back")
 
     def _elect_another(self, name: str) -> None:
         """Let another broker of the ISR lead a partition of a topic."""

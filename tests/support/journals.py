@@ -21,6 +21,8 @@ class MemoryJournal:
         self.start = 0
         self.records: list[Record] = list(records)
         self.failure: Exception | None = None
+        self.append_failure: Exception | None = None
+        """Raised by appends, which append nothing then."""
         self.epoch: int | None = 0
         self.commits = trio.Event()
         self.commits.set()
@@ -39,10 +41,15 @@ class MemoryJournal:
     def is_empty(self, partition: int) -> bool:
         return self.start == len(self.records)
 
+    def end_offset(self, partition: int) -> int:
+        return len(self.records)
+
     def append(
         self, partition: int, records: Sequence[Record], now_ms: int, producer: tuple[int, int] | None = None
     ) -> int:
         self.leader_epoch(partition)
+        if self.append_failure is not None:
+            raise self.append_failure
         self.records += records
         return len(self.records)
 

@@ -173,12 +173,13 @@ class View:
     async def change(self, decide: Decide) -> ClusterImage:
         """Decide on the truth, and return when the broker knows of it."""
         await trio.lowlevel.checkpoint()
-        changes = list(decide(self._truth.image))
+        image = self._truth.image
+        changes = list(decide(image))
         if changes:
-            self._truth.change(*changes)
+            image = self._truth.change(*changes)
             while self._coming:
                 await self._published.wait()
-        return self._truth.image
+        return image
 
     async def close(self) -> None:
         """Do nothing: others go on."""

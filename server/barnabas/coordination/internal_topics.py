@@ -50,6 +50,10 @@ class InternalTopic:
         log = self._replicas.leader(self._topic, partition).log
         return log.log_start_offset == log.log_end_offset
 
+    def end_offset(self, partition: int) -> int:
+        """The offset after the last record of a partition."""
+        return self._replicas.leader(self._topic, partition).log.log_end_offset
+
     def append(
         self,
         partition: int,
@@ -72,7 +76,9 @@ class InternalTopic:
 
     async def wait_committed(self, partition: int, end_offset: int) -> None:
         """Wait for the high watermark."""
-        await self._replicas.leader(self._topic, partition).wait_committed(end_offset)
+        replica = self._replicas.leader(self._topic, partition)
+        if replica.log.high_watermark < end_offset:
+            await replica.wait_committed(end_offset)
 
     def delete_before(self, partition: int, offset: int) -> None:
         """Let a partition begin at `offset`."""

@@ -23,6 +23,9 @@ class Journal(Protocol):
     def is_empty(self, partition: int) -> bool:
         """Whether there is nothing to read in a partition. Raises RequestError."""
 
+    def end_offset(self, partition: int) -> int:
+        """The offset after the last record of a partition. Raises RequestError."""
+
     def append(
         self, partition: int, records: Sequence[Record], now_ms: int, producer: tuple[int, int] | None = None
     ) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import ProducerIdsAllocated
+from barnabas.cluster.image import Change, ClusterImage, ProducerIdsAllocated
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
@@ -19,8 +19,15 @@ BLOCK_SIZE = 1000
 
 async def note_block(store: MetadataStore) -> tuple[int, int]:
     """Note a block of ids in the metadata; returns the first of them and how many. Raises StorageError."""
-    image = await store.change(lambda image: [ProducerIdsAllocated(image.next_producer_id + BLOCK_SIZE)])
-    return image.next_producer_id - BLOCK_SIZE, BLOCK_SIZE
+    first = 0
+
+    def decide(image: ClusterImage) -> list[Change]:
+        nonlocal first
+        first = image.next_producer_id
+        return [ProducerIdsAllocated(first + BLOCK_SIZE)]
+
+    await store.change(decide)
+    return first, BLOCK_SIZE
 
 
 class LocalProducerIds:

@@ -9,6 +9,7 @@ beside everything else, in slices; who asks meanwhile is answered COORDINATOR_LO
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from itertools import count
 from typing import Any, Generic, TypeVar
@@ -28,12 +29,16 @@ log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 5_000
 """How long an answer waits for replicas (Kafka's offsets.commit.timeout.ms)."""
+READ_AGAIN_SECONDS = 1.0
+"""How soon a shard is loaded again that no longer agreed with its log, and a timer expires again that could not."""
 SLICE_RECORDS = 500
 """So many records are read before others may run: a few milliseconds' worth."""
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR)
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _OF_PRODUCER = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE)
-_REFUSED = (*_TOO_LARGE, *_OF_PRODUCER)
+_TOO_FEW_REPLICAS = (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,)
+"""It is in the log, and the shard with it; it may be lost if the leader is."""
+_REFUSED = (*_TOO_LARGE, *_OF_PRODUCER, ErrorCode.NOT_ENOUGH_REPLICAS)
 """The records were refused, and the log is as it was."""
 
 R = TypeVar("R")
@@ -67,6 +72,7 @@ class Runtime(Generic[M]):
         self._numbers = count(1)
         self._nursery: trio.Nursery | None = None
         self._partitions = 0
+        self._reading_again: defaultdict[int, bool] = defaultdict(bool)
 
     async def partition_of(self, key: str) -> int:
         """Return the partition that is responsible for an id; makes the topic if need be. Raises RequestError."""
@@ -127,9 +133,9 @@ class Runtime(Generic[M]):
         return await self.perform(key, lambda machine, _: look(machine))
 
     async def query_all(self, look: Callable[[M], Iterable[R]]) -> list[R]:
-        """Collect what `look` yields of every shard's machine, once all that it saw is committed.
+        """Collect what `look` yields of the machine of each shard that this broker leads, once all of that is committed.
 
-        Others may run between two items. There are none while there is no such topic. Raises RequestError as `perform`:
+        Others may run between two items. Raises RequestError as `perform`:
         a part of them is not what was asked for.
         """
         found: list[R] = []
@@ -150,7 +156,7 @@ class Runtime(Generic[M]):
         return shard.machine
 
     async def machines(self) -> list[M]:
-        """Return every shard's machine, with all of its state committed; none while there is no such topic.
+        """Return the machine of each shard that this broker leads, with all of its state committed.
 
         Raises RequestError as `perform`: a part of them is not what was asked for.
         """
@@ -167,7 +173,7 @@ class Runtime(Generic[M]):
         `events_of` may be a generator: it goes on when the event before is committed, and sees what has changed meanwhile.
         What cannot be done on a shard is logged, and the others go on.
         """
-        for partition in range(self._journal.partition_count()):
+        for partition in self._led():
             try:
                 shard = await self._when_active(partition)
                 for event in events_of(shard.machine):
@@ -201,7 +207,19 @@ class Runtime(Generic[M]):
         return shard
 
     def _all_active(self) -> list[Shard[M]]:
-        return [self._active(partition) for partition in range(self._journal.partition_count())]
+        return [self._active(partition) for partition in self._led()]
+
+    def _led(self) -> list[int]:
+        """Return the partitions that this broker leads, and those that it cannot lead since they are offline."""
+        led = []
+        for partition in range(self._journal.partition_count()):
+            try:
+                self._journal.leader_epoch(partition)
+            except (RequestError, StorageError) as error:
+                if isinstance(error, RequestError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    continue
+            led.append(partition)
+        return led
 
     def _is_current(self, shard: Shard[M]) -> bool:
         """Whether this broker still leads the partition in the shard's epoch."""
@@ -250,6 +268,8 @@ class Runtime(Generic[M]):
                 shard.records_read += max(len(entry.records), 1)
                 if shard.records_read >= slice_end:
                     return
+            # What it has read may not be committed yet: nobody is told of it, and nothing follows from it, before it is.
+            shard.end_offset = self._journal.end_offset(shard.partition)
             shard.enter(ShardState.ACTIVE)
             self._decide(shard, lambda machine, out: machine.loaded(self._now_ms(), out))
         except (RequestError, StorageError) as error:
@@ -280,7 +300,7 @@ class Runtime(Generic[M]):
 
         So that members that are gone are missed, and those that come need not wait.
         """
-        for partition in range(self._journal.partition_count()):
+        for partition in self._led():
             try:
                 if not self._journal.is_empty(partition):
                     await self._when_active(partition)
@@ -316,6 +336,26 @@ class Runtime(Generic[M]):
             del self._shards[shard.partition]
         shard.unload(RequestError(ErrorCode.NOT_COORDINATOR, why))
 
+    def _read_again(self, shard: Shard[M], why: str) -> None:
+        """Forget a shard that no longer agrees with its log, and load another one soon, though nobody asks.
+
+        What it has begun goes on then: timers, and transactions that are prepared.
+        """
+        self._unload(shard, why)
+        if self._nursery is not None and not self._reading_again[shard.partition]:
+            self._reading_again[shard.partition] = True
+            self._nursery.start_soon(self._load_soon, shard.partition)
+
+    async def _load_soon(self, partition: int) -> None:
+        await trio.sleep(READ_AGAIN_SECONDS)
+        self._reading_again[partition] = False
+        if self._partitions and partition not in self._shards:
+            try:
+                self._active(partition)
+            except RequestError as error:
+                if error.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    log.warning("%s: %s", type(self).__name__, error)
+
     # --- deciding -------------------------------------------------------------------------------------------
 
     def _decide(self, shard: Shard[M], event: Callable[[M, Decision], R]) -> R:
@@ -330,7 +370,7 @@ class Runtime(Generic[M]):
             raise
         except Exception:
             if out.is_ahead:
-                self._unload(shard, "an event failed halfway")
+                self._read_again(shard, "an event failed halfway")
             raise
         self._apply(shard, out)
         return result
@@ -360,15 +400,15 @@ class Runtime(Generic[M]):
         except (RequestError, StorageError) as error:
             log.error("%s: partition %d cannot be written: %s", type(self).__name__, shard.partition, error)
             # What only adds records has changed nothing yet, so that one request too large disturbs nobody else.
-            harmless = not (out.replies or out.timers or out.effects or out.is_ahead)
+            harmless = not (out.replies or out.is_ahead)
             if not harmless or not (isinstance(error, RequestError) and error.code in _REFUSED):
-                self._unload(shard, "what was decided could not be written")
+                self._read_again(shard, "what was decided could not be written")
             raise RequestError(_client_code(error)) from error
         producer_id = out.producer[0] if out.producer else NO_PRODUCER_ID
         try:
             self._replay(shard.partition, shard.machine, Entry(out.records, producer_id), loading=False)
         except Exception:
-            self._unload(shard, "what was written could not be replayed")
+            self._read_again(shard, "what was written could not be replayed")
             raise
 
     def _replay(self, partition: int, machine: M, entry: Entry, *, loading: bool) -> None:
@@ -385,7 +425,7 @@ class Runtime(Generic[M]):
         except RequestError as error:
             log.warning("what the coordinator's partition %d decided waits: %s", shard.partition, error)
             # When the shard is read again it finds what is still to be done.
-            self._unload(shard, "what was decided is not committed")
+            self._read_again(shard, "what was decided is not committed")
             return
         if self._nursery is not None:
             for effect in out.effects:
@@ -422,7 +462,8 @@ class Runtime(Generic[M]):
             try:
                 await self._journal.wait_committed(shard.partition, end_offset)
             except (RequestError, StorageError) as error:
-                self._unload(shard, "what was decided is not committed")
+                if not (isinstance(error, RequestError) and error.code in _TOO_FEW_REPLICAS):
+                    self._read_again(shard, "what was decided is not committed")
                 raise RequestError(_client_code(error)) from error
             finally:
                 shard.committing.discard(scope)
@@ -469,7 +510,9 @@ class Runtime(Generic[M]):
         try:
             self._decide(shard, lambda machine, out: machine.expire(key, now_ms, out))
         except RequestError as error:
-            log.warning("what the end of %s decided is lost: %s", key, error)
+            log.warning("what the end of %s decided waits: %s", key, error)
+            if shard.is_active:  # it has decided nothing
+                self._timers.set(shard, {key: now_ms + int(READ_AGAIN_SECONDS * 1000)})
         except Exception:
             log.exception("%s: the end of %s", type(self).__name__, key)
 

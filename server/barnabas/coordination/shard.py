@@ -78,7 +78,7 @@ class Waiter:
 
 @dataclass(slots=True, eq=False)
 class Shard(Generic[M]):
-    """A machine with what waits on it. `end_offset` is after the last record that it has appended."""
+    """A machine with what waits on it. `end_offset` is after the last record that it has read or appended."""
 
     partition: int
     leader_epoch: int

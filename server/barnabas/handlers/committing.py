@@ -79,13 +79,16 @@ async def check_size(
 ) -> None:
     """See that the offsets fit into a batch of their topic, before anything is done with them.
 
-    Raises INVALID_COMMIT_OFFSET_SIZE, as Kafka does for such a batch, and COORDINATOR_NOT_AVAILABLE.
+    Raises INVALID_COMMIT_OFFSET_SIZE, as Kafka does for such a batch, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR.
     """
     count = sum(len(topic.partitions) for topic in topics)
     if count <= COMMITS_AT_ONCE:
         return
     topic_partition = (OFFSETS_TOPIC, await group_coordinator.partition_of(group_id))
-    bytes_max = replicas.leader(*topic_partition).log.config.max_message_bytes
+    try:
+        bytes_max = replicas.leader(*topic_partition).log.config.max_message_bytes
+    except RequestError as error:
+        raise RequestError(ErrorCode.NOT_COORDINATOR, error.message) from error
     size = count * (RECORD_BYTES_MIN + len(group_id)) + sum(
         len(topic.partitions) * len(topic.name) for topic in topics
     )

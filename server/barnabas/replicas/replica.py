@@ -315,8 +315,8 @@ class Replica:
             )
 
     def append_own(self, records: bytearray, *, now_ms: int) -> AppendResult:
-        """Append what this broker's own coordinators have written. Raises RequestError, StorageError."""
-        self._leader_state()
+        """Append what this broker's own coordinators have written, as with acks=all. Raises RequestError, StorageError."""
+        self._check_replicas(ACKS_ALL)
         try:
             result = self.log.append_as_leader(
                 records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR

@@ -8,6 +8,7 @@ import trio
 from barnabas.coordination.runtime import Runtime
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
+from tests.support.journals import MemoryJournal
 
 from .test_loading import LARGE, SMALL, Counter, code_of, journal_of, running, write
 
@@ -150,3 +151,74 @@ async def test_queries_wait_until_what_they_saw_is_committed(autojump_clock: tri
             assert not seen
             journal.commits.set()
         assert sorted(seen, key=str) == [2, [2]]
+
+
+class TwoPartitions(MemoryJournal):
+    """A journal of two partitions, of which another broker leads the second, or nobody can since it is offline."""
+
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def partition_count(self) -> int:
+        return 2
+
+    def leader_epoch(self, partition: int) -> int:
+        if partition:
+            raise RequestError(self.code)
+        return super().leader_epoch(partition)
+
+
+async def test_what_another_broker_leads_is_no_part_of_what_is_listed(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = TwoPartitions([(b"a", b"")])
+    async with running(journal) as runtime:
+        await trio.testing.wait_all_tasks_blocked()
+        assert await runtime.query_all(lambda machine: machine.keys) == [b"a"]
+        assert len(await runtime.machines()) == 1
+        await runtime.perform_in_slices(lambda machine: [write])
+        assert journal.records[1:] == [(b"written", b"")]
+        assert not caplog.records
+
+
+async def test_what_is_offline_is_missed_in_what_is_listed(autojump_clock: trio.testing.MockClock) -> None:
+    journal = TwoPartitions([(b"a", b"")])
+    journal.code = ErrorCode.KAFKA_STORAGE_ERROR
+    async with running(journal) as runtime:
+        with pytest.raises(RequestError) as caught:
+            await runtime.query_all(lambda machine: machine.keys)
+        assert caught.value.code == ErrorCode.NOT_COORDINATOR
+
+
+async def test_what_was_read_is_told_once_it_is_committed(autojump_clock: trio.testing.MockClock) -> None:
+    """The last leader may have gone before anybody else had it."""
+    journal = journal_of(SMALL)
+    journal.commits = trio.Event()
+    told: list[int] = []
+
+    async def look() -> None:
+        told.append(await runtime.query("id", lambda machine: len(machine.keys)))
+
+    async with running(journal) as runtime, trio.open_nursery() as nursery:
+        nursery.start_soon(look)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not told
+        journal.commits.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert told == [SMALL]
+
+
+async def test_too_few_replicas_do_not_unload_what_is_in_the_log(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    class Failing(MemoryJournal):
+        async def wait_committed(self, partition: int, end_offset: int) -> None:
+            raise RequestError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+    journal = MemoryJournal()
+    async with running(journal) as runtime:
+        machine = await runtime.machine("id")
+        journal.__class__ = Failing
+        assert await code_of(runtime) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        journal.__class__ = MemoryJournal
+        assert await runtime.machine("id") is machine
+        assert machine.keys == [b"written"]

@@ -1,11 +1,15 @@
-"""A coordinator whose internal topic is deleted: nothing of it is believed any more, and nobody waits for ever."""
+"""Shards that no longer agree with their log: its topic is deleted, or an append has failed. Nobody waits for ever."""
 
 from __future__ import annotations
+
+import errno
+from collections.abc import Hashable
 
 import pytest
 import trio
 
-from barnabas.errors import RequestError
+from barnabas.coordination.runtime import Runtime
+from barnabas.errors import RequestError, StorageError
 from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -80,3 +84,66 @@ async def test_timers_of_what_is_forgotten_do_not_come(autojump_clock: trio.test
         runtime.unload()
         await trio.sleep(1)
         assert machine.expired == 0
+
+
+# --- appends that fail --------------------------------------------------------------------------------------
+
+NOT_ENOUGH = RequestError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+
+class Ticking(Counter):
+    """A machine whose timer writes a record each time."""
+
+    def expire(self, timer: Hashable, now_ms: int, out: Decision) -> None:
+        out.records.append((b"tick", b""))
+        self.expired += 1
+
+
+async def test_too_few_replicas_keep_the_shard_and_delay_its_timers(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    journal = journal_of(SMALL)
+    runtime = Runtime(journal, Ticking, lambda: int(trio.current_time() * 1000))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runtime.run)
+        await trio.testing.wait_all_tasks_blocked()
+        machine = await runtime.machine("id")
+        journal.append_failure = NOT_ENOUGH
+        with pytest.raises(RequestError) as caught:
+            await runtime.perform("id", write)
+        assert caught.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await trio.sleep(5)
+        assert await runtime.machine("id") is machine, "it agrees with its log"
+        assert len(machine.keys) == SMALL
+        assert machine.expired > 1, "a timer whose decision cannot be written expires again"
+        journal.append_failure = None
+        await trio.sleep(5)
+        assert machine.keys[SMALL:] == [b"tick"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_shard_whose_append_has_failed_is_loaded_again_without_a_request(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    journal = journal_of(SMALL)
+    made: list[Counter] = []
+
+    def make() -> Counter:
+        made.append(Counter())
+        return made[-1]
+
+    runtime = Runtime(journal, make, lambda: int(trio.current_time() * 1000))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runtime.run)
+        await trio.testing.wait_all_tasks_blocked()
+        journal.append_failure = StorageError("/data", OSError(errno.EIO, "broken"))
+        with pytest.raises(RequestError) as caught:
+            await runtime.perform("id", write)
+        assert caught.value.code == ErrorCode.NOT_COORDINATOR
+        journal.append_failure = None
+        assert len(made) == 1
+        await trio.sleep(5)
+        assert len(made) == 2
+        assert made[1].loaded_with == SMALL
+        assert made[1].expired, "its timers go on"
+        nursery.cancel_scope.cancel()
