@@ -22,7 +22,7 @@ PYTEST := $(BIN)/python -m pytest
 WITH_CODE := $(VENV)/.ready-run
 endif
 
-.PHONY: run setup wheel test test-pipeline pipeline-demo check bench compat compat-cluster compare handover oracle crash soak hostile simulate gen docs lock clean nightly help
+.PHONY: run setup wheel test test-pipeline pipeline-demo check bench compat compat-cluster cluster-demo compare handover oracle crash soak hostile simulate gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -62,6 +62,9 @@ compat: $(VENV)/.ready-test $(WITH_CODE)  ## stock clients against the broker: t
 
 compat-cluster: $(VENV)/.ready-test $(WITH_CODE)  ## clusters of Apache Kafka 3.9 and ours on one ZooKeeper, in every role (needs a JDK)
 	$(CODE) $(BIN)/python -m compat.cluster $(ARGS)
+
+cluster-demo: $(VENV)/.ready-test $(WITH_CODE)  ## three brokers under load, one killed, nothing lost, told step by step (needs Java)
+	$(CODE) $(BIN)/python -m compat.cluster.demo $(ARGS)
 
 oracle: $(VENV)/.ready-test  ## every message and version against Kafka's own serialisers (needs a JDK)
 	$(BIN)/python compat/codec-oracle/compare.py $(ARGS)

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from compat.cluster import tools
 from compat.cluster.load import QUICK, Load, check, read_all
 from compat.cluster.logs import compare
-from compat.cluster.nodes import Cluster, ClusterError, wait_until
+from compat.cluster.nodes import KAFKA, OURS, Cluster, ClusterError, wait_until
 
 PARTITIONS = 6
 TOPIC = "events"
@@ -63,6 +63,7 @@ def creation(cluster: Cluster) -> str:
 
 def produce_and_consume(cluster: Cluster) -> str:
     """librdkafka produces with acks=all, a group of two members reads everything once, and commits."""
+    before = _count(cluster)
     load = Load(cluster.bootstrap, TOPIC, PARTITIONS, rate=20_000)
     with load:
         wait_until(lambda: len(load.acknowledged) >= RECORDS or bool(load.errors), "records are acknowledged")
@@ -88,7 +89,7 @@ def produce_and_consume(cluster: Cluster) -> str:
                     seen.add(int(message.value().split()[0]))
     for member in members:
         member.close()  # commits what it has read
-    check(load, read_all(cluster.bootstrap, TOPIC, PARTITIONS))
+    _check_growth(cluster, load, before)
     lag = tools.run(cluster, "consumer-groups", "--describe", "--group", group)
     return f"{len(load.acknowledged)} records; consumer-groups shows {lag.count(TOPIC)} partitions"
 
@@ -358,7 +359,32 @@ def offsets_survive(cluster: Cluster) -> str:
     return f"read again after {', '.join(told)} with brokers 1, 2, 3 killed in turn"
 
 
+def rolled_over(cluster: Cluster) -> str:
+    """Broker by broker the cluster becomes one of the other kind, on the same log dirs, and back, under load."""
+    load = Load(cluster.bootstrap, TOPIC, PARTITIONS, rate=500)
+    before = _count(cluster)
+    begun = time.monotonic()
+    with load:
+        wait_until(lambda: len(load.acknowledged) > 500, "the load begins")
+        for kind in (OURS, KAFKA):
+            for broker_id in cluster.kinds:
+                cluster.replace(broker_id, kind)
+                cluster.wait_in_sync(TOPIC, 3)
+            so_far = len(load.acknowledged)
+            wait_until(
+                lambda so_far=so_far: len(load.acknowledged) > so_far + 500, "records are acknowledged"
+            )
+    pause = load.longest_pause(begun)
+    _check_growth(cluster, load, before)
+    return f"three Kafkas to three of ours and back: {len(load.acknowledged)} records, longest pause {pause:.1f} s"
+
+
 CHECKS: tuple[Check, ...] = (
     membership, creation, produce_and_consume, java_clients, transactions, identical_replicas, other_tools, reassignment,
     preferred_leaders, leader_killed, preferred_leaders, clean_stop, offsets_survive, identical_replicas,
 )  # fmt: skip
+ROLLED: tuple[Check, ...] = (
+    membership, creation, produce_and_consume, transactions, rolled_over, identical_replicas, produce_and_consume,
+    transactions,
+)  # fmt: skip
+"""Those of a cluster that is rolled over."""
