@@ -169,10 +169,9 @@ class Participation:
         self._store.subscribe(self)
         try:
             if self._logs.is_unclean:
-                await self._store.wait_for_successors(
-                    self._registration(), [(one.topic, one.partition) for one in self._logs]
-                )
+                await self._store.wait_for_successors(self._registration())
             await self._store.register(self._registration(), version=self._version())
+            self._logs.stays_unclean = False
         except IdTakenError as error:
             raise StartupError(str(error)) from error
         except ZooKeeperError as error:

@@ -46,6 +46,7 @@ async def open_member(
     config_for = log_configs(config, store)
     logs = new_log_manager(config, environment, config_for)
     await environment.threads.run(lambda: logs.open(now_ms()))
+    logs.stays_unclean = logs.is_unclean  # until others have taken over what may be lost here
     logs.write_meta(store.image.cluster_id, broker_id)
     config.set_dynamic(store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker_id)))
     failures = LogDirFailures(logs, now_ms, on_all_lost)

@@ -77,7 +77,9 @@ class LogManager:
         self._counts = dict.fromkeys(self.dirs, 0)  # how many logs are in each log dir
         self._locks: dict[str, Lock] = {}
         self.is_unclean = False
-        """Whether a log dir with logs was not closed cleanly before it was opened."""
+        """Whether a log dir is new, or was not closed cleanly before it was opened."""
+        self.stays_unclean = False
+        """Whether `close` leaves the log dirs without the mark of a clean shutdown."""
 
     def __len__(self) -> int:
         return len(self._logs)
@@ -171,7 +173,7 @@ class LogManager:
         logdir.write_boot_id(self.disk, path)
         if keys and not is_clean:
             log.warning("%s was not closed cleanly: its %d logs were checked", path, len(keys))
-            self.is_unclean = True
+        self.is_unclean |= not is_clean
 
     def _recover(self, path: str, keys: list[TopicPartition], known: Checkpoints, now_ms: int) -> None:
         """Check and open these logs, several at a time. Raises OSError, CorruptFileError."""
@@ -613,7 +615,7 @@ class LogManager:
             raise StorageError(path, error) from error
 
     def close(self) -> None:
-        """Close all logs cleanly and mark their dirs so; a dir that fails meanwhile is left unmarked."""
+        """Close all logs cleanly, and mark their dirs so unless `stays_unclean`; one that fails is left unmarked."""
         from barnabas.log.closing import close_many
 
         self.moves.cancel_all()
@@ -626,9 +628,10 @@ class LogManager:
                 for partition_log in logs:
                     plan.dirs[path].add(partition_log)
                 self.checkpoints.write(plan)
-                self.disk.replace(
-                    f"{path}/{names.CLEAN_SHUTDOWN}", properties.encode_clean_shutdown(), sync=True
-                )
+                if not self.stays_unclean:
+                    self.disk.replace(
+                        f"{path}/{names.CLEAN_SHUTDOWN}", properties.encode_clean_shutdown(), sync=True
+                    )
             except StorageError as error:
                 self._give_up(path, error)
             except OSError as error:

@@ -7,10 +7,17 @@ from barnabas.cluster.zookeeper import znodes
 from barnabas.cluster.zookeeper.registration import IdTakenError
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.cluster.zookeeper.succession import wait_for_successors
-from barnabas.cluster.zookeeper.znodes import BrokerRegistration, Endpoint, PartitionState
+from barnabas.cluster.zookeeper.znodes import (
+    BrokerRegistration,
+    Endpoint,
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+)
+from barnabas.loop_budget import LoopBudget
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 
-PARTITIONS = [("t", 0), ("t", 1)]
+BUDGET = LoopBudget()
 
 
 def registration(port):
@@ -27,6 +34,9 @@ async def keep(session, index, leader, isr):
 
 
 async def live(session, *broker_ids):
+    assignment = ReplicaAssignment((1, 2, 3))
+    data = znodes.encode_topic(TopicAssignment({0: assignment, 1: assignment}))
+    await session.create(znodes.topic_path("t"), data, parents=True)
     for broker_id in broker_ids:
         path = znodes.broker_path(broker_id)
         await session.create(path, b"{}", ephemeral=True, parents=True)
@@ -40,7 +50,7 @@ async def test_it_waits_until_it_is_in_no_isr_with_others_that_live(autojump_clo
     done = trio.Event()
 
     async def wait():
-        assert await wait_for_successors(session, 1, PARTITIONS)
+        assert await wait_for_successors(session, 1, BUDGET)
         done.set()
 
     async with trio.open_nursery() as nursery:
@@ -60,7 +70,7 @@ async def test_where_nobody_can_take_over_it_does_not_wait(autojump_clock, other
     await live(session, *others)
     await keep(session, 0, 1, isr)
     began = trio.current_time()
-    assert await wait_for_successors(session, 1, PARTITIONS)
+    assert await wait_for_successors(session, 1, BUDGET)
     assert trio.current_time() == began
 
 
@@ -68,7 +78,7 @@ async def test_it_does_not_wait_for_ever(autojump_clock, caplog):
     session = SimulatedZooKeeper().session()
     await live(session, 2)
     await keep(session, 0, 1, (1, 2))
-    assert not await wait_for_successors(session, 1, PARTITIONS, wait_seconds=60)
+    assert not await wait_for_successors(session, 1, BUDGET, wait_seconds=60)
     assert "nobody has taken over" in caplog.text
 
 
@@ -81,8 +91,8 @@ async def test_its_earlier_session_ends_first_and_another_brokers_id_is_refused(
     earlier.kill()
     again = ZooKeeperStore(server.session(), 1, lambda: 0)
     with pytest.raises(IdTakenError):
-        await again.wait_for_successors(registration(9999), PARTITIONS)
+        await again.wait_for_successors(registration(9999))
     began = trio.current_time()
-    await again.wait_for_successors(registration(9001), PARTITIONS)
+    await again.wait_for_successors(registration(9001))
     assert trio.current_time() - began >= 18
     assert "/brokers/ids/1" not in server.dump()

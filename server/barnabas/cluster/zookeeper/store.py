@@ -46,7 +46,6 @@ from barnabas.cluster.zookeeper.succession import wait_for_successors
 from barnabas.cluster.zookeeper.znodes import BrokerRegistration
 from barnabas.errors import RequestError, StorageError
 from barnabas.loop_budget import LoopBudget
-from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -128,15 +127,13 @@ class ZooKeeperStore:
         self._session_changed.set()
         return self.broker_epoch
 
-    async def wait_for_successors(
-        self, broker: BrokerRegistration, partitions: Sequence[TopicPartition]
-    ) -> None:
+    async def wait_for_successors(self, broker: BrokerRegistration) -> None:
         """Wait until others have taken over what this broker had in sync; before `register`, if it was not stopped cleanly.
 
         Raises IdTakenError, ZooKeeperError.
         """
         await Registration(self._zookeeper, self._broker_id, broker).wait_until_free()
-        await wait_for_successors(self._zookeeper, self._broker_id, partitions)
+        await wait_for_successors(self._zookeeper, self._broker_id, self._budget)
 
     async def run(self) -> None:
         """Write changes, follow the settings, stay registered; until `close`, or cancelled."""

@@ -19,26 +19,25 @@ from barnabas.cluster.zookeeper.registration import until_answered
 from barnabas.cluster.zookeeper.session import NoNodeError, ZooKeeper
 
 if TYPE_CHECKING:
+    from barnabas.loop_budget import LoopBudget
     from barnabas.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.2
 WAIT_SECONDS = 60.0
 
 
 async def wait_for_successors(
-    zookeeper: ZooKeeper,
-    broker_id: int,
-    partitions: Sequence[TopicPartition],
-    *,
-    wait_seconds: float = WAIT_SECONDS,
+    zookeeper: ZooKeeper, broker_id: int, budget: LoopBudget, *, wait_seconds: float = WAIT_SECONDS
 ) -> bool:
     """Wait until this broker, which is not registered, is in no ISR with others that live; says whether it came to that.
 
-    Where nobody else of an ISR is registered, nobody can take over. Raises ZooKeeperError.
+    What its log dirs hold does not matter: they may have lost all of it. Where nobody else of an ISR is registered,
+    nobody can take over. Raises ZooKeeperError.
     """
     with trio.move_on_after(wait_seconds):
+        partitions = await _assigned(zookeeper, broker_id, budget)
         while await _is_needed(zookeeper, broker_id, partitions):
             await trio.sleep(POLL_SECONDS)
         return True
@@ -47,6 +46,28 @@ async def wait_for_successors(
         "power cut has taken back, is lost if it leads again", wait_seconds,
     )  # fmt: skip
     return False
+
+
+async def _assigned(zookeeper: ZooKeeper, broker_id: int, budget: LoopBudget) -> list[TopicPartition]:
+    """The partitions that this broker has replicas of."""
+    try:
+        topics = await until_answered(zookeeper, lambda: zookeeper.children(znodes.TOPICS))
+    except NoNodeError:
+        return []
+    paths = [znodes.topic_path(topic) for topic in topics]
+    assigned = []
+    found = await until_answered(zookeeper, lambda: zookeeper.get_many(paths))
+    for topic, node in zip(topics, found, strict=True):
+        if node is None:
+            continue
+        try:
+            partitions = znodes.decode_topic(topic, node[0]).partitions
+        except ZnodeError as error:
+            log.error("%s", error)
+            continue
+        assigned += [(topic, index) for index, one in partitions.items() if broker_id in one.replicas]
+        await budget.checkpoint()
+    return assigned
 
 
 async def _is_needed(zookeeper: ZooKeeper, broker_id: int, partitions: Sequence[TopicPartition]) -> bool:
