@@ -25,6 +25,7 @@ from barnabas.cluster.image import (
 from barnabas.config import client_metrics, tables, without_effect
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
+from barnabas.config.cluster import is_clustered
 from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, BrokerConfig
 from barnabas.config.setting import INT, LIST, Setting, SettingError
 from barnabas.errors import RequestError
@@ -361,7 +362,7 @@ def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[
     """Kafka takes names that it does not know, for they may be a plugin's, and answers all else with one code."""
     for name, text in settings.items():
         row = tables.find(name)
-        if row is None or row.is_removed:
+        if row is None or tables.is_gone(row, in_cluster=is_clustered(config)):
             log.warning("%s was set for broker %r, and nobody here knows it", name, broker)
             continue
         if not row.dynamic:

@@ -98,3 +98,10 @@ def test_hidden_settings_are_known_but_not_listed():
     assert "zookeeper.connect" not in listed
     assert "internal.metadata.delete.delay.millis" not in listed
     assert {"log.dirs", "node.id", "ssl.keystore.password"} <= listed
+
+
+def test_settings_of_clusters_are_listed_in_a_cluster():
+    alone, in_cluster = set(tables.listed()), set(tables.listed(in_cluster=True))
+    assert alone < in_cluster
+    assert {"zookeeper.connect", "controlled.shutdown.max.retries"} <= in_cluster - alone
+    assert "zookeeper.clientCnxnSocket" not in in_cluster

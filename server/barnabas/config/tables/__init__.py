@@ -122,17 +122,25 @@ def names() -> Iterator[str]:
     yield from _rows
 
 
-def listed() -> list[str]:
-    """The names of those settings that are shown even when they are not set."""
-    return [name for name in names() if is_listed(name)]
+def listed(*, in_cluster: bool = False) -> list[str]:
+    """The names of those settings that are shown even when they are not set; those of a broker in a cluster are more."""
+    return [name for name in names() if is_listed(name, in_cluster=in_cluster)]
 
 
-def is_listed(name: str) -> bool:
+def is_listed(name: str, *, in_cluster: bool = False) -> bool:
     """Whether a setting is shown when it is not set."""
     known = find(name)
     return (
-        known is not None and known.changes != "internal" and not known.is_removed and name not in _UNLISTED
+        known is not None
+        and known.changes != "internal"
+        and not is_gone(known, in_cluster=in_cluster)
+        and name not in _UNLISTED
     )
+
+
+def is_gone(setting: Setting[Any], *, in_cluster: bool) -> bool:
+    """Whether Kafka 4 has no such setting and this broker does not act on it: then it is as one that nobody knows."""
+    return setting.is_removed and not (in_cluster and setting.acts_in_cluster)
 
 
 def belongs_to_plugin(name: str) -> bool:
