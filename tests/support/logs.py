@@ -70,7 +70,7 @@ class Broker:
         """End without any farewell, as after kill -9."""
         for log in self.manager:
             log.abandon()
-        self.manager._release_locks()
+        self.manager.ownership.release()
 
     def reboot(self) -> None:
         """Let the next start believe that the machine was restarted meanwhile: what was not synced may be gone."""

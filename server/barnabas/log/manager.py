@@ -7,14 +7,14 @@ before anything in it is changed. A dir that fails goes offline alone, with the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from errno import ENOENT
 
 from barnabas.errors import StorageError
 from barnabas.log import logdir
 from barnabas.log.checkpointing import Checkpointer, CheckpointPlan
 from barnabas.log.config import LogConfig
-from barnabas.log.disk import Disk, Lock, OsDisk, Usage
+from barnabas.log.disk import Disk, OsDisk, Usage
 from barnabas.log.flushing import FlushTask
 from barnabas.log.format import CorruptFileError, names, properties
 from barnabas.log.format.names import DirKind
@@ -23,6 +23,7 @@ from barnabas.log.loading import LoadedLog, Loader
 from barnabas.log.logdir import Checkpoints
 from barnabas.log.moving import Move, Moves
 from barnabas.log.openfiles import OPEN_SEGMENTS_MAX, OpenFiles
+from barnabas.log.ownership import Ownership
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.removing import RemovalTask
@@ -58,24 +59,22 @@ class LogManager:
 
         With `node_id`, dirs that belong to a broker with another number are not opened.
         """
-        self._expected_node_id = node_id
         self.recovery_threads = recovery_threads
         self.dirs = list(dict.fromkeys(path.rstrip("/") for path in dirs))
         self.disk: Disk = disk or OsDisk()
         self.workers: Workers = workers or OsWorkers()
+        self.ownership = Ownership(self.disk, node_id)
         self.config_for = config_for
         self.producer_expiration_ms = producer_expiration_ms
-        self.meta: dict[str, MetaProperties] = {}
         self.offline: dict[str, StorageError] = {}
         self.missing: dict[TopicPartition, str] = {}  # logs whose files vanished, with the directory they had
-        self.checkpoints = Checkpointer(self.disk, self.check_in_place)
+        self.checkpoints = Checkpointer(self.disk, self.ownership.check_in_place)
         self.pool = OpenFiles(open_segments_max)
         self.trash = Trash()
         self.moves = Moves(self.disk, self.trash)
         self._preferred: dict[TopicPartition, str] = {}
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._counts = dict.fromkeys(self.dirs, 0)  # how many logs are in each log dir
-        self._locks: dict[str, Lock] = {}
         self.is_unclean = False
         """Whether a log dir is new, or was not closed cleanly before it was opened."""
         self.stays_unclean = False
@@ -112,46 +111,28 @@ class LogManager:
         """
         for path in self.dirs:
             try:
-                self._lock(path)
+                self.ownership.take(path)
                 self._open_dir(path, now_ms)
             except OSError as error:
                 self.take_offline(path, StorageError(path, error))
             except CorruptFileError as error:
-                self._release_locks()
+                self.ownership.release()
                 raise StorageError(path, error) from error
             except StorageError:
-                self._release_locks()
+                self.ownership.release()
                 raise
         if not self.online:
-            self._release_locks()
+            self.ownership.release()
             raise next(iter(self.offline.values()))
         try:
-            logdir.check_meta({path: self.meta[path] for path in self.online if path in self.meta})
+            self.ownership.check(self.online)
         except StorageError:
-            self._release_locks()
+            self.ownership.release()
             raise
         self._end_moves(now_ms)
 
-    def _lock(self, path: str) -> None:
-        logdir.make_dir(self.disk, path)
-        try:
-            self._locks[path] = self.disk.lock(f"{path}/{names.LOCK}")
-        except BlockingIOError as error:
-            cause = OSError(
-                "another broker is using it (its .lock file is held); give each broker a dir of its own"
-            )
-            raise StorageError(path, cause) from error
-
-    def _release_locks(self) -> None:
-        for lock in self._locks.values():
-            lock.release()
-        self._locks.clear()
-
     def _open_dir(self, path: str, now_ms: int) -> None:
-        meta = logdir.read_meta(self.disk, path)
-        if meta is not None:
-            logdir.check_node_id(path, meta, self._expected_node_id)
-            self.meta[path] = meta
+        self.ownership.read(path)
         entries = self.disk.list(path)
         is_clean = any(entry.name == names.CLEAN_SHUTDOWN for entry in entries)
         if is_clean:
@@ -285,29 +266,21 @@ class LogManager:
     @property
     def cluster_id(self) -> str | None:
         """The cluster that the log dirs belong to, None if they are new."""
-        return next((meta.cluster_id for meta in self.meta.values() if meta.cluster_id), None)
+        return self.ownership.cluster_id
 
     @property
     def node_id(self) -> int | None:
         """The broker that the log dirs belong to, None if they are new."""
-        return next((meta.node_id for meta in self.meta.values() if meta.node_id is not None), None)
+        return self.ownership.node_id
+
+    @property
+    def meta(self) -> Mapping[str, MetaProperties]:
+        """What the meta.properties of each log dir says."""
+        return self.ownership.meta
 
     def write_meta(self, cluster_id: str, node_id: int) -> None:
-        """Make the online dirs those of this broker, each with a directory id (KIP-858).
-
-        Raises StorageError.
-        """
-        for path in self.online:
-            meta = self.meta.setdefault(path, MetaProperties())
-            before = meta.encode()
-            meta.cluster_id, meta.node_id = cluster_id, node_id
-            meta.directory_id = meta.directory_id or self.disk.unique_id()
-            data = meta.encode()
-            if data != before:
-                try:
-                    self.disk.replace(f"{path}/{names.META_PROPERTIES}", data, sync=True)
-                except OSError as error:
-                    raise StorageError(path, error) from error
+        """Make the online dirs those of this broker. Raises StorageError."""
+        self.ownership.write(self.online, cluster_id, node_id)
 
     # --- making and deleting --------------------------------------------------------------------------------
 
@@ -331,7 +304,7 @@ class LogManager:
         preferred = self._preferred.pop(key, "")
         path = preferred if preferred in self.online else self._emptiest()
         directory = f"{path}/{names.dir_name(topic, partition)}"
-        self.check_in_place(path)  # otherwise it would be made again, empty
+        self.ownership.check_in_place(path)  # otherwise it would be made again, empty
         try:
             if self.missing.pop(key, None) == directory:
                 self._rename_away(key, path, directory, DirKind.STRAY)
@@ -478,19 +451,10 @@ class LogManager:
         self.trash.forget(path)
         self.checkpoints.forget(path)
         self.moves.lose(path)
-        self.meta.pop(path, None)
-        lock = self._locks.pop(path, None)
-        if lock is not None:
-            lock.release()
+        self.ownership.forget(path)
         return lost
 
     # --- files that vanish ----------------------------------------------------------------------------------
-
-    def check_in_place(self, path: str) -> None:
-        """See, in any thread, that a log dir is still the one that was opened. Raises StorageError."""
-        lock = self._locks.get(path)
-        if lock is not None:
-            logdir.check_in_place(path, lock)
 
     def find_missing(self, *, also_logs: bool) -> list[StorageError]:
         """Look, in any thread, whether the log dirs are in place, and with `also_logs` the files that are written.
@@ -500,8 +464,8 @@ class LogManager:
         found: list[StorageError] = []
         for path in self.online:
             try:
-                self.check_in_place(path)
-                if not also_logs and not self._is_emptied(path):
+                self.ownership.check_in_place(path)
+                if not also_logs and not self.ownership.is_emptied(path):
                     continue
             except StorageError as error:
                 found.append(error)
@@ -514,9 +478,6 @@ class LogManager:
                         found.append(StorageError(path, cause))
         return found
 
-    def _is_emptied(self, path: str) -> bool:
-        return path in self.meta and logdir.is_emptied(self.disk, path)
-
     def lose_missing(self, error: StorageError) -> list[PartitionLog]:
         """Find out what is gone after something met a missing file; returns the logs that are offline for it.
 
@@ -524,13 +485,13 @@ class LogManager:
         """
         path = error.log_dir
         try:
-            self.check_in_place(path)
+            self.ownership.check_in_place(path)
             partition_log = self._log_of(error)
             missing = partition_log.missing_file(all_segments=True) if partition_log is not None else None
             if partition_log is None or missing is None:
                 log.warning("%s, but all that is needed is there", error)
                 return []
-            if self._is_emptied(path):
+            if self.ownership.is_emptied(path):
                 cause = "what was in it was removed while the broker had it open"
                 raise StorageError(path, FileNotFoundError(ENOENT, cause, missing))
         except StorageError as failure:
@@ -623,7 +584,7 @@ class LogManager:
             logs = [partition_log for partition_log in self if partition_log.log_dir == path]
             plan = self.checkpoints.begin([path])
             try:
-                self.check_in_place(path)
+                self.ownership.check_in_place(path)
                 close_many(logs, self.workers)
                 for partition_log in logs:
                     plan.dirs[path].add(partition_log)
@@ -637,7 +598,7 @@ class LogManager:
             except OSError as error:
                 self._give_up(path, StorageError(path, error))
         self._logs.clear()
-        self._release_locks()
+        self.ownership.release()
 
     def _give_up(self, path: str, error: StorageError) -> None:
         log.error(

@@ -121,7 +121,7 @@ class Pair:
         self.up.discard(broker_id)
         for log in node.logs:
             log.abandon()
-        node.logs._release_locks()
+        node.logs.ownership.release()
         other = 3 - broker_id
         if self.state.leader == broker_id:
             self.elect(other)

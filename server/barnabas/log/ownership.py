@@ -1,0 +1,93 @@
+"""Whose log dirs they are: their locks, and what is in their meta.properties.
+
+The rule: a log dir is locked before anything in it is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from barnabas.errors import StorageError
+from barnabas.log import logdir
+from barnabas.log.disk import Disk, Lock
+from barnabas.log.format import names
+from barnabas.log.format.properties import MetaProperties
+
+
+class Ownership:
+    """The locks and properties of the log dirs that are open. With a node id, those of another broker are refused."""
+
+    def __init__(self, disk: Disk, node_id: int | None) -> None:
+        self.meta: dict[str, MetaProperties] = {}
+        self._disk = disk
+        self._expected_node_id = node_id
+        self._locks: dict[str, Lock] = {}
+
+    def take(self, path: str) -> None:
+        """Make a dir if need be, and lock it. Raises StorageError if another broker has it, OSError."""
+        logdir.make_dir(self._disk, path)
+        try:
+            self._locks[path] = self._disk.lock(f"{path}/{names.LOCK}")
+        except BlockingIOError as error:
+            cause = OSError(
+                "another broker is using it (its .lock file is held); give each broker a dir of its own"
+            )
+            raise StorageError(path, cause) from error
+
+    def read(self, path: str) -> None:
+        """Read the properties of a dir that was taken. Raises StorageError if it is another broker's, OSError."""
+        meta = logdir.read_meta(self._disk, path)
+        if meta is not None:
+            logdir.check_node_id(path, meta, self._expected_node_id)
+            self.meta[path] = meta
+
+    def check(self, online: Iterable[str]) -> None:
+        """Raise StorageError if these dirs contradict each other."""
+        logdir.check_meta({path: self.meta[path] for path in online if path in self.meta})
+
+    def write(self, online: Iterable[str], cluster_id: str, node_id: int) -> None:
+        """Make these dirs those of this broker, each with a directory id (KIP-858). Raises StorageError."""
+        for path in online:
+            meta = self.meta.setdefault(path, MetaProperties())
+            before = meta.encode()
+            meta.cluster_id, meta.node_id = cluster_id, node_id
+            meta.directory_id = meta.directory_id or self._disk.unique_id()
+            data = meta.encode()
+            if data != before:
+                try:
+                    self._disk.replace(f"{path}/{names.META_PROPERTIES}", data, sync=True)
+                except OSError as error:
+                    raise StorageError(path, error) from error
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster that the log dirs belong to, None if they are new."""
+        return next((meta.cluster_id for meta in self.meta.values() if meta.cluster_id), None)
+
+    @property
+    def node_id(self) -> int | None:
+        """The broker that the log dirs belong to, None if they are new."""
+        return next((meta.node_id for meta in self.meta.values() if meta.node_id is not None), None)
+
+    def check_in_place(self, path: str) -> None:
+        """See, in any thread, that a log dir is still the one that was taken. Raises StorageError."""
+        lock = self._locks.get(path)
+        if lock is not None:
+            logdir.check_in_place(path, lock)
+
+    def is_emptied(self, path: str) -> bool:
+        """Return whether somebody has removed what was in a dir."""
+        return path in self.meta and logdir.is_emptied(self._disk, path)
+
+    def forget(self, path: str) -> None:
+        """Let one dir go, which works no longer."""
+        self.meta.pop(path, None)
+        lock = self._locks.pop(path, None)
+        if lock is not None:
+            lock.release()
+
+    def release(self) -> None:
+        """Let all dirs go."""
+        for lock in self._locks.values():
+            lock.release()
+        self._locks.clear()
