@@ -25,7 +25,7 @@ from barnabas.wire.generated.stop_replica import StopReplicaRequest
 from barnabas.wire.generated.update_metadata import UpdateMetadataRequest
 from barnabas.wire.primitives import ZERO_UUID
 
-PARTITIONS_PER_REQUEST = 2_000
+PARTITIONS_PER_REQUEST = 1_000
 """More are sent as several requests, one after the other."""
 PLAINTEXT = "PLAINTEXT"
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from barnabas.controller import deletion, elections, partitions, reassignment
 from barnabas.controller.core import Core
 from barnabas.controller.state import Assignment, Broker, PartitionState
-from barnabas.controller.steps import GIVE_WAY, PIECE, Steps
+from barnabas.controller.steps import GIVE_WAY, PIECE, SCANNED, Steps
 from barnabas.errors import RequestError
 from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
@@ -28,22 +28,23 @@ def start(core: Core) -> Steps[None]:
     core.batch.update_metadata(state.brokers)
     yield from core.send()
     yield from partitions.elect_offline(core)
-    yield from partitions.shrink_isr(core, _with_replicas_lost(core))
+    yield from partitions.shrink_isr(core, (yield from _with_replicas_lost(core)))
     yield from _announce(core, state.brokers)
     yield from core.send()
 
 
-def _with_replicas_lost(core: Core) -> list[TopicPartition]:
-    state = core.state
-    return [
-        partition
-        for partition, now in state.states.items()
-        if not state.is_deleting(partition[0])
-        and partition[1] in state.assignments.get(partition[0], ())
-        and not all(
+def _with_replicas_lost(core: Core) -> Steps[list[TopicPartition]]:
+    state, found = core.state, []
+    for number, (partition, now) in enumerate(list(state.states.items())):
+        if number % SCANNED == SCANNED - 1:
+            yield GIVE_WAY
+        if state.assignment(partition) is None or state.is_deleting(partition[0]):
+            continue
+        if not all(
             state.is_online(one, partition, also_shutting_down=True) for one in (now.leader, *now.isr)
-        )
-    ]
+        ):
+            found.append(partition)
+    return found
 
 
 def _announce(core: Core, broker_ids: Collection[int]) -> Steps[None]:
@@ -92,7 +93,7 @@ def _replicas_lost(core: Core, returning: Collection[int] = ()) -> Steps[None]:
     What those who are back already have is not given up by an unclean election.
     """
     yield from partitions.elect_offline(core, returning=returning)
-    yield from partitions.shrink_isr(core, _with_replicas_lost(core))
+    yield from partitions.shrink_isr(core, (yield from _with_replicas_lost(core)))
     core.batch.update_metadata(core.state.brokers)
     yield from core.send()
 
@@ -174,7 +175,9 @@ def shut_down(core: Core, broker_id: int, broker_epoch: int) -> Steps[list[Topic
     state.shutting_down.add(broker_id)
     leads: list[TopicPartition] = []
     follows: list[TopicPartition] = []
-    for partition, assignment in state.partitions():
+    for number, (partition, assignment) in enumerate(list(state.partitions())):
+        if number % SCANNED == SCANNED - 1:
+            yield GIVE_WAY
         now = state.states.get(partition)
         if (
             broker_id in assignment.replicas

@@ -15,6 +15,7 @@ from barnabas.controller.state import Assignment, PartitionState
 from barnabas.controller.steps import (
     GIVE_WAY,
     PIECE,
+    SCANNED,
     CreateStates,
     ReadStates,
     ReadUnclean,
@@ -53,6 +54,8 @@ def update(
     while remaining:
         wanted: dict[TopicPartition, PartitionState] = {}
         for number, partition in enumerate(remaining):
+            if number % PIECE == PIECE - 1:
+                yield GIVE_WAY
             assignment, now = state.assignment(partition), state.states.get(partition)
             if assignment is None or now is None:
                 outcome[partition] = "the partition has no state"
@@ -63,14 +66,14 @@ def update(
                 wanted[partition] = replace(chosen, controller_epoch=state.epoch)
             elif is_retry:
                 tell(partition)  # what was read may be a write of ours whose answer was lost
-            if number % PIECE == PIECE - 1:
-                yield GIVE_WAY
         if not wanted:
             break
         written: Written = yield WriteStates(wanted)
-        for partition, new in written.done.items():
+        for number, (partition, new) in enumerate(written.done.items()):
             state.states[partition] = new
             tell(partition)
+            if number % PIECE == PIECE - 1:
+                yield GIVE_WAY
         outcome.update(written.failed)
         remaining = written.conflicts
         if remaining:
@@ -102,9 +105,11 @@ def begin(core: Core, partitions: Iterable[TopicPartition]) -> Steps[None]:
     if not wanted:
         return
     written: Written = yield CreateStates(wanted)
-    for partition, new in written.done.items():
+    for number, (partition, new) in enumerate(written.done.items()):
         state.states[partition] = new
         core.batch.lead_or_follow(state, new.isr, partition, new=True)
+        if number % PIECE == PIECE - 1:
+            yield GIVE_WAY
     if written.conflicts:
         # Made by a write of ours whose answer was lost, or by the controller before us.
         yield from refresh(core, written.conflicts)
@@ -125,7 +130,12 @@ def elect_offline(
     state = core.state
     if partitions is None:
         partitions = [partition for partition, _ in state.partitions()]
-    wanting = [one for one in partitions if not state.is_deleting(one[0]) and state.is_offline(one)]
+    wanting = []
+    for number, partition in enumerate(partitions):
+        if state.is_offline(partition) and not state.is_deleting(partition[0]):
+            wanting.append(partition)
+        if number % SCANNED == SCANNED - 1:
+            yield GIVE_WAY
     yield from begin(core, [one for one in wanting if one not in state.states])
     offline = [one for one in wanting if one in state.states and state.is_offline(one)]
     yield from elect_after_loss(core, offline, unclean=False, returning=returning)

@@ -117,6 +117,8 @@ class GiveWay:
 GIVE_WAY = GiveWay()
 PIECE = 50
 """So many partitions are dealt with between two GIVE_WAY."""
+SCANNED = 500
+"""So many partitions are looked at between two GIVE_WAY."""
 
 Step = (
     ReadStates
