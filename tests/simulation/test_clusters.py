@@ -14,6 +14,7 @@ SEEDS_THAT_FAILED = {
     33: "the controller and leader lost power, came back, and led again with what was left of its log",
     307: "a broker that was stopped while it waited for others to take over was taken for one that was stopped cleanly",
     314: "a broker whose logs were all lost with its power came back as one that has never had any",
+    374: "a broker that was back, and not registered, followed what the controller sent to the one before it",
 }
 
 

@@ -165,6 +165,33 @@ async def test_ids_are_generated_above_the_reserved_ones():
     assert await generated_broker_id(session, 1000) > 1002
 
 
+async def test_requests_for_an_earlier_registration_wait_for_the_new_one_and_are_refused(autojump_clock):
+    cluster = Cluster()
+    async with cluster.store() as first, trio.open_nursery() as nursery:
+        before = first.broker_epoch
+        cluster.sessions[0].kill()
+        second = ZooKeeperStore(cluster.server.session(), 1, lambda: 0)
+        await second.open("c")
+        refused = []
+
+        def decide(_):
+            second.check_controller(9, 1, before)
+            return [BrokerRegistered(BrokerInfo(7, None, {}))]
+
+        async def ask():
+            with pytest.raises(RequestError) as error:
+                await second.follow(decide)
+            refused.append(error.value.code)
+
+        nursery.start_soon(ask)
+        await trio.sleep(5)
+        assert not refused
+        await second.register(registration(9001))
+        await settled()
+        assert refused == [ErrorCode.STALE_BROKER_EPOCH]
+        assert not second.image.brokers
+
+
 async def test_older_controllers_are_refused():
     cluster = Cluster()
     async with cluster.store(has_controller=False) as store:

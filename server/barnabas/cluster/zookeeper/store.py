@@ -81,6 +81,7 @@ class ZooKeeperStore:
         self._publishing = trio.Lock()
         self._writer = ChangeWriter(zookeeper, broker_id, self, self._budget, has_topic_ids=has_topic_ids)
         self._registration: Registration | None = None
+        self._is_registered = trio.Event()
         self._session_changed = trio.Event()
         self._breaks = 0
         self._controller_epoch = 0
@@ -124,6 +125,7 @@ class ZooKeeperStore:
         """
         self._registration = Registration(self._zookeeper, self._broker_id, broker, version=version)
         self.broker_epoch = await self._registration.register()
+        self._is_registered.set()
         self._session_changed.set()
         return self.broker_epoch
 
@@ -217,9 +219,12 @@ class ZooKeeperStore:
     async def follow(self, decide: Decide) -> ClusterImage:
         """Publish the changes that `decide` says of the newest image, and return the image with them.
 
-        Nothing is written to ZooKeeper. Topics that are new get their settings, which are read first. Whoever is
-        cancelled while subscribers follow waits for their end. Raises StorageError once it is closed.
+        Waits until the broker is registered: what a controller sends before that is for the broker that had this id and
+        this address, and has not been missed yet. Nothing is written to ZooKeeper. Topics that are new get their
+        settings, which are read first. Whoever is cancelled while subscribers follow waits for their end. Raises
+        StorageError once it is closed.
         """
+        await self._is_registered.wait()
         async with self._publishing:
             changes = [
                 self._with_epoch(change) for change in await decided(self._budget, decide, self._image)
