@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -19,11 +19,11 @@ from barnabas.client.errors import describe
 from barnabas.cluster.peers import PeerUnavailableError
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError, StorageError
+from barnabas.replicas.followed import Followed, Stage
 from barnabas.replicas.following import Fetched, FollowerLog, slices
 from barnabas.replicas.remote_leader import (
     DIVERGING_EPOCH_SINCE,
     FETCH,
-    NO_TOPIC_ID,
     OFFSET_FOR_LEADER_EPOCH,
     Ask,
     EpochAnswer,
@@ -73,44 +73,6 @@ class FetcherParts:
     storage_failed: Callable[[StorageError], RequestError]
     now_ms: Callable[[], int]
     throttle: Throttle
-
-
-class Stage(Enum):
-    """Where a partition stands."""
-
-    NEW = auto()
-    TRUNCATING = auto()
-    """The leader must be asked where the logs part before anything is fetched."""
-    FETCHING = auto()
-    OUT_OF_RANGE = auto()
-    """The leader must be asked where its log begins and ends."""
-    FAILED = auto()
-    """Nothing is done until the metadata name another leader epoch."""
-
-
-class Followed:
-    """A partition of a fetcher; `again_at` is trio's clock (s)."""
-
-    __slots__ = (
-        "again_at", "failures", "follower", "is_aside", "is_in_sync", "last_error", "replica", "stage",
-    )  # fmt: skip
-
-    def __init__(self, replica: Replica) -> None:
-        self.replica = replica
-        self.follower: FollowerLog | None = None
-        self.stage = Stage.NEW
-        self.again_at = -math.inf
-        self.failures = 0
-        self.is_in_sync = False
-        self.is_aside = False
-        """Whether it came while a request was under way, and is fetched beside it until that is answered."""
-        self.last_error = ""
-
-    def ask(self) -> Ask:
-        """Return what to ask the leader for."""
-        assert self.follower is not None
-        replica = self.replica
-        return Ask(replica.topic, replica.index, replica.log.topic_id or NO_TOPIC_ID, self.follower.position)
 
 
 class Way(NamedTuple):
@@ -344,7 +306,17 @@ class Fetcher:
             if key in asked:
                 await self._apply(*asked[key], data)
                 await self._parts.budget.checkpoint()
+        await self._sync([asked[key][0] for key, _ in answer.partitions if key in asked])
         return True
+
+    @staticmethod
+    async def _sync(fetched: list[Followed]) -> None:
+        """Wait until what was appended is as safe as `flush.messages` asks for: the next request acknowledges it."""
+        unsynced = [followed.replica for followed in fetched if followed.replica.log.wants_flush]
+        if unsynced:
+            async with trio.open_nursery() as nursery:
+                for replica in unsynced:
+                    nursery.start_soon(_synced, replica)
 
     async def _choose(self, way: Way) -> tuple[dict[TopicPartition, tuple[Followed, Ask]], int]:
         """Return what to ask for now, and for how long (ms) the leader may wait for records."""
@@ -488,3 +460,8 @@ class Fetcher:
     def _went_well(followed: Followed) -> None:
         followed.failures = 0
         followed.last_error = ""
+
+
+async def _synced(replica: Replica) -> None:
+    with suppress(RequestError):  # it is closed, and fetched for no more
+        await replica.wait_synced()

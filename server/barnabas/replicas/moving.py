@@ -65,7 +65,7 @@ class LogMover:
             raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, f"log dir {log_dir} is offline")
         logs.prefer(topic, partition, log_dir)
         try:
-            self._replicas.leader(topic, partition)
+            self._replicas.local(topic, partition)
         except RequestError as error:
             if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise RequestError(ErrorCode.REPLICA_NOT_AVAILABLE, error.message) from error

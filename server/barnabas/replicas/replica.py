@@ -400,6 +400,17 @@ class Replica:
         if self.log.wants_flush:
             await self._wait(self._flushed, end_offset, lambda: self.log.recovery_point)
 
+    async def wait_synced(self) -> None:
+        """Wait, as a follower, for the flush that `flush.messages` asks for before the leader hears of what was appended.
+
+        Raises RequestError when the replica is closed meanwhile.
+        """
+        if self.log.wants_flush:
+            self._context.request_flush(self)
+            await self._wait(
+                self._flushed, self.log.log_end_offset, lambda: self.log.recovery_point, leads=False
+            )
+
     async def wait_committed(self, end_offset: int) -> None:
         """Wait until the high watermark has reached `end_offset` (the offset after the last record waited for).
 
@@ -424,10 +435,13 @@ class Replica:
         state = self._leader_state()
         return state.lowest_log_start_offset(self.log.log_start_offset, self._context.live_brokers())
 
-    async def _wait(self, waiters: list[Waiter], end_offset: int, reached: Callable[[], int]) -> None:
+    async def _wait(
+        self, waiters: list[Waiter], end_offset: int, reached: Callable[[], int], *, leads: bool = True
+    ) -> None:
         if reached() >= end_offset:
             return
-        self._leader_state()
+        if leads:
+            self._leader_state()
         waiter = Waiter(end_offset)
         waiters.append(waiter)
         try:

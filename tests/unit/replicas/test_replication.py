@@ -291,3 +291,44 @@ def test_a_topic_without_an_id_is_replicated_by_name_and_gets_its_id_later() -> 
                 assert await consume(client) == [b"x", b"y"]
 
     in_world(program)
+
+
+def test_a_follower_syncs_what_it_acknowledges_where_that_is_asked_for() -> None:
+    async def program(world: World) -> None:
+        async with replicating(world, log_flush_interval_messages="1") as cluster:
+            await cluster.start(1, 2)
+            cluster.metadata.create("t", (1, 2))
+            async with cluster.client() as client:
+                for n in range(10):
+                    await produce(client, b"%d" % n)
+                for broker_id in (1, 2):
+                    cluster.kill(broker_id, power=Random(broker_id))
+                    cluster.metadata.unregister(broker_id)
+                await cluster.start(1, 2)
+                cluster.metadata.elect("t", 0, 2, isr=(1, 2))
+                await cluster.until_equal()
+                assert await consume(client) == [b"%d" % n for n in range(10)]
+
+    in_world(program)
+
+
+def test_a_follower_is_moved_to_another_log_dir_while_it_follows() -> None:
+    async def program(world: World) -> None:
+        async with replicating(world, log_dirs="/data,/other") as cluster:
+            await cluster.start(1, 2)
+            cluster.metadata.create("t", (1, 2))
+            async with cluster.client() as client:
+                for n in range(10):
+                    await produce(client, b"%d" % n)
+                broker = cluster.machines[2].broker
+                assert broker is not None
+                before = cluster.replica(2).log.log_dir
+                broker.services.log_mover.start("t", 0, "/other" if before == "/data" else "/data")
+                for n in range(10):
+                    await produce(client, b"%d" % n)
+                await cluster.until(lambda: cluster.replica(2).log.log_dir != before)
+                await produce(client, b"after")
+                await cluster.until_equal()
+                assert len(await consume(client)) == 21
+
+    in_world(program)
