@@ -63,9 +63,12 @@ def _say_ready(broker: Broker) -> None:
     metrics = f" metrics={broker.metrics_address.url}" if broker.metrics_address is not None else ""
     code = "compiled" if scan.__file__.endswith(tuple(EXTENSION_SUFFIXES)) else "interpreted"
     data = ",".join(broker.services.config.log_dirs)
+    member = ""
+    if broker.participation is not None:
+        member = f" cluster={broker.services.metadata.image.cluster_id} broker.id={broker.services.broker_id}"
     try:
         print(
-            f"barnabas is ready: bootstrap.servers={broker.bootstrap}{metrics} code={code} data={data}",
+            f"barnabas is ready: bootstrap.servers={broker.bootstrap}{metrics}{member} code={code} data={data}",
             flush=True,
         )
         if sys.stdout.isatty():

@@ -19,7 +19,7 @@ import trio
 
 from barnabas.localcluster.children import Child, ChildError, ending
 from barnabas.localcluster.jars import MAVEN_CENTRAL, NoZooKeeperError, find
-from barnabas.localcluster.zookeeper import LocalZooKeeper
+from barnabas.localcluster.zookeeper import LocalZooKeeper, is_free
 
 FAILED = 1
 READY = "bootstrap.servers="
@@ -221,11 +221,12 @@ class Cluster:
         if READY not in line:
             raise ChildError(f"{child.name} does not start: {line}{child.last_words()}")
         addresses[broker_id] = line.partition(READY)[2].split()[0]
+        self._address_file(broker_id).write_text(f"{addresses[broker_id]}\n")
         say(f"broker {broker_id} is ready: {addresses[broker_id]} pid={child.pid} log={child.output}")
 
     def _command(self, broker_id: int, zookeeper: str) -> list[str]:
         options = self._options
-        port = options.port + broker_id - 1 if options.port else 0
+        port = options.port + broker_id - 1 if options.port else self._port_of_last_start(broker_id)
         command = [sys.executable, "-m", "barnabas", "serve", "--zookeeper", zookeeper]
         command += ["--broker-id", str(broker_id), "--listen", f"localhost:{port}"]
         command += ["--data", str(self._directory / f"broker-{broker_id}"), "--log-level", options.log_level]
@@ -240,6 +241,17 @@ class Cluster:
         for pair in options.set:
             command += ["--set", pair]
         return command
+
+    def _port_of_last_start(self, broker_id: int) -> int:
+        """The port of a broker's last start here, if it is free, so that clients find it again; else 0."""
+        try:
+            port = int(self._address_file(broker_id).read_text().rpartition(":")[2])
+        except (OSError, ValueError):
+            return 0
+        return port if is_free(port) else 0
+
+    def _address_file(self, broker_id: int) -> Path:
+        return self._directory / f"broker-{broker_id}.address"
 
     # --- watching -------------------------------------------------------------------------------------------
 
