@@ -240,6 +240,7 @@ def _assemble(
         markers=coordination.markers,
         transaction_verifier=coordination.verifier,
         transaction_coordinator=transactions,
+        feature_levels=storage.features,
         consumer_offsets=storage.consumer_offsets,
         lazy_shares=shares,
         lazy_telemetry=telemetry,
@@ -308,6 +309,8 @@ def _assemble(
         *(in_cluster.runs if in_cluster is not None else ()),
     ):  # fmt: skip
         background.start_soon(run)
+    if storage.features is not None:
+        background.start_soon(storage.features.run)
     if storage.peers is not None and storage.fetchers is not None:
         for member in (storage.peers, storage.fetchers):
             metadata.subscribe(member)

@@ -27,6 +27,7 @@ from barnabas.config.cluster import ZooKeeperSettings, zookeeper_settings
 from barnabas.errors import StorageError
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.log.logdir import read_meta
+from barnabas.release import KAFKA_4
 
 if TYPE_CHECKING:
     from barnabas.cluster.image import Delta
@@ -191,6 +192,8 @@ class Participation:
                 for name, (host, port) in self._endpoints.items()
             ),
             self._config.get(settings.BROKER_RACK),
+            # Kafka before 3.9 cannot read a level of 0.
+            {one.name: (max(one.min_level, 1), one.max_level) for one in KAFKA_4.features},
             timestamp_ms=self._clock_ms(),
         )
 

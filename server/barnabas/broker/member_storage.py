@@ -13,8 +13,12 @@ from barnabas.client import ClientSettings
 from barnabas.cluster.image import BROKER
 from barnabas.cluster.peers import Peers
 from barnabas.cluster.zookeeper.consumer_offsets import ZooKeeperConsumerOffsets
+from barnabas.cluster.zookeeper.features import ZooKeeperFeatures
+from barnabas.cluster.zookeeper.registration import until_answered
+from barnabas.cluster.zookeeper.session import ZooKeeper, ZooKeeperError
 from barnabas.config import broker as settings
 from barnabas.config.cluster import inter_broker_listener
+from barnabas.errors import StorageError
 from barnabas.log.config import LogConfig
 from barnabas.replicas.alter_partition import RemoteAlterPartition
 from barnabas.replicas.failures import LogDirFailures
@@ -105,7 +109,12 @@ async def open_member(
     failures.on_lost.append(replicas.lose)
     await follow_first(store.image, store.image, replicas, config_for, now_ms())
     registry = LostDirs(broker_id, logs, replicas, store)
-    offsets = ZooKeeperConsumerOffsets(membership.zookeeper) if membership.zookeeper is not None else None
+    offsets = features = None
+    if membership.zookeeper is not None:
+        offsets = ZooKeeperConsumerOffsets(membership.zookeeper)
+        if membership.member is not None:
+            features = ZooKeeperFeatures(membership.zookeeper, membership.member)
+            await _read_features(features, membership.zookeeper)
     return Storage(
         broker_id,
         logs,
@@ -117,5 +126,14 @@ async def open_member(
         alter_partition,
         peers,
         fetchers,
+        features,
         offsets,
     )
+
+
+async def _read_features(features: ZooKeeperFeatures, zookeeper: ZooKeeper) -> None:
+    """Know the cluster's features before anything is decided on them. Raises StorageError."""
+    try:
+        await until_answered(zookeeper, features.read)
+    except ZooKeeperError as error:
+        raise StorageError("ZooKeeper", error) from error

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barnabas.apis import Api
-    from barnabas.cluster.ports import ConsumerOffsets, Controller, Member
+    from barnabas.cluster.ports import ConsumerOffsets, Controller, FeatureLevels, Member
     from barnabas.cluster.store import MetadataStore
     from barnabas.cluster.topic_creation import TopicCreation
     from barnabas.config.loading import BrokerConfig
@@ -61,6 +61,7 @@ class Services:
     markers: LocalMarkers
     transaction_coordinator: TransactionCoordinator
     transaction_verifier: TransactionVerifier
+    feature_levels: FeatureLevels | None
     consumer_offsets: ConsumerOffsets | None
     lazy_shares: Lazy[Shares]
     lazy_telemetry: Lazy[Telemetry]

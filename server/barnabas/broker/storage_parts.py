@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.peers import Peers
     from barnabas.cluster.ports import ConsumerOffsets
     from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.zookeeper.features import ZooKeeperFeatures
     from barnabas.cluster.zookeeper.session import ZooKeeper
     from barnabas.cluster.zookeeper.store import ZooKeeperStore
     from barnabas.config.loading import BrokerConfig
@@ -68,6 +69,7 @@ class Storage:
     alter_partition: AlterPartitionTask
     peers: Peers | None = None
     fetchers: ReplicaFetchers | None = None
+    features: ZooKeeperFeatures | None = None
     consumer_offsets: ConsumerOffsets | None = None
     """Where consumers before 0.9 keep offsets; None without ZooKeeper."""
 

@@ -90,8 +90,6 @@ class BrokerInfo:
     rack: str | None
     endpoints: Mapping[str, tuple[str, int]]
     epoch: int = -1
-    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """The lowest and the highest level of each feature that it supports (KIP-584)."""
 
 
 @dataclass(frozen=True, slots=True)

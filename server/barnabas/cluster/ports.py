@@ -79,6 +79,19 @@ class ConsumerOffsets(Protocol):
         """Return the offsets of a group that are kept. Raises RequestError."""
 
 
+class FeatureLevels(Protocol):
+    """At which levels the cluster's features are finalized (KIP-584); the image has them."""
+
+    async def supported(self) -> Mapping[int, Mapping[str, tuple[int, int]]]:
+        """Return the lowest and the highest level of each feature that a broker supports, by broker.
+
+        Raises RequestError.
+        """
+
+    async def finalize(self, levels: Mapping[str, int]) -> None:
+        """Finalize features at these levels, 0 for no longer; returns when this broker knows. Raises RequestError."""
+
+
 class Member(Protocol):
     """What a broker of a cluster does with what the controller tells it."""
 

@@ -7,11 +7,14 @@ from barnabas.transactions.transaction import BY_NUMBER, State, Transaction
 from barnabas.wire.generated.records import transaction_log
 from barnabas.wire.generated.records.transaction_log import TransactionLogKey, TransactionLogValue
 
+WITH_CLIENT_VERSION_SINCE = 1
+"""Versions before it have no room for what version 2 of transactions needs; brokers with version 1 alone can read them."""
+
 
 def transaction_record(transaction: Transaction, version: int) -> Record:
     """The state of a transactional id, its value in this version."""
     key, _ = transaction_tombstone(transaction.id)
-    return key, transaction_log.RECORD.encode_value(_value(transaction), version)
+    return key, transaction_log.RECORD.encode_value(_value(transaction, version), version)
 
 
 def transaction_tombstone(transactional_id: str) -> Record:
@@ -19,14 +22,12 @@ def transaction_tombstone(transactional_id: str) -> Record:
     return transaction_log.RECORD.encode_key(TransactionLogKey(transactional_id=transactional_id)), None
 
 
-def _value(transaction: Transaction) -> TransactionLogValue:
+def _value(transaction: Transaction, version: int) -> TransactionLogValue:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
         by_topic.setdefault(topic, []).append(partition)
-    return TransactionLogValue(
+    value = TransactionLogValue(
         producer_id=transaction.producer_id,
-        previous_producer_id=transaction.previous_producer_id,
-        next_producer_id=transaction.next_producer_id,
         producer_epoch=transaction.epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.state.number,
@@ -38,8 +39,12 @@ def _value(transaction: Transaction) -> TransactionLogValue:
         ],
         transaction_last_update_timestamp_ms=transaction.update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
-        client_transaction_version=transaction.client_version,
     )
+    if version >= WITH_CLIENT_VERSION_SINCE:
+        value.previous_producer_id = transaction.previous_producer_id
+        value.next_producer_id = transaction.next_producer_id
+        value.client_transaction_version = transaction.client_version
+    return value
 
 
 def parse_key(key: bytes) -> str:

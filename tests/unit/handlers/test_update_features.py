@@ -1,8 +1,10 @@
 """UpdateFeatures: what Kafka refuses is refused with its code; levels are those of the cluster, or fixed."""
 
+from dataclasses import replace
+
 import pytest
 
-from barnabas.cluster.image import BrokerInfo, BrokerRegistered, ControllerChanged, FeaturesChanged
+from barnabas.cluster.image import FeaturesChanged
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -70,11 +72,28 @@ async def test_version_0_knows_no_downgrade(ask):
 SUPPORTED = {"transaction.version": (0, 2), "group.version": (0, 1), "share.version": (0, 1)}
 
 
+class Levels:
+    """Stands for the cluster's features in ZooKeeper."""
+
+    def __init__(self, metadata, others):
+        self.metadata = metadata
+        self.others = others
+        self.finalized = []
+
+    async def supported(self):
+        return {1: SUPPORTED, 2: self.others}
+
+    async def finalize(self, levels):
+        self.finalized.append(levels)
+        image = self.metadata.image
+        new = {name: level for name, level in {**image.features, **levels}.items() if level}
+        await self.metadata.apply([FeaturesChanged(tuple(new.items()), image.features_epoch + 1)])
+
+
 def in_cluster(ask, levels=(), others=SUPPORTED):
-    brokers = [BrokerInfo(1, None, {}, features=SUPPORTED), BrokerInfo(2, None, {}, features=others)]
-    return seen_in_cluster(
-        ask, [*map(BrokerRegistered, brokers), ControllerChanged(1, 1), FeaturesChanged(tuple(levels), 4)]
-    )
+    metadata = seen_in_cluster(ask, [FeaturesChanged(tuple(levels), 4)])
+    ask.services = replace(ask.services, feature_levels=Levels(metadata, others))
+    return metadata
 
 
 async def finalized(ask):
@@ -86,7 +105,7 @@ async def finalized(ask):
 
 async def test_features_are_those_of_the_cluster(ask):
     assert (await finalized(ask))[0]["transaction.version"] == 2
-    metadata = in_cluster(ask)
+    in_cluster(ask)
     assert await finalized(ask) == ({}, 4)
     answer = await ask(update(("group.version", 1, UP), ("transaction.version", 2, UP)), 2)
     assert answer.error_code == 0
@@ -96,15 +115,20 @@ async def test_features_are_those_of_the_cluster(ask):
     assert await finalized(ask) == ({"transaction.version": 2}, 6)
     assert (await ask(update(("group.version", 1, UP), validate_only=True), 2)).error_code == 0
     assert (await ask(update(("transaction.version", 2, UP)), 2)).error_code == 0
-    assert len(metadata.decided) == 2
+    changes = [
+        {"group.version": 1, "transaction.version": 2},
+        {"group.version": 0},
+        {"transaction.version": 2},
+    ]
+    assert ask.services.feature_levels.finalized == changes
 
 
 async def test_a_level_needs_all_brokers(ask):
-    metadata = in_cluster(ask, others={"group.version": (0, 1)})
+    in_cluster(ask, others={"group.version": (0, 1)})
     answer = await ask(update(("group.version", 1, UP), ("transaction.version", 2, UP)), 2)
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert "broker 2 does not support it" in answer.error_message
-    assert metadata.decided == []
+    assert ask.services.feature_levels.finalized == []
 
 
 @pytest.mark.parametrize(

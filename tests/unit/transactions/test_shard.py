@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from barnabas.errors import RequestError
 from barnabas.features import Feature, RecordVersions
 from barnabas.statemachine.decision import Decision, Refused
+from barnabas.transactions.records import parse_key, parse_transaction, transaction_record
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.shard import Ending, ProducerIdNeededError, TransactionShard
 from barnabas.transactions.transaction import EPOCH_MAX, EPOCH_MAX_OF_CLIENTS, Producer, State, Transaction
@@ -355,3 +358,18 @@ def test_ids_are_written_in_the_version_of_the_feature(level, version):
     harness.restart()
     after = harness.transaction
     assert (after.state, after.partitions, after.epoch) == (before.state, before.partitions, before.epoch)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_every_state_can_be_written_in_every_version(version):
+    """Version 0 is what brokers read that know version 1 of transactions alone; what it has no room for is left out."""
+    full = Transaction(
+        "id", 7, epoch=3, previous_producer_id=5, next_producer_id=9, timeout_ms=1, client_version=2,
+        partitions=frozenset({("t", 0)}), start_ms=1, update_ms=2,
+    )  # fmt: skip
+    for state in State:
+        key, value = transaction_record(replace(full, state=state), version)
+        read = parse_transaction(parse_key(key), value)
+        assert (read.producer_id, read.epoch, read.state) == (7, 3, state)
+        kept = (read.previous_producer_id, read.next_producer_id, read.client_version)
+        assert kept == ((5, 9, 2) if version else (-1, -1, 0))
