@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.joining import Participation, protocol_of
+from barnabas.broker.joining import Participation
 from barnabas.client import ClientSettings
 from barnabas.cluster.image import BROKER, TOPIC
 from barnabas.cluster.zookeeper.session import ZooKeeperError
@@ -57,24 +57,15 @@ def membership_parts(
     store, zookeeper, peers = membership.member, membership.zookeeper, storage.peers
     if store is None or zookeeper is None or peers is None:
         return None
-    listener = inter_broker_listener(config)
     channels = ConnectedChannels(
-        listener,
+        inter_broker_listener(config),
         environment.network,
         ClientSettings(client_id=f"broker-{storage.broker_id}-controller", software_name="barnabas"),
         timeout_ms=config.get(settings.CONTROLLER_SOCKET_TIMEOUT_MS),
     )
 
     controller = ControllerRuntime(
-        ControllerSettings(
-            storage.broker_id,
-            listener,
-            protocol_of(config),
-            config.get(settings.DELETE_TOPIC_ENABLE),
-            config.get(settings.AUTO_LEADER_REBALANCE_ENABLE),
-            config.get(settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS),
-            config.get(settings.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE),
-        ),
+        ControllerSettings.of(config, storage.broker_id),
         zookeeper,
         channels,
         budget=budget,
