@@ -330,11 +330,12 @@ class _Reader:
                 log_start_offset=want.log_start_offset,
                 broker_epoch=self._request.replica_state.replica_epoch,
             )
-        if is_follower:
+        size = len(result.records)
+        if is_follower and size:
             if partition.holds_back(self._replica_id):
                 done.seen.pop(partition, None)  # what comes is not for it, for now
                 return 0
-            partition.sent_to_follower(len(result.records))
+            partition.sent_to_follower(size)
         if committed:
             data.aborted_transactions = [
                 FetchResponse.AbortedTransaction(
@@ -342,7 +343,6 @@ class _Reader:
                 )
                 for aborted in partition_log.aborted_transactions(want.fetch_offset, result.next_offset)
             ]
-        size = len(result.records)
         if not size:
             return 0
         if version < RECORD_BATCHES_SINCE:

@@ -74,6 +74,7 @@ class ReplicaFetchers:
             self._parts.peers,
             self._parts.config,
             self._own_epoch,
+            self._parts.budget,
         )
         return Fetcher(leader, self._parts)
 

@@ -21,6 +21,7 @@ from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpoch
 if TYPE_CHECKING:
     from barnabas.cluster.peers import Peers
     from barnabas.config.loading import BrokerConfig
+    from barnabas.loop_budget import LoopBudget
     from barnabas.topic_partitions import TopicPartition
 
 FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH = 1, 2, 23
@@ -30,6 +31,7 @@ TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 LATEST, EARLIEST = -1, -2
 NO_TOPIC_ID = bytes(16)
+PARTITIONS_PER_STEP = 100
 
 PartitionData = FetchResponse.PartitionData
 
@@ -80,6 +82,7 @@ class RemoteLeader:
     config: BrokerConfig
     own_epoch: Callable[[], int]
     """The epoch of this broker's registration, -1 if it has none."""
+    budget: LoopBudget
 
     @property
     def _timeout_s(self) -> float:
@@ -114,12 +117,14 @@ class RemoteLeader:
                 position.current_leader_epoch,
                 position.last_fetched_epoch if tells_epoch else -1,
             )
+            if not len(wanted) % PARTITIONS_PER_STEP:
+                await self.budget.checkpoint()
         if version < SESSIONS_SINCE:
             session.lost()
         request = session.next_request(wanted, uses_ids=uses_ids)
         if not request.named and not request.forgotten and not wanted:
             return None
-        message = self._message(request, version=version, uses_ids=uses_ids, max_wait_ms=max_wait_ms)
+        message = await self._message(request, version=version, uses_ids=uses_ids, max_wait_ms=max_wait_ms)
         try:
             response = await self.peers.ask(
                 self.leader_id,
@@ -133,7 +138,7 @@ class RemoteLeader:
             raise
         return self._read(request, response, session, names, uses_ids=uses_ids)
 
-    def _message(
+    async def _message(
         self, request: SessionRequest, *, version: int, uses_ids: bool, max_wait_ms: int
     ) -> FetchRequest:
         message = FetchRequest(
@@ -148,7 +153,9 @@ class RemoteLeader:
         else:
             message.replica_state = FetchRequest.ReplicaState(self.broker_id, self.own_epoch())
         topics: dict[str | bytes, FetchRequest.FetchTopic] = {}
-        for (topic, index), want in request.named.items():
+        for count, ((topic, index), want) in enumerate(request.named.items()):
+            if not count % PARTITIONS_PER_STEP:
+                await self.budget.checkpoint()
             if topic not in topics:
                 if uses_ids:
                     topics[topic] = FetchRequest.FetchTopic(topic_id=topic)  # type: ignore[arg-type]

@@ -42,12 +42,10 @@ class ReplicationThrottle:
 
     def holds(self, replica: Replica) -> bool:
         """Say whether records of a replica must wait, unless whoever fetches them is in sync."""
+        if not self._is_throttled(replica):
+            return False
         rate_max = self._rate_max()
-        return (
-            rate_max is not None
-            and self._is_throttled(replica)
-            and self._rate.per_second(self._clock_ms()) > rate_max
-        )
+        return rate_max is not None and self._rate.per_second(self._clock_ms()) > rate_max
 
     def used(self, replica: Replica, size: int) -> None:
         """Take note of what was sent or fetched."""

@@ -14,6 +14,7 @@ from barnabas.errors import StorageError
 from barnabas.replication.roles import Role
 from barnabas.testing.simulation.world import World
 from barnabas.wire.generated.delete_records import DeleteRecordsRequest
+from tests.support.effort import examples
 from tests.support.replicating import ReplicatingCluster, consume, in_world, produce, replicating
 
 
@@ -124,7 +125,7 @@ def test_a_new_replica_begins_where_the_leader_does() -> None:
     in_world(program)
 
 
-SEEDS = range(3)
+SEEDS = range(examples(2))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -137,7 +138,7 @@ def test_nothing_acknowledged_is_lost_when_brokers_fail_at_random(seed: int) -> 
             history = History(cluster, random)
             for index in (0, 1):
                 nursery.start_soon(history.produce, index)
-            for _ in range(6):
+            for _ in range(3):
                 await history.disturb()
             history.is_over = True
             with trio.fail_after(120):
