@@ -491,12 +491,12 @@ class Loader:
 
 
 def load_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:
-    """Read the leader epochs; None if the file is damaged. Raises OSError."""
+    """Read the leader epochs; None if the file is empty or damaged: the log itself has them. Raises OSError."""
     path = f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}"
     try:
         data = disk.read(path)
-        if not data:
-            raise CorruptFileError("it is empty")
+        if not data:  # as Apache Kafka leaves it until something is written, or a power cut
+            return None
         return LeaderEpochs(checkpoints.decode_epochs(data))
     except FileNotFoundError:
         return LeaderEpochs()
