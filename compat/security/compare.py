@@ -144,8 +144,20 @@ def extra() -> Iterator[Step]:
         yield Step(f"FindCoordinator v{version}: type {kind} {key}", "FindCoordinator", version, values)
     fetch = {**REQUESTS["Fetch"](Names(topic=FREE)), "ReplicaId": 1}
     yield Step("Fetch v12: as a replica", "Fetch", 12, fetch)
+    for topic in ("no-create", "nothing", "may-be-made"):
+        yield Step(
+            f"StreamsGroupHeartbeat v0: makes {topic}", "StreamsGroupHeartbeat", 0, with_changelog(topic)
+        )
     for topic in ("no-describe", "no-delete", "nothing"):
         yield Step(f"DeleteTopics v6: by id {topic}", "DeleteTopics", 6, by_id(topic, TimeoutMs=5000))
+
+
+def with_changelog(topic: str) -> Values:
+    """A member of a streams group whose application needs this internal topic, which is not there."""
+    values = REQUESTS["StreamsGroupHeartbeat"](Names(topic=FREE, group=f"streams-{topic}"))
+    changelog = {"Name": topic, "Partitions": 0, "ReplicationFactor": 1, "TopicConfigs": []}
+    parts = [{**part, "StateChangelogTopics": [changelog]} for part in values["Topology"]["Subtopologies"]]
+    return {**values, "Topology": {**values["Topology"], "Subtopologies": parts}}
 
 
 def settle(side: Side) -> None:
