@@ -23,9 +23,7 @@ LINES_MAX = 200_000
 """In one turn, by all tasks of the broker: 11 to 16 ms of interpreted Python, and less of compiled."""
 RUN_TIMEOUT_S = 3_000
 
-TOO_LONG: dict[str, str] = {
-    "EndTxn": "markers of all partitions of a transaction are written in one go",
-}
+TOO_LONG: dict[str, str] = {}
 """APIs whose worst input still keeps the loop for longer, and why."""
 
 
