@@ -7,8 +7,9 @@ the wait of a client that sends little does not grow with the number of those th
 
 Who has given way waits in one of three queues, each first come first served, and some of each are let through in
 every turn: requests on connections that have just been active, requests on all others, and long work. So a crowd of
-one kind cannot hold up the other kinds, and nobody waits for ever. Long work is what has taken more than a millisecond
-of late when it gives way, and the next request of the same task; it may have the first 2 ms of a turn, requests all 5.
+one kind cannot hold up the other kinds, and nobody waits for ever. Long work is what has had two steps of more than a
+millisecond, and the next request of the same task. It may have the first 2 ms of a turn, one while requests on active
+connections wait; these may have all 5.
 
 Turns that are too long all the same are counted, with the task whose step was the longest of the turn.
 """
@@ -28,8 +29,9 @@ BUDGET_SECONDS = 0.005
 LONG_WORK_SHARE = 0.4
 """How much of the budget long work may use up before it gives way."""
 LONG_SECONDS = 0.001
-"""Who has taken longer within `FORGOTTEN_SECONDS` is long work."""
-FORGOTTEN_SECONDS = 0.1
+SCORE_OF_LONG_STEP, SCORE_OF_LONG_WORK, SCORE_MAX = 2, 3, 4
+"""A step that took longer counts 2, a request takes 1 away, and who has 3 is long work: a single long step says little,
+since the system may have run another process."""
 STALL_SECONDS = 0.2
 """From this length on a turn is reported, not only counted."""
 
@@ -81,8 +83,8 @@ class LoopBudget(trio.abc.Instrument):
         self._inactive: _Queue = {}
         self._long_work: _Queue = {}
         self._lets_through = False
-        self._taken: WeakKeyDictionary[trio.lowlevel.Task, tuple[float, float]] = WeakKeyDictionary()
-        """Seconds that a task had taken when it last gave way, of late, and since when they are counted."""
+        self._scores: WeakKeyDictionary[trio.lowlevel.Task, int] = WeakKeyDictionary()
+        """How long the steps of a task have been of late: grows with each long one, shrinks with each request."""
         self.longest_seconds = 0.0
         self.long_turns = [0] * len(BOUNDS_SECONDS)
         self.on_long_turn: Callable[[Stall], object] = bool
@@ -143,19 +145,18 @@ class LoopBudget(trio.abc.Instrument):
         return self._clock() >= self._ends
 
     async def checkpoint(self) -> None:
-        """Let others run if this turn has used up its budget; otherwise nothing is waited for.
+        """Let others run if this turn has used up its budget, or long work its share; otherwise nothing is waited for.
 
         What others may change must be looked at again afterwards.
         """
         now = self._clock()
-        if now >= self._ends or (now >= self._long_work_ends and now - self._step_began >= LONG_SECONDS):
+        is_long = now - self._step_began >= LONG_SECONDS
+        if now >= self._ends or (is_long and (self._active or now >= self._long_work_ends)):
             task = trio.lowlevel.current_task()
-            taken, since = self._taken.get(task, (0.0, now))
-            if now - since > FORGOTTEN_SECONDS:
-                taken, since = 0.0, now
-            taken += now - self._step_began
-            self._taken[task] = taken, since
-            await self._give_way(self._long_work if taken >= LONG_SECONDS else self._active)
+            score = self._scores.get(task, 0)
+            if is_long:
+                score = self._scores[task] = min(score + SCORE_OF_LONG_STEP, SCORE_MAX)
+            await self._give_way(self._long_work if score >= SCORE_OF_LONG_WORK else self._inactive)
 
     async def admit(self, *, is_active: bool) -> None:
         """Have a request that has just arrived wait for a turn with time for it: call where `is_used_up`.
@@ -163,7 +164,11 @@ class LoopBudget(trio.abc.Instrument):
         `is_active` says whether its connection has been active just before: such connections and all others queue
         separately.
         """
-        if self._taken.pop(trio.lowlevel.current_task(), (0.0, 0.0))[0] >= LONG_SECONDS:
+        task = trio.lowlevel.current_task()
+        score = self._scores.pop(task, 0)
+        if score > 1:
+            self._scores[task] = score - 1
+        if score >= SCORE_OF_LONG_WORK:
             await self._give_way(self._long_work)
         else:
             await self._give_way(self._active if is_active else self._inactive)

@@ -269,7 +269,7 @@ async def test_the_next_request_of_who_has_taken_long_is_long_work_too() -> None
                 nursery.start_soon(ask_for_much, f"much {number}")
             nursery.start_soon(ask_for_little)
     last_little = len(order) - 1 - order[::-1].index("little")
-    assert last_little < 100, "others got in between with twice their share"
+    assert last_little < 150, "others got in between with twice their share"
     assert len(order) == 4 * 50 + 20
 
 

@@ -8,7 +8,7 @@ that lasts waits a little here, where Kafka sends the client away to come again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -32,6 +32,9 @@ PATIENCE_SECONDS = 1.0
 """How long a request waits for the end of the transaction before it."""
 RETRY_SECONDS = 0.1
 RETRY_SECONDS_MAX = 1.0
+MARKERS_AT_ONCE = 1_000
+"""How many partitions of one transaction are told of its end at the same time; 100,000 tasks would be a long turn."""
+TASKS_PER_STEP = 50
 _NOT_NEEDED = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
@@ -170,20 +173,37 @@ class TransactionCoordinator(Runtime[TransactionShard]):
                 event.set()
 
     async def _end_in_all(self, ending: Ending, shard: Shard[TransactionShard]) -> bool:
-        """Write the markers of a transaction, all of them at the same time; returns whether they are all there."""
+        """Write the markers of a transaction, many at the same time; returns whether they are all there."""
         if len(ending.partitions) == 1:
             (topic_partition,) = ending.partitions
             return await self._end_in(topic_partition, ending, shard)
-        left = set(ending.partitions)
+        left = len(ending.partitions)
+        waiting = iter(await self._in_order(ending.partitions))
 
-        async def end_in(topic_partition: TopicPartition) -> None:
-            if await self._end_in(topic_partition, ending, shard):
-                left.discard(topic_partition)
+        async def end_in_some() -> None:
+            nonlocal left
+            for topic_partition in waiting:
+                if await self._end_in(topic_partition, ending, shard):
+                    left -= 1
 
         async with trio.open_nursery() as nursery:
-            for topic_partition in sorted(ending.partitions):
-                nursery.start_soon(end_in, topic_partition)
+            for number in range(min(left, MARKERS_AT_ONCE)):
+                nursery.start_soon(end_in_some)
+                if number % TASKS_PER_STEP == 0:
+                    await self._give_way()
         return not left
+
+    async def _in_order(self, topic_partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return partitions in order; a hundred thousand are sorted topic by topic, in steps."""
+        by_topic: dict[str, list[int]] = {}
+        for topic, index in topic_partitions:
+            by_topic.setdefault(topic, []).append(index)
+            await self._give_way()
+        ordered: list[TopicPartition] = []
+        for topic in sorted(by_topic):
+            ordered += ((topic, index) for index in sorted(by_topic[topic]))
+            await self._give_way()
+        return ordered
 
     async def _end_in(
         self, topic_partition: TopicPartition, ending: Ending, shard: Shard[TransactionShard]
