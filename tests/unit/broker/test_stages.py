@@ -55,10 +55,13 @@ class Sent:
     def report_to(self, _connection: object) -> None:
         """Nobody falls behind here."""
 
-    async def receive_into(self, buffer: memoryview) -> int:
+    async def wait_readable(self, *, soon: bool = True) -> None:
+        """There is always something to read, if only the end."""
+
+    def receive_now(self, view: memoryview) -> int | None:
         self.read_at.append(trio.current_time())
         frame = self.frames.pop(0) if self.frames else b""
-        buffer[: len(frame)] = frame
+        view[: len(frame)] = frame
         return len(frame)
 
     async def send(self, chunks: list[Any]) -> None:
