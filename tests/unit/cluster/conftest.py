@@ -13,7 +13,7 @@ from compat.kafka.releases import fetch
 def real_zookeeper(tmp_path_factory):
     """HOST:PORT of a server that is started for these tests.
 
-    Its jars are fetched where CI=true is set; otherwise they are used if they are there: a test run downloads nothing large.
+    Its jars are fetched where CI=true is set, and otherwise used if they are there: a test run downloads nothing large.
     """
     if shutil.which("java") is None:
         pytest.skip("no Java here, so no real ZooKeeper: apt-get install openjdk-17-jdk-headless")
