@@ -53,7 +53,7 @@ class ZooKeeperFeatures:
                 return []
             return [FeaturesChanged(tuple(sorted(levels.items())), epoch)]
 
-        await self._store.follow(decide)
+        await self._store.publish(decide)
 
     async def _levels(self, watch: Watch | None = None) -> tuple[dict[str, int], int]:
         """Return what `/feature` says, and its version; nothing and -1 where it is not there or switched off."""

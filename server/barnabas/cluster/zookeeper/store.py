@@ -217,14 +217,20 @@ class ZooKeeperStore:
         self._controller_epoch = controller_epoch
 
     async def follow(self, decide: Decide) -> ClusterImage:
-        """Publish the changes that `decide` says of the newest image, and return the image with them.
+        """Publish what the controller says, as `publish` does, once this broker is registered.
 
-        Waits until the broker is registered: what a controller sends before that is for the broker that had this id and
-        this address, and has not been missed yet. Nothing is written to ZooKeeper. Topics that are new get their
-        settings, which are read first. Whoever is cancelled while subscribers follow waits for their end. Raises
-        StorageError once it is closed.
+        What a controller sends before that is for the broker that had this id and this address, and has not been missed
+        yet.
         """
         await self._is_registered.wait()
+        return await self.publish(decide)
+
+    async def publish(self, decide: Decide) -> ClusterImage:
+        """Publish the changes that `decide` says of the newest image, and return the image with them.
+
+        Nothing is written to ZooKeeper. Topics that are new get their settings, which are read first. Whoever is
+        cancelled while subscribers follow waits for their end. Raises StorageError once it is closed.
+        """
         async with self._publishing:
             changes = [
                 self._with_epoch(change) for change in await decided(self._budget, decide, self._image)
