@@ -85,36 +85,51 @@ def _checked(
 
 
 def reassign(core: Core, partition: TopicPartition, wanted: Assignment) -> Steps[RequestError | None]:
-    """Begin a reassignment, go on with it, or end it if the target is in sync; returns why it cannot begin."""
+    """Begin a reassignment, go on with it, or end it if the target is in sync; returns why it cannot begin.
+
+    Who is not wanted any more leaves the ISR before the assignment says so: a controller that ends in between leaves a
+    smaller ISR, not one of replicas that are none.
+    """
     state = core.state
     now = state.assignment(partition)
     if now is None:
         return _unknown(partition)
     if partition not in state.states:
         yield from partitions.begin(core, [partition])
-    if wanted != now:
-        known = state.states.get(partition)
-        if known is not None and not set(known.isr) & set(wanted.replicas):
-            return RequestError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"of {partition[0]}-{partition[1]} only {list(known.isr)} have every record: none of them would stay",
-            )
-        if not (yield from _write(core, partition, wanted)):
-            return _unknown(partition)
     dropped = [one for one in now.replicas if one not in wanted.replicas]
     state.reassigning[partition] = None
     if not wanted.is_reassigned or is_complete(core, partition, wanted):
-        yield from _complete(core, partition, wanted, dropped)
-        return None
-    if dropped:
-        # Added by the reassignment before, and not wanted any more.
-        yield from _restrict(core, partition, wanted.replicas)
+        if not (yield from _complete(core, partition, wanted, dropped)):
+            return None
+        if not wanted.is_reassigned:
+            return _begun_by(core, partition, now, _would_lose(partition) if wanted != now else None)
+    # Those who are dropped were added by the reassignment before.
+    if dropped and partition in state.states and (yield from _restrict(core, partition, wanted.replicas)):
+        return _begun_by(core, partition, now, _would_lose(partition))
+    if wanted != now and not (yield from _write(core, partition, wanted)):
+        return _begun_by(core, partition, now, _unknown(partition))
     if dropped or (yield from partitions.next_epoch(core, partition)):
         core.batch.lead_or_follow(state, wanted.origin, partition)
         core.batch.lead_or_follow(state, wanted.adding, partition, new=True)
     for one in dropped:
         core.batch.stop_replica(state, one, partition, delete=True)
     return None
+
+
+def _begun_by(
+    core: Core, partition: TopicPartition, now: Assignment, refusal: RequestError | None
+) -> RequestError | None:
+    """Forget a reassignment that was refused, unless another one goes on."""
+    if refusal is not None and not now.is_reassigned:
+        core.state.reassigning.pop(partition, None)
+    return refusal
+
+
+def _would_lose(partition: TopicPartition) -> RequestError:
+    return RequestError(
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        f"of {partition[0]}-{partition[1]} no replica that has every record would stay",
+    )
 
 
 def _restrict(
@@ -141,24 +156,28 @@ def is_complete(core: Core, partition: TopicPartition, assignment: Assignment) -
 
 def _complete(
     core: Core, partition: TopicPartition, assignment: Assignment, dropped: Sequence[int] = ()
-) -> Steps[None]:
+) -> Steps[str]:
+    """End a reassignment; returns why it could not end."""
     state, target = core.state, assignment.target
     before = state.assignments[partition[0]][partition[1]]
     # The leader must not take those that go back into the ISR: it gets the target as its replicas.
     state.assignments[partition[0]][partition[1]] = Assignment(target)
-    if (yield from _restrict(core, partition, target, all_in_sync=assignment.is_reassigned)):
-        state.assignments[partition[0]][partition[1]] = before
-        return
+    if partition in state.states:
+        why = yield from _restrict(core, partition, target, all_in_sync=assignment.is_reassigned)
+        if why:
+            state.assignments[partition[0]][partition[1]] = before
+            return why
     for one in (*assignment.removing, *dropped):
         core.batch.stop_replica(state, one, partition, delete=True)
     yield from core.send()
     if before != Assignment(target) and not (yield from _write(core, partition, Assignment(target))):
-        return
+        return ""
     yield from _leave_znode(lambda one, replicas: one == partition and replicas == target)
     state.reassigning.pop(partition, None)
     core.batch.update_metadata(state.brokers, [partition])
     if partition[0] in state.deletions:
         yield from deletion.proceed(core, [partition[0]])
+    return ""
 
 
 def _write(core: Core, partition: TopicPartition, assignment: Assignment) -> Steps[bool]:

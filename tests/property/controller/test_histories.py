@@ -247,6 +247,11 @@ class History:
             check(world.brokers[one].known_brokers == set(BROKERS), f"broker {one} knows who lives")
 
 
+@pytest.mark.parametrize("seed", [10005])
+def test_histories_that_broke_a_rule_once(seed: int) -> None:
+    History(seed).run()
+
+
 @pytest.mark.parametrize("block", range(10))
 def test_histories_keep_the_rules(block: int) -> None:
     for seed in range(block * examples(60), (block + 1) * examples(60)):
