@@ -126,7 +126,7 @@ def java_clients(cluster: Cluster) -> str:
 
 def transactions(cluster: Cluster) -> str:
     """Committed transactions over partitions of several brokers are read whole, aborted ones not at all."""
-    topic = "payments"
+    topic = f"payments-{time.monotonic_ns()}"
     tools.run(
         cluster, "topics", "--create", "--topic", topic, "--partitions", "3", "--replication-factor", "3"
     )
