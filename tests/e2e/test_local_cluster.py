@@ -87,6 +87,7 @@ def cluster(directory: Path) -> Iterator[Running]:
 def test_a_cluster_outlives_one_of_its_brokers_and_is_there_again_after_a_stop(tmp_path: Path) -> None:
     with cluster(tmp_path) as running:
         bootstrap = running.until(READY).removeprefix(READY).split()[0]
+        assert not any("not served" in line for line in running.said)
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic("t", 3, 3)])["t"].result(WAIT_S)
         settings = {"bootstrap.servers": bootstrap, "acks": "all", "retry.backoff.ms": 50, "log_level": 0}

@@ -18,6 +18,7 @@ from pathlib import Path
 import trio
 
 from barnabas.localcluster.children import Child, ChildError, ending
+from barnabas.localcluster.features import switch_on
 from barnabas.localcluster.jars import MAVEN_CENTRAL, NoZooKeeperError, find
 from barnabas.localcluster.zookeeper import LocalZooKeeper, is_free
 
@@ -187,6 +188,8 @@ class Cluster:
             for broker_id in range(1, options.brokers + 1):
                 starting.start_soon(self._start_broker, broker_id, zookeeper, addresses, nursery)
         servers = ",".join(addresses[broker_id] for broker_id in sorted(addresses))
+        if self._zookeeper is not None and (problem := await switch_on(servers)):
+            say(f"groups of KIP-848, share groups and streams groups are not served: {problem}")
         say(f"barnabas cluster is ready: {READY}{servers} zookeeper={zookeeper} dir={self._directory}")
         say("Ctrl-C stops it.")
 
