@@ -219,7 +219,12 @@ class _Reader:
         self._needs_leader = self._is_follower or version < FOLLOWERS_SERVE_SINCE
         self._reads_committed = request.isolation_level == READ_COMMITTED and not self._is_follower
         self._rack = ""
-        if version >= FOLLOWERS_SERVE_SINCE and not self._is_follower and reads_from_rack(config):
+        if (
+            request.rack_id
+            and version >= FOLLOWERS_SERVE_SINCE
+            and not self._is_follower
+            and reads_from_rack(config)
+        ):
             self._rack = request.rack_id
         self._bytes_max = config.get(settings.FETCH_MAX_BYTES)
         if version >= WHOLE_FIRST_BATCH_SINCE:
