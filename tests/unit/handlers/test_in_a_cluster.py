@@ -38,7 +38,7 @@ TOPIC_ID = bytes(range(16))
 BROKERS = [
     BrokerInfo(1, "a", {"PLAINTEXT": ("one", 9001), "INTERNAL": ("one.internal", 9101)}),
     BrokerInfo(2, "b", {"PLAINTEXT": ("two", 9002), "INTERNAL": ("two.internal", 9102)}),
-    BrokerInfo(3, None, {"INTERNAL": ("three.internal", 9103)}),
+    BrokerInfo(3, "b", {"INTERNAL": ("three.internal", 9103)}),
 ]
 PARTITIONS = (
     PartitionInfo(2, (2, 1), (2, 1), leader_epoch=5),
