@@ -64,7 +64,7 @@ def test_what_has_a_name_in_the_code_is_used():
         for name, value in vars(broker).items()
         if isinstance(value, Setting) and name not in used and value.name not in bounds
     }
-    assert {name for name in unused if not tables.setting(name).acts_in_cluster} == set()
+    assert unused == set()
 
 
 def test_a_default_has_the_same_limits_as_what_it_is_a_default_of():
