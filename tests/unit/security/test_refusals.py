@@ -279,7 +279,7 @@ def test_every_operation_of_the_table_has_a_case() -> None:
 
 
 async def test_who_may_nothing_learns_and_changes_nothing(tmp_path: Path) -> None:
-    async with broker_to_ask(tmp_path) as asked:
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
         world = World(asked)
         await world.fill()
         before = world.state()
@@ -309,9 +309,13 @@ async def test_who_may_nothing_learns_and_changes_nothing(tmp_path: Path) -> Non
                 assert world.state() == before, (api.name, version)
 
 
+SETTINGS = {"group.share.assignment.interval.ms": "0"}
+"""The clock stands: a second assignment would never be old enough."""
+
+
 @pytest.mark.parametrize("api", rows(), ids=lambda api: api.name)
 async def test_one_denied_operation_is_refused_in_its_place(tmp_path: Path, api: apis.Api) -> None:
-    async with broker_to_ask(tmp_path) as asked:
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
         world = World(asked)
         await world.fill()
         for denied, where in REFUSED[api.name].items():
