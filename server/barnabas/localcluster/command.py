@@ -225,6 +225,8 @@ class Cluster:
             raise ChildError(f"{child.name} does not start: {line}{child.last_words()}")
         addresses[broker_id] = line.partition(READY)[2].split()[0]
         self._address_file(broker_id).write_text(f"{addresses[broker_id]}\n")
+        listen = f"localhost:{addresses[broker_id].rpartition(':')[2]}"  # where it is started again
+        child.command = tuple(listen if word == "localhost:0" else word for word in child.command)
         say(f"broker {broker_id} is ready: {addresses[broker_id]} pid={child.pid} log={child.output}")
 
     def _command(self, broker_id: int, zookeeper: str) -> list[str]:
