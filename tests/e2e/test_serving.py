@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -206,3 +207,22 @@ def test_kafkas_file_for_a_single_node_serves_with_one_warning(tmp_path, started
         f"barnabas: these settings have no effect here: process.roles ({file}:1), "
         f"controller.quorum.voters ({file}:3), inter.broker.listener.name ({file}:7)"
     ]
+
+
+def test_a_broker_that_waits_for_zookeeper_stops_at_once(tmp_path, started):
+    with socket.socket() as silent:  # accepts connections and never answers
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        command = [
+            sys.executable, "-m", "barnabas", "serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path),
+            "--zookeeper", address, "--broker-id", "1",
+        ]  # fmt: skip
+        environment = {**os.environ, "PYTHONPATH": import_path()}
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+            silent.settimeout(SECONDS_MAX)
+            silent.accept()[0].close()  # it has come as far as asking
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=10)  # of the 18 s that it would wait
+    assert process.returncode == 0
+    assert "stopping on SIGTERM, before the broker was ready" in said

@@ -21,7 +21,7 @@ METER = LoopMeter()
 METER.count_calls_into_c()
 
 from barnabas import apis  # noqa: E402
-from barnabas.broker import app  # noqa: E402
+from barnabas.broker import assembly  # noqa: E402
 from barnabas.loop_budget import LoopBudget  # noqa: E402
 from compat.hostile.attack import decoded, produce_values  # noqa: E402
 from compat.hostile.batches import one_record  # noqa: E402
@@ -161,7 +161,7 @@ async def drive(directory: str, chosen: list[str]) -> dict[str, dict[str, object
         transactional_ids=200 * effort,
         now_ms=int(time.time() * 1000),
     )
-    app.LoopBudget = partial(LoopBudget, clock=METER.clock)  # type: ignore[misc, assignment]
+    assembly.LoopBudget = partial(LoopBudget, clock=METER.clock)  # type: ignore[misc, assignment]
     settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
     found: dict[str, dict[str, object]] = {}
     async with running([directory], **settings) as client:

@@ -18,11 +18,14 @@ from barnabas import output
 from barnabas.broker.assembly import assembled
 from barnabas.broker.codecs import SWITCH_SECONDS
 from barnabas.broker.startup import StartupError, open_to_others
+from barnabas.config.cluster import is_clustered
 from barnabas.environment.real import real_environment
 from barnabas.errors import StorageError
 from barnabas.records import scan
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from barnabas.broker.app import Broker
     from barnabas.config.loading import BrokerConfig
 
@@ -44,12 +47,49 @@ def run(config: BrokerConfig) -> int:
 
 async def _run_until_signalled(config: BrokerConfig) -> None:
     with trio.open_signal_receiver(*_end_signals()) as signals:
-        async with assembled(config, real_environment()) as broker, trio.open_nursery() as nursery:
-            nursery.start_soon(_stop_when_signalled, signals, broker)
-            await nursery.start(_serve_then_cancel, broker, nursery.cancel_scope)
-            _settle_garbage_collector()
-            _say_ready(broker)
-            await trio.sleep_forever()
+        async with trio.open_nursery() as listening:
+            stopper = _Stopper(may_break_off_start=is_clustered(config))
+            listening.start_soon(stopper.run, signals)
+            with stopper.starting:
+                async with assembled(config, real_environment()) as broker, trio.open_nursery() as nursery:
+                    stopper.has_started(broker)
+                    await nursery.start(_serve_then_cancel, broker, nursery.cancel_scope)
+                    _settle_garbage_collector()
+                    _say_ready(broker)
+                    await trio.sleep_forever()
+            listening.cancel_scope.cancel()
+
+
+class _Stopper:
+    """Stops the broker at a signal, also one that comes while it starts.
+
+    A broker that is alone finishes its start first, so that its logs are closed cleanly. One of a cluster may wait for
+    other machines: its start is broken off, which counts as a crash.
+    """
+
+    def __init__(self, *, may_break_off_start: bool) -> None:
+        self.starting = trio.CancelScope()
+        self._may_break_off = may_break_off_start
+        self._broker: Broker | None = None
+        self._started = trio.Event()
+
+    def has_started(self, broker: Broker) -> None:
+        """Stop this broker from now on, instead of its start."""
+        self._broker = broker
+        self._started.set()
+
+    async def run(self, signals: AsyncIterator[int]) -> None:
+        """Wait for signals until cancelled."""
+        async for number in signals:
+            name = signal.Signals(number).name
+            if self._broker is None and self._may_break_off:
+                log.warning("stopping on %s, before the broker was ready", name)
+                self.starting.cancel()
+                continue
+            await self._started.wait()
+            assert self._broker is not None
+            log.info("stopping on %s", name)
+            self._broker.stop()
 
 
 def _say_ready(broker: Broker) -> None:
@@ -94,12 +134,6 @@ def _end_signals() -> list[signal.Signals]:
         signal.SIGINT,
         *(one for one in others if signal.getsignal(one) is not signal.SIG_IGN),
     ]
-
-
-async def _stop_when_signalled(signals: object, broker: Broker) -> None:
-    async for number in signals:  # type: ignore[attr-defined]
-        log.info("stopping on %s", signal.Signals(number).name)
-        broker.stop()
 
 
 def _settle_garbage_collector() -> None:
