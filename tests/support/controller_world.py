@@ -280,6 +280,9 @@ class World:
         if old.leader in self.brokers and partition not in self.brokers[old.leader].broken:
             isr = tuple(one for one in old.isr if one == old.leader or self.random.random() < 0.5)
             self.states[partition] = replace(old, isr=isr, version=old.version + 1)
+            believes = self.brokers[old.leader].believes
+            if believes.get(partition, (0, -1, -1))[:2] == (old.leader, old.leader_epoch):
+                believes[partition] = (old.leader, old.leader_epoch, old.version + 1)
 
     def _check_end(self, partition: TopicPartition, old: Assignment | None, new: Assignment) -> None:
         """A reassignment ends with all of its target in sync."""
