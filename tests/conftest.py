@@ -5,15 +5,16 @@ import signal
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import barnabas
 from barnabas.records import scan
 
-# A deadline per example is a timed assert: it fails on a busy machine, not on a bug.
-settings.register_profile("barnabas", deadline=None)
+# A deadline per example is a timed assert, and so is how long it takes to draw some: a busy machine fails them, no bug.
+UNTIMED = [HealthCheck.too_slow]
+settings.register_profile("barnabas", deadline=None, suppress_health_check=UNTIMED)
 # A night's finding must be found again by day: the blob that repeats it is printed.
-settings.register_profile("nightly", deadline=None, print_blob=True)
+settings.register_profile("nightly", deadline=None, suppress_health_check=UNTIMED, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "barnabas"))
 
 ROOT = Path(__file__).resolve().parents[1]
