@@ -49,6 +49,7 @@ from barnabas.cluster.zookeeper.session import (
     Watch,
     ZooKeeperError,
 )
+from barnabas.cluster.zookeeper.tracked_session import TrackedSession
 from barnabas.config.cluster import ZooKeeperSettings
 from barnabas.environment import Threads
 
@@ -66,11 +67,12 @@ class UnreachableError(ZooKeeperError):
     """No server could be reached in time; the message says what was tried, and what came of it."""
 
 
-class ZooKeeperConnection:
+class ZooKeeperConnection(TrackedSession):
     """A session, as `session.ZooKeeper`. Lifecycle: `connect`, requests, `close`."""
 
     def __init__(self, settings: ZooKeeperSettings, threads: Threads) -> None:
         """Connect to nothing yet. Raises UnreachableError for files of keys or certificates that cannot be used."""
+        super().__init__()
         self._settings = settings
         self._threads = threads
         self._token = trio.lowlevel.current_trio_token()
@@ -99,11 +101,6 @@ class ZooKeeperConnection:
         self._client.add_listener(self._kazoo_changed)
         self._requests = Requests(self._client, settings.requests_in_flight_max)
         self._pending: set[Pending] = set()
-        self._listeners: list[Callable[[SessionState], None]] = []
-        self._state = SessionState.DISCONNECTED
-        self._session_id = 0
-        self._connected = trio.Event()
-        self._is_closed = False
         self._has_multi_read = True
 
     async def connect(self) -> None:
@@ -160,40 +157,6 @@ class ZooKeeperConnection:
     def _fail_all(self, error: BaseException) -> None:
         for pending in tuple(self._pending):
             pending.finish(None, error)
-
-    def _set_state(self, state: SessionState) -> None:
-        self._state = state
-        if state is SessionState.CONNECTED:
-            self._connected.set()
-        elif self._connected.is_set():
-            self._connected = trio.Event()
-        for listener in tuple(self._listeners):
-            listener(state)
-
-    @property
-    def session_id(self) -> int:
-        """The id of the current session, 0 before the first."""
-        return self._session_id
-
-    @property
-    def state(self) -> SessionState:
-        """What is known of the session now."""
-        return self._state
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the session was ended by `close`."""
-        return self._is_closed
-
-    def watch_session(self, changed: Callable[[SessionState], None]) -> None:
-        """Have `changed` called with each new state."""
-        self._listeners.append(changed)
-
-    async def wait_connected(self) -> None:
-        """Return when the session is connected, be it the same or a new one, or was closed."""
-        while self._state is not SessionState.CONNECTED and not self._is_closed:
-            await self._connected.wait()
-        await trio.lowlevel.checkpoint()
 
     def _path(self, path: str) -> str:
         return (self._settings.chroot + path).rstrip("/") or "/"

@@ -36,6 +36,7 @@ from barnabas.cluster.zookeeper.session import (
     Watch,
     ZooKeeperError,
 )
+from barnabas.cluster.zookeeper.tracked_session import TrackedSession
 
 BEGIN_MS = 1_700_000_000_000
 """What the servers' clocks show when trio's clock shows 0, as in a simulated world."""
@@ -393,49 +394,20 @@ class _Pending:
         self.answered.set()
 
 
-class SimulatedSession:
+class SimulatedSession(TrackedSession):
     """A client's session, as `cluster.zookeeper.session.ZooKeeper`. What goes wrong may also be asked for by tests."""
 
     def __init__(self, server: SimulatedZooKeeper) -> None:
+        super().__init__()
         self._server = server
-        self._session_id = 0
-        self._state = SessionState.DISCONNECTED
-        self._listeners: list[Callable[[SessionState], None]] = []
         self._pending: dict[_Pending, None] = {}
         self._last_request_s = 0.0
         self._last_answer_s = 0.0
         self._lost_next = ""
-        self._is_closed = False
-        self._connected = trio.Event()
         self.connection = 0
         """Counts the connections of this client."""
         self.writes = 0
         """Counts its requests that may change something."""
-
-    @property
-    def session_id(self) -> int:
-        """The id of the current session."""
-        return self._session_id
-
-    @property
-    def state(self) -> SessionState:
-        """What is known of the session now."""
-        return self._state
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the session was ended by `close`."""
-        return self._is_closed
-
-    def watch_session(self, changed: Callable[[SessionState], None]) -> None:
-        """Have `changed` called with each new state."""
-        self._listeners.append(changed)
-
-    async def wait_connected(self) -> None:
-        """Return when the session is connected, be it a new one, or was closed."""
-        while self._state is not SessionState.CONNECTED and not self._is_closed:
-            await self._connected.wait()
-        await trio.lowlevel.checkpoint()
 
     # what goes wrong
 
@@ -494,15 +466,6 @@ class SimulatedSession:
     def _call_all(self, watches: Sequence[Watch], seconds: float = 0.0) -> None:
         for watch in watches:
             self._server.after(seconds, lambda watch=watch: None if self._is_closed else watch())  # type: ignore[misc]
-
-    def _set_state(self, state: SessionState) -> None:
-        self._state = state
-        if state is SessionState.CONNECTED:
-            self._connected.set()
-        elif self._connected.is_set():
-            self._connected = trio.Event()
-        for listener in list(self._listeners):
-            listener(state)
 
     def _fail_all(self, error: ZooKeeperError) -> None:
         pending, self._pending = self._pending, {}
