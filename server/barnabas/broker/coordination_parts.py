@@ -111,8 +111,7 @@ def _ports(config: BrokerConfig, environment: Environment, storage: Storage) -> 
     from barnabas.coordination.controller_producer_ids import ControllerProducerIds
 
     def own_epoch() -> int:
-        known = metadata.image.brokers.get(broker_id)
-        return known.epoch if known is not None else -1
+        return metadata.image.broker_epoch(broker_id)
 
     creation = ControllerTopicCreation(config, metadata, broker_id, local=local, peers=peers)
     producer_ids = ControllerProducerIds(broker_id, own_epoch, peers, lambda: note_block(metadata))

@@ -57,8 +57,7 @@ async def open_member(
     flusher = Flusher(now_ms, failures.failed, environment.threads)
 
     def own_epoch() -> int:
-        known = store.image.brokers.get(broker_id)
-        return known.epoch if known is not None else -1
+        return store.image.broker_epoch(broker_id)
 
     peers = Peers(
         lambda: store.image,

@@ -216,6 +216,11 @@ class ClusterImage:
         """The name of the topic with this id, None if there is none."""
         return self.names_by_id.get(topic_id)
 
+    def broker_epoch(self, broker_id: int) -> int:
+        """The epoch of a broker's registration, -1 for one that is not registered."""
+        broker = self.brokers.get(broker_id)
+        return broker.epoch if broker is not None else -1
+
     def settings_of(self, resource_type: int, name: str) -> Settings:
         """A resource's own settings, without any defaults."""
         return self.configs.get((resource_type, name), _NONE)
