@@ -12,9 +12,10 @@ import time
 from collections import Counter
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from compat.cluster.nodes import ClusterError
+from compat.kit.reading import read_to_end
 
 DELIVERY_MS = 60_000
 OUTSTANDING_MAX = 1000
@@ -103,32 +104,20 @@ def read_all(
     bootstrap: str, topic: str, partitions: int, *, committed: bool = True
 ) -> dict[int, list[bytes]]:
     """All values of each partition up to its end. Raises ClusterError."""
-    consumer = Consumer(
-        {
-            **QUICK,
-            "bootstrap.servers": bootstrap,
-            "group.id": f"reader-{time.monotonic_ns()}",
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed" if committed else "read_uncommitted",
-            "auto.offset.reset": "earliest",
-        }
-    )
-    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    settings = {
+        **QUICK,
+        "bootstrap.servers": bootstrap,
+        "group.id": f"reader-{time.monotonic_ns()}",
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+        "auto.offset.reset": "earliest",
+    }
     found: dict[int, list[bytes]] = {index: [] for index in range(partitions)}
-    ended: set[int] = set()
-    deadline = time.monotonic() + READ_S
-    while len(ended) < partitions:
-        if time.monotonic() > deadline:
-            raise ClusterError(f"{topic} cannot be read to its end: {sorted(set(found) - ended)} are left")
-        message = consumer.poll(0.5)
-        if message is None:
-            continue
-        error = message.error()
-        if error is None:
-            found[message.partition()].append(message.value())
-        elif error.code() == KafkaError._PARTITION_EOF:
-            ended.add(message.partition())
-    consumer.close()
+    try:
+        for message in read_to_end(settings, topic, partitions, seconds=READ_S):
+            if message.error() is None:  # others pass: brokers come and go
+                found[message.partition()].append(message.value())
+    except TimeoutError as error:
+        raise ClusterError(str(error)) from error
     return found
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import (
-    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -24,6 +23,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from compat.kit.reading import read_to_end
 from compat.matrix.brokers import Broker, BrokerError, restart
 from compat.soak.worker import GROUP, LEDGER, ORDERS
 
@@ -203,32 +203,20 @@ def wait_settled(bootstrap: str) -> None:
 
 def read_all(bootstrap: str, isolation: str) -> list[str]:
     """All values of the ledger, as far as the isolation level shows them."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "auditor",
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.assign([TopicPartition(LEDGER, partition, 0) for partition in range(PARTITIONS)])
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "auditor",
+        "isolation.level": isolation,
+        "enable.auto.commit": False,
+    }
     values: list[str] = []
-    at_end: set[int] = set()
-    deadline = time.monotonic() + DONE_TIMEOUT_S
-    while len(at_end) < PARTITIONS:
-        if time.monotonic() > deadline:
-            raise LostError(f"the ledger cannot be read to its end under {isolation}")
-        message = consumer.poll(0.5)
-        if message is None:
-            continue
-        if message.error():
-            if message.error().code() != KafkaError._PARTITION_EOF:
+    try:
+        for message in read_to_end(settings, LEDGER, PARTITIONS, seconds=DONE_TIMEOUT_S):
+            if message.error():
                 raise LostError(str(message.error()))
-            at_end.add(message.partition() or 0)
-        else:
             values.append((message.value() or b"").decode())
-    consumer.close()
+    except TimeoutError as error:
+        raise LostError(f"under {isolation}: {error}") from error
     return values
 
 

@@ -1,0 +1,35 @@
+"""Reading partitions to their end with a stock consumer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+
+def read_to_end(
+    settings: Mapping[str, object], topic: str, partitions: int, *, seconds: float
+) -> Iterator[Message]:
+    """Yield what a consumer with these settings gets of all partitions, records and errors, up to the end of each.
+
+    Raises TimeoutError, which names the partitions that are left, after so many seconds.
+    """
+    consumer = Consumer({**settings, "enable.partition.eof": True})
+    try:
+        consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+        left = set(range(partitions))
+        deadline = time.monotonic() + seconds
+        while left:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{topic} cannot be read to its end: {sorted(left)} are left")
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                left.discard(message.partition())
+            else:
+                yield message
+    finally:
+        consumer.close()
