@@ -14,6 +14,8 @@ from typing import Any
 from barnabas.cluster import image
 from barnabas.cluster.image import Change, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.records.crc import crc32c
+from barnabas.security import scram
+from barnabas.security.tokens import Token
 
 _CRC = b'{"crc":"'
 _BODY_AT = len(_CRC) + 10
@@ -81,6 +83,13 @@ def encode(change: Change) -> str:
             body = {"next_id": next_id}
         case image.LogDirsRegistered(broker_id, directory_ids):
             body = {"broker": broker_id, "dirs": sorted(one.hex() for one in directory_ids)}
+        case image.ScramCredentialChanged(user, mechanism, credential):
+            kept = scram.to_text(credential) if credential is not None else None
+            body = {"user": user, "mechanism": mechanism, "credential": kept}
+        case image.DelegationTokenChanged(token):
+            body = _token(token)
+        case image.DelegationTokenRemoved(token_id):
+            body = {"id": token_id}
         case _:
             raise TypeError(f"{kind} is not kept: it is true only while a broker runs")
     return json.dumps({"change": kind, **body}, separators=(",", ":"))
@@ -105,7 +114,31 @@ def _change(body: dict[str, Any]) -> Change:
             return image.ProducerIdsAllocated(body["next_id"])
         case "LogDirsRegistered":
             return image.LogDirsRegistered(body["broker"], frozenset(map(bytes.fromhex, body["dirs"])))
+        case "ScramCredentialChanged":
+            text = body["credential"]
+            credential = scram.of_text(text) if text is not None else None
+            return image.ScramCredentialChanged(body["user"], body["mechanism"], credential)
+        case "DelegationTokenChanged":
+            token = Token(
+                body["id"], body["owner"], body["requester"], tuple(body["renewers"]),
+                body["issued"], body["expires"], body["expires_max"],
+            )  # fmt: skip
+            return image.DelegationTokenChanged(token)
+        case "DelegationTokenRemoved":
+            return image.DelegationTokenRemoved(body["id"])
     raise ValueError(f"unknown change {body['change']!r}")
+
+
+def _token(token: Token) -> dict[str, Any]:
+    return {
+        "id": token.token_id,
+        "owner": token.owner,
+        "requester": token.requester,
+        "renewers": list(token.renewers),
+        "issued": token.issued_ms,
+        "expires": token.expires_ms,
+        "expires_max": token.expires_max_ms,
+    }
 
 
 def changes_of(whole: ClusterImage) -> list[Change]:
@@ -118,6 +151,12 @@ def changes_of(whole: ClusterImage) -> list[Change]:
     if whole.next_producer_id:
         changes.append(image.ProducerIdsAllocated(whole.next_producer_id))
     changes += [image.LogDirsRegistered(broker_id, ids) for broker_id, ids in whole.log_dirs.items()]
+    changes += [
+        image.ScramCredentialChanged(user, mechanism, credential)
+        for user, credentials in whole.scram.items()
+        for mechanism, credential in credentials.items()
+    ]
+    changes += [image.DelegationTokenChanged(token) for token in whole.tokens.values()]
     return changes
 
 

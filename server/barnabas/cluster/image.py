@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from barnabas.cluster.layered_map import copied
+from barnabas.security.scram import ScramCredential
+from barnabas.security.tokens import Token
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -177,6 +179,29 @@ class FeaturesChanged:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class ScramCredentialChanged:
+    """A user's credential for a SCRAM mechanism (as in `SCRAM-SHA-256`) is now this one; None: there is none any more."""
+
+    user: str
+    mechanism: str
+    credential: ScramCredential | None
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTokenChanged:
+    """A delegation token was created or renewed, or expires at another time."""
+
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTokenRemoved:
+    """A delegation token is gone."""
+
+    token_id: str
+
+
 Change = (
     TopicCreated
     | PartitionsAdded
@@ -189,6 +214,9 @@ Change = (
     | ProducerIdsAllocated
     | LogDirsRegistered
     | FeaturesChanged
+    | ScramCredentialChanged
+    | DelegationTokenChanged
+    | DelegationTokenRemoved
 )
 
 
@@ -211,6 +239,10 @@ class ClusterImage:
     features: Mapping[str, int] | None = None
     """Levels at which features are finalized, those at 0 left out; None: those of the release, as for a broker alone."""
     features_epoch: int = -1
+    scram: Mapping[str, Mapping[str, ScramCredential]] = field(default_factory=dict)
+    """SCRAM credentials by user, then by mechanism; no user without any."""
+    tokens: Mapping[str, Token] = field(default_factory=dict)
+    """Delegation tokens by id, those that have expired until they are removed."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, None if there is none."""
@@ -277,7 +309,9 @@ class Draft:
         "log_dirs",
         "names",
         "next_producer_id",
+        "scram",
         "similar",
+        "tokens",
         "topics",
     )
 
@@ -296,6 +330,8 @@ class Draft:
         self.controller_epoch = image.controller_epoch
         self.features = image.features
         self.features_epoch = image.features_epoch
+        self.scram = _Copied(image.scram)
+        self.tokens = _Copied(image.tokens)
 
     def image(self) -> ClusterImage:
         """Return the image after the changes so far; nothing is added afterwards."""
@@ -314,6 +350,8 @@ class Draft:
             self.similar.now,
             self.features,
             self.features_epoch,
+            scram=self.scram.now,
+            tokens=self.tokens.now,
         )
 
     def add(self, change: Change) -> None:
@@ -345,6 +383,23 @@ class Draft:
                 self.log_dirs.own()[broker_id] = directory_ids
             case FeaturesChanged(levels, epoch):
                 self.features, self.features_epoch = dict(levels), epoch
+            case ScramCredentialChanged(user, mechanism, credential):
+                self._scram(user, mechanism, credential)
+            case DelegationTokenChanged(token):
+                self.tokens.own()[token.token_id] = token
+            case DelegationTokenRemoved(token_id):
+                self.tokens.own().pop(token_id, None)
+
+    def _scram(self, user: str, mechanism: str, credential: ScramCredential | None) -> None:
+        of_user = dict(self.scram.now.get(user, {}))
+        if credential is not None:
+            of_user[mechanism] = credential
+        else:
+            of_user.pop(mechanism, None)
+        if of_user:
+            self.scram.own()[user] = of_user
+        else:
+            self.scram.own().pop(user, None)
 
     def _partitions_of(self, name: str) -> list[PartitionInfo]:
         found = self._partitions.get(name)

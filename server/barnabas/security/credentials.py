@@ -1,0 +1,27 @@
+"""What a listener that authenticates asks of credentials: the port between SASL mechanisms and who keeps them. Pure.
+
+The rule: everything is looked up at each login, in the newest image of the cluster, so that a change has effect at once.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from barnabas.security.scram import ScramCredential
+from barnabas.security.tokens import Token
+
+
+class Credentials(Protocol):
+    """SCRAM credentials of users, and delegation tokens. Called from the event loop."""
+
+    def scram(self, mechanism: str, user: str) -> ScramCredential | None:
+        """Return a user's credential for a mechanism (as in `SCRAM-SHA-256`), None for who has none."""
+
+    def token(self, token_id: str) -> Token | None:
+        """Return the delegation token with this id, None if there is none, it has expired, or tokens are not served."""
+
+    async def token_scram(self, mechanism: str, token_id: str) -> ScramCredential | None:
+        """Return the credential with which the holder of a token logs in, None where `token` says None.
+
+        It is computed at the first login with the token (some ms, in a thread), and kept while the token is there.
+        """
