@@ -89,6 +89,16 @@ def _of_share_session(names: Names, epoch: int, **more: int) -> Values:
 
 
 REQUESTS: dict[str, Callable[[Names], Values]] = {
+    "DescribeClientQuotas": lambda _: {"Components": [], "Strict": False},
+    "AlterClientQuotas": lambda _: {
+        "Entries": [
+            {
+                "Entity": [{"EntityType": "user", "EntityName": "u"}],
+                "Ops": [{"Key": "producer_byte_rate", "Value": 1e9, "Remove": False}],
+            }
+        ],
+        "ValidateOnly": False,
+    },
     "Produce": lambda n: {
         "TransactionalId": n.transactional_id if n.is_transactional else None,
         "Acks": -1,

@@ -172,6 +172,8 @@ _ROWS: tuple[Api, ...] = (
     Api(45, 0, 1, whole=(Access(ALTER, CLUSTER),), controller=True),  # AlterPartitionReassignments
     Api(46, 0, 0, whole=(Access(DESCRIBE, CLUSTER),), controller=True),  # ListPartitionReassignments
     Api(47, 0, 0, whole=(Access(DELETE, GROUP, "group_id"),), each=(Access(READ, TOPIC, "topics.name"),)),  # OffsetDelete
+    Api(48, 0, 1, whole=(Access(DESCRIBE_CONFIGS, CLUSTER),)),  # DescribeClientQuotas
+    Api(49, 0, 1, whole=(Access(ALTER_CONFIGS, CLUSTER),)),  # AlterClientQuotas
     Api(56, 0, 3, whole=(_CLUSTER_ACTION,), member_only=True),  # AlterPartition
     Api(57, 0, 2, whole=(Access(ALTER, CLUSTER),), controller=True),  # UpdateFeatures
     Api(60, 0, 2, each=(Access(DESCRIBE, CLUSTER),)),  # DescribeCluster

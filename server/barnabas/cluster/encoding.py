@@ -13,6 +13,8 @@ from typing import Any
 
 from barnabas.cluster import image
 from barnabas.cluster.image import Change, ClusterImage, PartitionInfo, TopicInfo
+from barnabas.errors import RequestError
+from barnabas.quotas.entities import entity_of
 from barnabas.records.crc import crc32c
 from barnabas.security import scram
 from barnabas.security.tokens import Token
@@ -57,7 +59,7 @@ def decode_line(data: bytes) -> Line:
         found = json.loads(text)
         whole = data[:-1] + b"\n"
         return Line(found.get("n", -1), _change(found), found.get("more", False), whole)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, RequestError) as error:
         raise ValueError(f"a line that nobody wrote: {error!r}") from error
 
 
@@ -90,6 +92,8 @@ def encode(change: Change) -> str:
             body = _token(token)
         case image.DelegationTokenRemoved(token_id):
             body = {"id": token_id}
+        case image.ClientQuotaChanged(entity, quotas):
+            body = {"entity": dict(entity.parts), "quotas": dict(quotas)}
         case _:
             raise TypeError(f"{kind} is not kept: it is true only while a broker runs")
     return json.dumps({"change": kind, **body}, separators=(",", ":"))
@@ -126,6 +130,8 @@ def _change(body: dict[str, Any]) -> Change:
             return image.DelegationTokenChanged(token)
         case "DelegationTokenRemoved":
             return image.DelegationTokenRemoved(body["id"])
+        case "ClientQuotaChanged":
+            return image.ClientQuotaChanged(entity_of(body["entity"].items()), _limits(body["quotas"]))
     raise ValueError(f"unknown change {body['change']!r}")
 
 
@@ -157,7 +163,14 @@ def changes_of(whole: ClusterImage) -> list[Change]:
         for mechanism, credential in credentials.items()
     ]
     changes += [image.DelegationTokenChanged(token) for token in whole.tokens.values()]
+    changes += [
+        image.ClientQuotaChanged(entity, tuple(quotas.items())) for entity, quotas in whole.quotas.items()
+    ]
     return changes
+
+
+def _limits(quotas: dict[str, Any]) -> tuple[tuple[str, float], ...]:
+    return tuple((name, float(value)) for name, value in quotas.items())
 
 
 def _partition(info: PartitionInfo) -> list[Any]:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from barnabas.cluster.layered_map import copied
+from barnabas.quotas.entities import QuotaEntity, Quotas
 from barnabas.security.scram import ScramCredential
 from barnabas.security.tokens import Token
 
@@ -202,6 +203,14 @@ class DelegationTokenRemoved:
     token_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class ClientQuotaChanged:
+    """An entity's quotas, all of them, are now these; none: it has no quotas."""
+
+    entity: QuotaEntity
+    quotas: tuple[tuple[str, float], ...]
+
+
 Change = (
     TopicCreated
     | PartitionsAdded
@@ -217,6 +226,7 @@ Change = (
     | ScramCredentialChanged
     | DelegationTokenChanged
     | DelegationTokenRemoved
+    | ClientQuotaChanged
 )
 
 
@@ -243,6 +253,7 @@ class ClusterImage:
     """SCRAM credentials by user, then by mechanism; no user without any."""
     tokens: Mapping[str, Token] = field(default_factory=dict)
     """Delegation tokens by id, those that have expired until they are removed."""
+    quotas: Mapping[QuotaEntity, Quotas] = field(default_factory=dict)
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, None if there is none."""
@@ -309,6 +320,7 @@ class Draft:
         "log_dirs",
         "names",
         "next_producer_id",
+        "quotas",
         "scram",
         "similar",
         "tokens",
@@ -332,6 +344,7 @@ class Draft:
         self.features_epoch = image.features_epoch
         self.scram = _Copied(image.scram)
         self.tokens = _Copied(image.tokens)
+        self.quotas = _Copied(image.quotas)
 
     def image(self) -> ClusterImage:
         """Return the image after the changes so far; nothing is added afterwards."""
@@ -352,6 +365,7 @@ class Draft:
             self.features_epoch,
             scram=self.scram.now,
             tokens=self.tokens.now,
+            quotas=self.quotas.now,
         )
 
     def add(self, change: Change) -> None:
@@ -389,6 +403,11 @@ class Draft:
                 self.tokens.own()[token.token_id] = token
             case DelegationTokenRemoved(token_id):
                 self.tokens.own().pop(token_id, None)
+            case ClientQuotaChanged(entity, quotas):
+                if quotas:
+                    self.quotas.own()[entity] = dict(quotas)
+                else:
+                    self.quotas.own().pop(entity, None)
 
     def _scram(self, user: str, mechanism: str, credential: ScramCredential | None) -> None:
         of_user = dict(self.scram.now.get(user, {}))
@@ -443,18 +462,20 @@ def _levelled(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A step from one image to a later one: the names of the topics and the keys of the settings that it concerns."""
+    """A step from one image to a later one: topics, keys of settings, and entities with quotas that it concerns."""
 
     old: ClusterImage
     new: ClusterImage
     topics: tuple[str, ...]
     configs: tuple[ResourceKey, ...]
+    quotas: tuple[QuotaEntity, ...] = ()
 
     @classmethod
     def of(cls, old: ClusterImage, new: ClusterImage, changes: Iterable[Change]) -> Delta:
         """The step that these changes make."""
         topics: dict[str, None] = {}
         configs: dict[ResourceKey, None] = {}
+        quotas: dict[QuotaEntity, None] = {}
         for change in changes:
             match change:
                 case TopicCreated(topic):
@@ -463,9 +484,11 @@ class Delta:
                     topics[name] = None
                 case ConfigChanged(resource_type, name):
                     configs[resource_type, name] = None
+                case ClientQuotaChanged(entity):
+                    quotas[entity] = None
                 case _:
                     pass
-        return cls(old, new, tuple(topics), tuple(configs))
+        return cls(old, new, tuple(topics), tuple(configs), tuple(quotas))
 
     def replaced(self, name: str) -> bool:
         """Whether the topic that had this name is gone, and another one has it now or none.

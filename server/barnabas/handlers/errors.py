@@ -113,6 +113,7 @@ _ECHOES: dict[int, Echo] = {
         "topics", "topics", "OngoingTopicReassignment", ("name",),
         _partitions("OngoingPartitionReassignment", asked="partition_indexes"),
     ),
+    49: Echo("entries", "entries", "EntryData", ("entity",)),
     61: Echo(
         "topics", "topics", "TopicResponse", ("name",),
         Echo("partition_indexes", "partitions", "PartitionResponse", ("partition_index",)),
@@ -145,6 +146,7 @@ _TOP_LEVEL_UNTIL = {9: 7, 10: 3}
 
 _JOIN_GROUP, _NULL_PROTOCOL_SINCE = 11, 7
 _ELECT_LEADERS = 43
+_DESCRIBE_CLIENT_QUOTAS = 48
 
 
 def error_response(api: Api, context: RequestContext, request: Any, code: int, message: str) -> Any:
@@ -160,6 +162,8 @@ def error_response(api: Api, context: RequestContext, request: Any, code: int, m
         response.error_code = code
         if hasattr(response, "error_message"):
             response.error_message = message or None
+        if api.key == _DESCRIBE_CLIENT_QUOTAS:
+            response.entries = None
         if api.key == _JOIN_GROUP and version >= _NULL_PROTOCOL_SINCE:
             response.protocol_name = None
         moved = code == ErrorCode.NOT_CONTROLLER

@@ -10,6 +10,7 @@ import trio.testing
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.image import (
     BrokerInfo,
+    ClientQuotaChanged,
     Delta,
     PartitionInfo,
     ProducerIdsAllocated,
@@ -22,6 +23,7 @@ from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.cluster.zookeeper.znodes import BrokerRegistration, Endpoint
 from barnabas.environment.real import OsThreads
 from barnabas.errors import RequestError, StorageError
+from barnabas.quotas.entities import QuotaEntity
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 from barnabas.wire.generated.errors import ErrorCode
@@ -133,6 +135,29 @@ async def test_a_change_lasts(place):
     assert again.image.cluster_id == "c"
     assert list(again.image.brokers) == [1]
     assert again.image.version >= image.version
+
+
+async def test_client_quotas_last(place):
+    store = await place.open()
+    alice, app, addresses = QuotaEntity("alice", ""), QuotaEntity(client_id="a/b <c>"), QuotaEntity(ip="")
+    await store.change(
+        lambda _: [
+            ClientQuotaChanged(alice, (("producer_byte_rate", 1000.0), ("request_percentage", 12.5))),
+            ClientQuotaChanged(app, (("consumer_byte_rate", float(2**62)),)),
+            ClientQuotaChanged(addresses, (("connection_creation_rate", 7.0),)),
+            ClientQuotaChanged(QuotaEntity("bob"), (("request_percentage", 5.0),)),
+        ]
+    )
+    image = await store.change(lambda _: [ClientQuotaChanged(QuotaEntity("bob"), ())])
+    expected = {
+        alice: {"producer_byte_rate": 1000.0, "request_percentage": 12.5},
+        app: {"consumer_byte_rate": float(2**62)},
+        addresses: {"connection_creation_rate": 7.0},
+    }
+    assert image.quotas == expected
+    await store.close()
+    again = await place.open()
+    assert again.image.quotas == expected
 
 
 async def test_no_change_needs_no_sync(place):

@@ -229,6 +229,8 @@ REFUSED: dict[str, dict[Denied, Where]] = {
     "IncrementalAlterConfigs": {(ALTER_CONFIGS, kind): RESOURCES for kind in (CLUSTER, TOPIC, GROUP)},
     "AlterPartitionReassignments": {(ALTER, CLUSTER): "Responses.Partitions.ErrorCode"},
     "ListPartitionReassignments": {(DESCRIBE, CLUSTER): "ErrorCode"},
+    "DescribeClientQuotas": {(DESCRIBE_CONFIGS, CLUSTER): "ErrorCode"},
+    "AlterClientQuotas": {(ALTER_CONFIGS, CLUSTER): "Entries.ErrorCode"},
     "OffsetDelete": {(DELETE, GROUP): "ErrorCode", (READ, TOPIC): PARTITIONS},
     "UpdateFeatures": {(ALTER, CLUSTER): "ErrorCode"},
     "DescribeCluster": {(DESCRIBE, CLUSTER): SILENT},

@@ -26,8 +26,8 @@ from barnabas.cluster.image import (
     TopicInfo,
 )
 from barnabas.cluster.store import Decide
+from barnabas.cluster.zookeeper import entity_settings, writes, znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
-from barnabas.cluster.zookeeper import writes, znodes
 from barnabas.cluster.zookeeper.registration import make_persistent, until_answered
 from barnabas.cluster.zookeeper.session import (
     BadVersionError,
@@ -335,7 +335,9 @@ class ChangeWriter:
                 case ProducerIdsAllocated() | LogDirsRegistered():
                     other.append(change)
                 case _:
-                    pass
+                    found = entity_settings.update(change, {})
+                    if found is not None:
+                        keys.append(found[0])
         while keys or other:
             try:
                 await self._publisher.publish_read(keys, other)

@@ -10,7 +10,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import ClusterImage, ConfigChanged, ResourceKey
+from barnabas.cluster.image import Change, ClusterImage, ConfigChanged, ResourceKey
+from barnabas.cluster.zookeeper import entity_settings
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.session import NoNodeError, ZooKeeper
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FOLLOWED = (resources.TOPICS, resources.BROKERS, resources.CLIENT_METRICS, resources.GROUPS)
+FOLLOWED = (
+    resources.TOPICS, resources.BROKERS, resources.CLIENT_METRICS, resources.GROUPS,
+    *entity_settings.ENTITY_TYPES.values(),
+)  # fmt: skip
 """Types of entities whose settings are in the image."""
 NOTIFICATION_LIFETIME_MS = 15 * 60 * 1000
 """Notifications that are older are removed, as by Kafka's brokers."""
@@ -34,7 +38,7 @@ class SettingsReader:
         self._zookeeper = zookeeper
         self._budget = budget
 
-    async def read_all(self, image: ClusterImage) -> list[ConfigChanged]:
+    async def read_all(self, image: ClusterImage) -> list[Change]:
         """Read the settings of all resources; returns those that differ from the image's."""
         keys: list[ResourceKey] = []
         for kind in FOLLOWED:
@@ -47,21 +51,45 @@ class SettingsReader:
                 if key is not None:
                     keys.append(key)
                 await self._budget.checkpoint()
+        keys += await self._clients_of_users([key for key in keys if key[0] == entity_settings.USERS])
         there = set(keys)
-        return await self.read(image, [*keys, *(key for key in image.configs if key not in there)])
+        known = (*image.configs, *entity_settings.known(image))
+        return await self.read(image, [*keys, *(key for key in known if key not in there)])
 
-    async def read(self, image: ClusterImage, keys: Iterable[ResourceKey]) -> list[ConfigChanged]:
+    async def _clients_of_users(self, users: Sequence[ResourceKey]) -> list[ResourceKey]:
+        """Return the keys of what is set for a user's client ids."""
+        paths = [resources.config_path(*entity_of(key)) for key in users]
+        keys = []
+        for (kind, user), path, found in zip(
+            users, paths, await self._zookeeper.get_many(paths), strict=True
+        ):
+            if found is None or not found[1].children:
+                continue
+            try:
+                names = await self._zookeeper.children(f"{path}/{resources.CLIENTS}")
+            except NoNodeError:
+                continue
+            for name in names:
+                keys.append((kind, user + entity_settings.USER_CLIENTS + name))
+                await self._budget.checkpoint()
+        return keys
+
+    async def read(self, image: ClusterImage, keys: Iterable[ResourceKey]) -> list[Change]:
         """Read the settings of these resources; returns those that differ from the image's."""
         wanted = list(dict.fromkeys(keys))
         paths = [resources.config_path(*entity_of(key)) for key in wanted]
-        changes = []
+        changes: list[Change] = []
         for key, path, found in zip(wanted, paths, await self._zookeeper.get_many(paths), strict=True):
             try:
                 settings = resources.decode_config(path, found[0]) if found is not None else {}
             except ZnodeError as error:
                 log.error("settings are left as they were: %s", error)
                 continue
-            if settings != image.settings_of(*key):
+            if key[0] in entity_settings.ENTITY_TYPES:
+                for name in entity_settings.unreadable(key, settings):
+                    log.error("%s: the value of %s cannot be read, and is left out", path, name)
+                changes += entity_settings.changes(image, key, settings)
+            elif settings != image.settings_of(*key):
                 changes.append(ConfigChanged(*key, tuple(sorted(settings.items()))))
             await self._budget.checkpoint()
         return changes

@@ -246,14 +246,14 @@ class ZooKeeperStore:
             return BrokerRegistered(replace(change.broker, epoch=self.broker_epoch))
         return change
 
-    async def _settings_of_new(self, topics: Sequence[str]) -> list[ConfigChanged]:
+    async def _settings_of_new(self, topics: Sequence[str]) -> list[Change]:
         keys = [(TOPIC, name) for name in topics]
         nothing = ClusterImage("")
         try:
             found = await until_answered(self._zookeeper, lambda: self._settings.read(nothing, keys))
         except ZooKeeperError as error:
             raise closed() if self._is_closed else StorageError(PLACE, error) from error
-        there = {change.resource_name for change in found}
+        there = {change.resource_name for change in found if isinstance(change, ConfigChanged)}
         stale = [
             ConfigChanged(TOPIC, name, ())
             for name in topics

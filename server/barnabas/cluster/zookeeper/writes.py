@@ -27,8 +27,8 @@ from barnabas.cluster.image import (
     TopicDeleted,
     TopicInfo,
 )
+from barnabas.cluster.zookeeper import entity_settings, znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
-from barnabas.cluster.zookeeper import znodes
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.session import Create, Operation, SetData, Stat
 from barnabas.cluster.zookeeper.znodes import ProducerIdBlock, ReplicaAssignment, TopicAssignment
@@ -53,6 +53,8 @@ _PLAIN_NAMES = (resources.TOPICS, resources.BROKERS)
 
 def entity_of(key: ResourceKey) -> tuple[str, str]:
     """Type and name of the entity in /config whose znode has a resource's settings."""
+    if key[0] in entity_settings.ENTITY_TYPES:
+        return entity_settings.ENTITY_TYPES[key[0]], key[1]
     kind, name = _ENTITY_TYPES[key[0]], key[1] or resources.DEFAULT
     return kind, name if kind in _PLAIN_NAMES else resources.sanitized(name)
 
@@ -64,7 +66,7 @@ def resource_of(entity_type: str, name: str) -> ResourceKey | None:
             if kind in _PLAIN_NAMES:
                 return resource_type, "" if name == resources.DEFAULT else name
             return resource_type, resources.desanitized(name)
-    return None
+    return entity_settings.key_of(entity_type, name)
 
 
 @dataclass
@@ -96,7 +98,9 @@ class Truth:
             elif topic is not None and known is not None and len(topic.partitions) > len(known.partitions):
                 yield PartitionsAdded(name, topic.partitions[len(known.partitions) :])
         for (resource_type, name), settings in self.configs.items():
-            if image.settings_of(resource_type, name) != settings:
+            if resource_type in entity_settings.ENTITY_TYPES:
+                yield from entity_settings.changes(image, (resource_type, name), settings)
+            elif image.settings_of(resource_type, name) != settings:
                 yield ConfigChanged(resource_type, name, tuple(settings.items()))
         if self.next_producer_id is not None and self.next_producer_id != image.next_producer_id:
             yield ProducerIdsAllocated(self.next_producer_id)
@@ -161,6 +165,9 @@ def paths_of(change: Change) -> tuple[str, ...]:
         case LogDirsRegistered():
             return ()
         case _:
+            found = entity_settings.update(change, {})
+            if found is not None:
+                return (resources.config_path(*entity_of(found[0])),)
             raise TypeError(f"{type(change).__name__} comes from the controller alone")
 
 
@@ -181,6 +188,7 @@ class Planner:
         self._topics: dict[str, TopicAssignment] = {}
         self._created: dict[str, None] = {}
         self._configs: dict[ResourceKey, dict[str, str]] = {}
+        self._entities: dict[ResourceKey, list[Change]] = {}
         self._deleted: dict[str, None] = {}
         self._next_producer_id: int | None = None
 
@@ -201,6 +209,10 @@ class Planner:
                 self._configs[resource_type, name] = dict(settings)
             case ProducerIdsAllocated(next_id):
                 self._next_producer_id = next_id
+            case _:
+                found = entity_settings.update(change, {})
+                if found is not None:
+                    self._entities.setdefault(found[0], []).append(change)
 
     def _kept_topic(self, name: str) -> TopicAssignment | None:
         found = self._found.get(znodes.topic_path(name))
@@ -265,6 +277,10 @@ class Planner:
                 parts.append(self._config(key, settings))
                 self.plan.notifications.append("/".join(entity_of(key)))
             yield
+        for key, changes in self._entities.items():
+            parts.append(self._entity(key, changes))
+            self.plan.notifications.append("/".join(entity_of(key)))
+            yield
         parts += [[Create(znodes.delete_topic_path(name), b"")] for name in self._deleted]
         if self._next_producer_id is not None:
             parts.append(self._producer_ids(self._next_producer_id))
@@ -303,6 +319,24 @@ class Planner:
             return []
         known = dict(self._image.settings_of(*key))
         if (kept or {}) != known:
+            self._conflict(Truth(configs={key: kept or {}}))
+        return self._set_config(key, settings)
+
+    def _entity(self, key: ResourceKey, changes: list[Change]) -> list[Operation]:
+        """Change the settings that these changes are about, and leave the others of the znode as they are."""
+        kept = self._kept_settings(key)
+        settings = dict(kept or {})
+        for change in changes:
+            found = entity_settings.update(change, settings)
+            for name, text in found[1].items() if found is not None else ():
+                if text is None:
+                    settings.pop(name, None)
+                else:
+                    settings[name] = text
+        if settings == (kept or {}):
+            return []
+        kinds = {type(change) for change in changes}
+        if any(type(one) in kinds for one in entity_settings.changes(self._image, key, kept or {})):
             self._conflict(Truth(configs={key: kept or {}}))
         return self._set_config(key, settings)
 

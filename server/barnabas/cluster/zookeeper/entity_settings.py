@@ -1,0 +1,125 @@
+"""The znodes of users, client ids and IP addresses below /config: which parts of the image they keep. Pure.
+
+The rule: several parts may share a znode, as a user's quotas and credentials do. A change names the settings that it is
+about, and all other settings of the znode stay as they are; what cannot be read is logged, and left out of the image.
+
+In the ZooKeeper store such a znode has a ResourceKey with a type below 0, which does not travel; its name is the path
+below the type, as in `alice/clients/app`, sanitized.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from barnabas.cluster.image import Change, ClientQuotaChanged, ClusterImage, ResourceKey
+from barnabas.cluster.zookeeper import resource_znodes as resources
+from barnabas.quotas.entities import CONNECTION_CREATION_RATE, FRACTION_MAX, QuotaEntity
+
+USERS, CLIENTS, IPS = -1, -2, -3
+ENTITY_TYPES: Mapping[int, str] = {USERS: resources.USERS, CLIENTS: resources.CLIENTS, IPS: resources.IPS}
+USER_CLIENTS: Final = f"/{resources.CLIENTS}/"
+"""Stands between a user and a client id of that user."""
+
+Update = Mapping[str, str | None]
+"""Settings that a change sets, and None for those that it removes."""
+
+
+def key_of_quotas(entity: QuotaEntity) -> ResourceKey:
+    """Return the key of the znode that has an entity's quotas."""
+    if entity.ip is not None:
+        return IPS, _znode_name(entity.ip)
+    if entity.user is None:
+        return CLIENTS, _znode_name(entity.client_id or "")
+    name = _znode_name(entity.user)
+    return USERS, name if entity.client_id is None else name + USER_CLIENTS + _znode_name(entity.client_id)
+
+
+def quota_entity(key: ResourceKey) -> QuotaEntity | None:
+    """Return the entity whose quotas a znode has, None for a name that is none."""
+    kind, name = key
+    if kind == IPS:
+        return QuotaEntity(ip=_entity_name(name))
+    if kind == CLIENTS:
+        return QuotaEntity(client_id=_entity_name(name))
+    user, separator, client_id = name.partition(USER_CLIENTS)
+    if "/" in user or "/" in client_id or not user or (separator and not client_id):
+        return None
+    return QuotaEntity(_entity_name(user), _entity_name(client_id) if separator else None)
+
+
+def _znode_name(name: str) -> str:
+    return resources.sanitized(name) if name else resources.DEFAULT
+
+
+def _entity_name(name: str) -> str:
+    return "" if name == resources.DEFAULT else resources.desanitized(name)
+
+
+def known(image: ClusterImage) -> Iterator[ResourceKey]:
+    """Return the keys of the znodes that have something of this image."""
+    for entity in image.quotas:
+        yield key_of_quotas(entity)
+
+
+def changes(image: ClusterImage, key: ResourceKey, settings: Mapping[str, str]) -> Iterator[Change]:
+    """Return what a znode with these settings says that the image does not."""
+    entity = quota_entity(key)
+    if entity is not None:
+        quotas = dict(_quotas(entity, settings))
+        if quotas != image.quotas.get(entity, {}):
+            yield ClientQuotaChanged(entity, tuple(quotas.items()))
+
+
+def unreadable(key: ResourceKey, settings: Mapping[str, str]) -> Iterator[str]:
+    """Return the names of settings that should be part of the image and cannot be read."""
+    entity = quota_entity(key)
+    if entity is not None:
+        readable = {name for name, _ in _quotas(entity, settings)}
+        yield from (name for name in settings if name in entity.known_quotas and name not in readable)
+
+
+def _quotas(entity: QuotaEntity, settings: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+    for name, text in sorted(settings.items()):
+        if name in entity.known_quotas:
+            try:
+                value = float(text)
+            except ValueError:
+                continue
+            if not math.isnan(value):
+                yield name, value
+
+
+def update(change: Change, settings: Mapping[str, str]) -> tuple[ResourceKey, Update] | None:
+    """Return which settings of which znode a change is about, None for a change that is kept elsewhere.
+
+    `settings` are what the znode holds: numbers that stay the same keep their text.
+    """
+    if isinstance(change, ClientQuotaChanged):
+        entity, quotas = change.entity, dict(change.quotas)
+        wanted: dict[str, str | None] = {}
+        for name in entity.known_quotas:
+            value = quotas.get(name)
+            wanted[name] = None if value is None else number_text(name, value)
+        same = dict(_quotas(entity, settings))
+        for name, value in quotas.items():
+            if same.get(name) == value:
+                wanted[name] = settings[name]
+        return key_of_quotas(entity), wanted
+    return None
+
+
+def number_text(name: str, value: float) -> str:
+    """Return a limit as text: whole numbers without a point where Kafka expects them."""
+    if name.endswith("_byte_rate") or name == CONNECTION_CREATION_RATE:
+        return str(min(int(value + FRACTION_MAX), 2**63 - 1))
+    return "Infinity" if value == math.inf else repr(float(value))
+
+
+def key_of(entity_type: str, name: str) -> ResourceKey | None:
+    """Return the key of an entity in /config, None for a type that is not one of these."""
+    for kind, known_type in ENTITY_TYPES.items():
+        if known_type == entity_type:
+            return kind, name
+    return None

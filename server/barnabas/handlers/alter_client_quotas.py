@@ -1,0 +1,112 @@
+"""AlterClientQuotas v0-v1. Sets and removes quotas of users, client ids and IP addresses (KIP-546).
+
+Each entity is altered as a whole or refused; one that is refused does not keep the others back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.image import Change, ClientQuotaChanged, ClusterImage
+from barnabas.errors import RequestError
+from barnabas.handlers.config_resources import ALTERATIONS_PER_REQUEST_MAX
+from barnabas.quotas.entities import QuotaEntity, altered, entity_of
+from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.requests.context import RequestContext
+
+Response = AlterClientQuotasResponse
+
+
+@dataclass(slots=True)
+class _Alteration:
+    """What a request asks of an entity, and why it is refused."""
+
+    asked: AlterClientQuotasRequest.EntryData
+    entity: QuotaEntity | None = None
+    refused: RequestError | None = None
+
+
+async def handle(
+    _context: RequestContext,
+    request: AlterClientQuotasRequest,
+    *,
+    metadata: MetadataStore,
+    budget: LoopBudget,
+) -> Response:
+    """Alter all entities in one change, and answer each. Raises POLICY_VIOLATION for too many at once."""
+    wanted = await _wanted(request, budget=budget)
+
+    def decide(image: ClusterImage) -> Iterator[Change]:
+        for one in wanted:
+            if one.refused is not None or one.entity is None:
+                continue
+            before = image.quotas.get(one.entity, {})
+            operations = [(op.key, None if op.remove else op.value) for op in one.asked.ops]
+            try:
+                after = altered(one.entity, before, operations)
+            except RequestError as error:
+                one.refused = error
+            else:
+                if after != before:
+                    yield ClientQuotaChanged(one.entity, tuple(after.items()))
+
+    if request.validate_only:
+        for _ in decide(metadata.image):
+            await budget.checkpoint()
+    else:
+        await metadata.change(decide)
+    response = Response()
+    for one in wanted:
+        response.entries.append(_answer(one))
+        await budget.checkpoint()
+    return response
+
+
+async def _wanted(request: AlterClientQuotasRequest, *, budget: LoopBudget) -> list[_Alteration]:
+    """Return what is asked of each entity; those that are no entities, or named twice, are refused."""
+    count = 0
+    for entry in request.entries:
+        count += len(entry.ops)
+        await budget.checkpoint()
+    if count > ALTERATIONS_PER_REQUEST_MAX:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{count} quotas are changed; at most {ALTERATIONS_PER_REQUEST_MAX} in one request",
+        )
+    wanted = []
+    times: Counter[QuotaEntity] = Counter()
+    for entry in request.entries:
+        one = _Alteration(entry)
+        try:
+            one.entity = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
+            times[one.entity] += 1
+        except RequestError as error:
+            one.refused = error
+        wanted.append(one)
+        await budget.checkpoint()
+    for one in wanted:
+        if one.entity is not None and times[one.entity] > 1:
+            one.refused = RequestError(ErrorCode.INVALID_REQUEST, f"{one.entity} is named twice")
+        await budget.checkpoint()
+    return wanted
+
+
+def _answer(one: _Alteration) -> Response.EntryData:
+    answer = Response.EntryData(
+        entity=[
+            Response.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+            for part in one.asked.entity
+        ],
+        error_message=None,
+    )
+    if one.refused is not None:
+        answer.error_code, answer.error_message = one.refused.code, one.refused.message
+    return answer

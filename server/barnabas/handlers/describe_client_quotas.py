@@ -1,0 +1,55 @@
+"""DescribeClientQuotas v0-v1. The quotas of users, client ids and IP addresses that a filter matches (KIP-546)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.quotas.entities import QuotaEntity, QuotaFilter, Quotas
+from barnabas.wire.generated.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.requests.context import RequestContext
+
+Response = DescribeClientQuotasResponse
+ENTRY_BYTES = 600
+"""About so much memory does an entity take in an answer."""
+
+
+async def handle(
+    context: RequestContext,
+    request: DescribeClientQuotasRequest,
+    *,
+    metadata: MetadataStore,
+    budget: LoopBudget,
+) -> Response:
+    """Describe every entity that matches."""
+    wanted = QuotaFilter(request.strict)
+    try:
+        for component in request.components:
+            wanted.add(component.entity_type, component.match_type, component.match)
+            await budget.checkpoint()
+        wanted.check()
+    except RequestError as error:
+        return Response(error_code=error.code, error_message=error.message, entries=None)
+    quotas = metadata.image.quotas
+    await context.reserve(len(quotas) * ENTRY_BYTES)
+    entries = []
+    for entity, limits in quotas.items():
+        if wanted.matches(entity):
+            entries.append(_described(entity, limits))
+        await budget.checkpoint()
+    context.unreserve((len(quotas) - len(entries)) * ENTRY_BYTES)
+    return Response(error_message=None, entries=entries)
+
+
+def _described(entity: QuotaEntity, limits: Quotas) -> Response.EntryData:
+    return Response.EntryData(
+        entity=[Response.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts],
+        values=[Response.ValueData(key=name, value=value) for name, value in limits.items()],
+    )

@@ -1,0 +1,1 @@
+"""Client quotas: entities, which of them applies, rates and token buckets (KIP-13, 55, 124, 219, 546, 599, 612)."""

@@ -1,0 +1,189 @@
+"""To whom quotas apply, which quotas there are, and what an alteration or a filter of them may say. Pure.
+
+The rule: names and combinations are those of KIP-546; whatever Kafka refuses raises a RequestError with its code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from types import MappingProxyType
+from typing import NamedTuple
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+"""The types of parts of an entity, as they travel."""
+
+PRODUCER_BYTE_RATE = "producer_byte_rate"
+CONSUMER_BYTE_RATE = "consumer_byte_rate"
+REQUEST_PERCENTAGE = "request_percentage"
+CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+CONNECTION_CREATION_RATE = "connection_creation_rate"
+
+INT_MAX, LONG_MAX = 2.0**31 - 1, 2.0**63
+FRACTION_MAX = 1e-6
+"""What is this close to a whole number is one."""
+
+_OF_USERS_AND_CLIENTS: Mapping[str, float] = MappingProxyType(
+    {
+        PRODUCER_BYTE_RATE: LONG_MAX,
+        CONSUMER_BYTE_RATE: LONG_MAX,
+        REQUEST_PERCENTAGE: math.inf,
+        CONTROLLER_MUTATION_RATE: math.inf,
+    }
+)
+_OF_IPS: Mapping[str, float] = MappingProxyType({CONNECTION_CREATION_RATE: INT_MAX})
+"""The largest value of each quota; those that are not infinite must be whole numbers."""
+
+Quotas = Mapping[str, float]
+"""Limits by the name of the quota."""
+
+
+class QuotaEntity(NamedTuple):
+    """To whom quotas apply. A part is None where there is none, and empty for the default of its type."""
+
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None
+
+    @property
+    def parts(self) -> tuple[tuple[str, str | None], ...]:
+        """Types and names as they travel: the name of a default is None."""
+        pairs = ((USER, self.user), (CLIENT_ID, self.client_id), (IP, self.ip))
+        return tuple((kind, name or None) for kind, name in pairs if name is not None)
+
+    @property
+    def known_quotas(self) -> Mapping[str, float]:
+        """The largest value of each quota that such an entity can have."""
+        return _OF_USERS_AND_CLIENTS if self.ip is None else _OF_IPS
+
+    def __str__(self) -> str:
+        return ", ".join(f"{kind} {name!r}" if name else f"default {kind}" for kind, name in self.parts)
+
+
+def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+    """Return the entity made of these parts, as an alteration names it.
+
+    Of two parts of one type the last counts, as in Kafka. Raises INVALID_REQUEST.
+    """
+    names: dict[str, str] = {}
+    for kind, name in parts:
+        if kind not in (USER, CLIENT_ID, IP):
+            raise _invalid(f"there are no quota entities of type {kind!r}")
+        if name == "":
+            raise _invalid(f"the name of the {kind} is empty")
+        names[kind] = name or ""
+    if not names:
+        raise _invalid("a quota entity without any part")
+    entity = QuotaEntity(names.get(USER), names.get(CLIENT_ID), names.get(IP))
+    if entity.ip is not None:
+        if len(names) > 1:
+            raise _invalid("a quota entity of type ip cannot be combined with user or client-id")
+        if entity.ip and normal_ip(entity.ip) is None:
+            raise _invalid(f"{entity.ip!r} is not an IP address")
+    return entity
+
+
+def normal_ip(text: str) -> str | None:
+    """Return an IP address as sockets show it, None for a text that is none; IPv4 in IPv6 becomes IPv4."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+def altered(entity: QuotaEntity, before: Quotas, operations: Sequence[tuple[str, float | None]]) -> Quotas:
+    """Return the quotas of an entity after these operations: a value that is set, None to remove it.
+
+    Raises INVALID_REQUEST: a quota that such an entity cannot have, a value that it cannot have, a quota named twice.
+    """
+    after = dict(before)
+    named = set()
+    for name, value in operations:
+        if name in named:
+            raise _invalid(f"the quota {name!r} is named twice")
+        named.add(name)
+        if value is None:
+            after.pop(name, None)
+        else:
+            check_value(entity, name, value)
+            after[name] = value
+    return after
+
+
+def check_value(entity: QuotaEntity, name: str, value: float) -> None:
+    """Raise INVALID_REQUEST unless the entity can have this value of this quota."""
+    most = entity.known_quotas.get(name)
+    if most is None:
+        raise _invalid(f"{entity} cannot have a quota {name!r}")
+    if not value > 0:  # which NaN is not either
+        raise _invalid(f"the quota {name} must be greater than 0")
+    if math.isinf(most):
+        return
+    if value > most:
+        raise _invalid(f"the quota {name} is at most {most:.0f}")
+    if abs(math.remainder(value, 1.0)) > FRACTION_MAX:
+        raise _invalid(f"the quota {name} must be a whole number")
+
+
+EXACT, DEFAULT, ANY = range(3)
+"""What a component of a filter matches: a name, the default, any name and the default."""
+
+
+@dataclass(slots=True)
+class QuotaFilter:
+    """What DescribeClientQuotas asks for. `strict` leaves out entities with parts that no component is about."""
+
+    strict: bool
+    exact: dict[str, str] = field(default_factory=dict)
+    """Names by type, empty for the default."""
+    any: set[str] = field(default_factory=set)
+
+    def add(self, kind: str, match_type: int, match: str | None) -> None:
+        """Add a component. Raises INVALID_REQUEST, UNSUPPORTED_VERSION for a type of entity that is not known."""
+        if not kind:
+            raise _invalid("a component without an entity type")
+        if kind in self.exact or kind in self.any:
+            raise _invalid(f"two components are about the entity type {kind}")
+        if kind not in (USER, CLIENT_ID, IP):
+            raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"there are no quota entities of type {kind!r}")
+        if match_type == EXACT:
+            if match is None:
+                raise _invalid(f"the component for {kind} matches a name, and names none")
+            # No entity has an empty name: it must not match the default.
+            self.exact[kind] = match or "\0"
+        elif match_type not in (DEFAULT, ANY):
+            raise _invalid(f"{match_type} is not a type of match")
+        elif match is not None:
+            raise _invalid(
+                f"the component for {kind} names {match!r}, which its type of match does not allow"
+            )
+        elif match_type == DEFAULT:
+            self.exact[kind] = ""
+        else:
+            self.any.add(kind)
+
+    def check(self) -> None:
+        """Raise INVALID_REQUEST for a combination that no entity can match."""
+        kinds = self.any.union(self.exact)
+        if IP in kinds and len(kinds) > 1:
+            raise _invalid("a component for ip cannot be combined with those for user or client-id")
+
+    def matches(self, entity: QuotaEntity) -> bool:
+        """Return whether an entity is asked for."""
+        names = {kind: name or "" for kind, name in entity.parts}
+        if self.strict and len(names) != len(self.exact) + len(self.any):
+            return False
+        return all(kind in names for kind in self.any) and all(
+            names.get(kind) == name for kind, name in self.exact.items()
+        )
+
+
+def _invalid(message: str) -> RequestError:
+    return RequestError(ErrorCode.INVALID_REQUEST, message)
