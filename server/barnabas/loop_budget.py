@@ -32,6 +32,9 @@ LONG_SECONDS = 0.001
 SCORE_OF_LONG_STEP, SCORE_OF_LONG_WORK, SCORE_MAX = 2, 3, 4
 """A step that took longer counts 2, a request takes 1 away, and who has 3 is long work: a single long step says little,
 since the system may have run another process."""
+AT_ONCE_SECONDS = 0.000_5
+"""For how long after the beginning of a turn a task may go on with its next request without another turn."""
+UNKNOWN = 1 << 30
 STALL_SECONDS = 0.2
 """From this length on a turn is reported, not only counted."""
 
@@ -75,6 +78,8 @@ class LoopBudget(trio.abc.Instrument):
         self._is_measured = False
         self._turn_began = self._step_began = clock()
         self._steps = 0
+        self._runnable = UNKNOWN
+        """How many tasks have been scheduled and have not run since."""
         self._task: trio.lowlevel.Task | None = None
         self._longest_step = 0.0
         self._longest_task: trio.lowlevel.Task | None = None
@@ -91,6 +96,7 @@ class LoopBudget(trio.abc.Instrument):
 
     def __enter__(self) -> LoopBudget:
         self._begin_turn()
+        self._runnable = UNKNOWN  # until the loop has nothing to do
         trio.lowlevel.add_instrument(self)
         self._is_measured = True
         return self
@@ -98,14 +104,23 @@ class LoopBudget(trio.abc.Instrument):
     def __exit__(self, *_: object) -> None:
         trio.lowlevel.remove_instrument(self)
         self._is_measured = False
+        self._runnable = UNKNOWN
         self._task = self._longest_task = None
 
     def after_io_wait(self, timeout: float) -> None:  # noqa: ARG002 (the signature is trio's)
         """A turn begins."""
         self._begin_turn()
 
+    def task_scheduled(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002
+        """A task is to run, in the next turn if this one is in the middle."""
+        self._runnable += 1
+
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         """A step of a task begins, and with it the one before it has ended."""
+        self._runnable -= 1
+        self._begin_step(task)
+
+    def _begin_step(self, task: trio.lowlevel.Task | None) -> None:
         now = self._clock()
         took = now - self._step_began
         if took > self._longest_step:
@@ -115,8 +130,10 @@ class LoopBudget(trio.abc.Instrument):
         self._task = task
         self._steps += 1
 
-    def before_io_wait(self, timeout: float) -> None:  # noqa: ARG002
+    def before_io_wait(self, timeout: float) -> None:
         """A turn has ended."""
+        if timeout > 0.0:
+            self._runnable = 0
         now = self._clock()
         took = self._turn_seconds = now - self._turn_began
         if took > BOUNDS_SECONDS[0]:
@@ -143,6 +160,15 @@ class LoopBudget(trio.abc.Instrument):
     def is_used_up(self) -> bool:
         """Whether this turn has taken so long that whoever has more to do must give way."""
         return self._clock() >= self._ends
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the running task may look for its next request at once: no other can run, and the turn is young."""
+        return self._runnable == 0 and self._clock() - self._turn_began < AT_ONCE_SECONDS
+
+    def begin_next(self) -> None:
+        """Count what the running task does from here on as a step of its own: it goes on with its next request."""
+        self._begin_step(self._task)
 
     async def checkpoint(self) -> None:
         """Let others run if this turn has used up its budget, or long work its share; otherwise nothing is waited for.

@@ -5,8 +5,9 @@ from functools import partial
 from itertools import pairwise
 
 import trio
+import trio.testing
 
-from barnabas.loop_budget import LET_THROUGH_MAX, LONG_WORK_SHARE, LoopBudget, Stall
+from barnabas.loop_budget import AT_ONCE_SECONDS, LET_THROUGH_MAX, LONG_WORK_SHARE, LoopBudget, Stall
 
 
 class Clock:
@@ -292,3 +293,59 @@ async def test_long_work_leaves_the_rest_of_a_turn_to_requests() -> None:
         assert not budget.is_used_up
         await budget.checkpoint()
         assert turns[0] > 0
+
+
+async def idle_once() -> None:
+    """Let the loop have nothing to do for once, after which it is known who can run."""
+    await trio.testing.wait_all_tasks_blocked(0.000_1)
+
+
+async def test_who_is_alone_in_a_young_turn_may_go_on() -> None:
+    clock = Clock()
+    with LoopBudget(clock=clock) as budget:
+        await idle_once()
+        assert budget.may_go_on
+        clock.now += AT_ONCE_SECONDS
+        assert not budget.may_go_on
+        await trio.lowlevel.checkpoint()
+        assert budget.may_go_on
+
+
+async def test_nobody_goes_on_while_another_task_can_run() -> None:
+    ran = []
+
+    async def other() -> None:
+        ran.append(1)
+
+    with LoopBudget(clock=Clock()) as budget:
+        await idle_once()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            assert not budget.may_go_on
+            while not ran:
+                await trio.lowlevel.checkpoint()
+            assert budget.may_go_on
+
+
+async def test_nobody_goes_on_before_it_is_known_who_can_run() -> None:
+    with LoopBudget(clock=Clock()) as budget:
+        assert not budget.may_go_on
+        await trio.lowlevel.checkpoint()
+        assert not budget.may_go_on
+    assert not LoopBudget(clock=Clock()).may_go_on
+
+
+async def test_requests_of_one_turn_are_steps_of_their_own() -> None:
+    """So that ten short requests are not taken for long work."""
+    clock, stalls = Clock(), []
+    with LoopBudget(clock=clock) as budget:
+        budget.on_long_turn = stalls.append
+        await trio.lowlevel.checkpoint()
+        for _ in range(10):
+            clock.now += 0.001
+            budget.begin_next()
+        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+    (stall,) = stalls
+    assert stall.steps == 11
+    assert stall.step_seconds < 0.002

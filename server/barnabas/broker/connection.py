@@ -37,6 +37,13 @@ UNCOUNTED_BYTES_MAX = 4096
 ACTIVE_SECONDS = 1.0
 """A connection is active if its last request came so soon after the response before it."""
 
+AT_ONCE_SECONDS = 0.000_2
+"""A request that came so soon after the response before it lets its connection look for the next one at once."""
+LOOK_SECONDS = 0.000_025
+"""For how long it looks then, before it waits for a turn of the event loop."""
+SKIP_MAX = 1023
+"""How many requests a connection waits as any other after it has looked in vain: 1, 3, 7 ... up to this many."""
+
 CUT_SHORT = "requests cut short"
 
 
@@ -66,8 +73,11 @@ class Connection:
     __slots__ = (
         "_is_active",
         "_is_more_there",
+        "_is_quick",
         "_parts",
         "_received",
+        "_skip",
+        "_skip_next",
         "_start",
         "_transport",
         "_unsent",
@@ -88,6 +98,9 @@ class Connection:
         self._start = 0
         self._is_active = False  # whether its next request is to be expected soon
         self._is_more_there = False  # whether the last read filled the buffer
+        self._is_quick = False  # whether its last request followed the response before it at once
+        self._skip = 0  # how many requests are still to be waited for as any other
+        self._skip_next = 0  # how many it will be after the last look that was in vain
         self.info = info
         self.answering = False
         self.stopping = False
@@ -155,7 +168,7 @@ class Connection:
             if self._is_more_there:
                 await trio.lowlevel.checkpoint()
                 await parts.budget.checkpoint()
-            else:
+            elif not (self._is_quick and self._follows_at_once()):
                 await transport.wait_readable(soon=self._is_active)
                 if parts.budget.is_used_up:
                     # Before anything is read: who waits holds no memory.
@@ -179,10 +192,31 @@ class Connection:
         self._received, self._start = data, 0
         return True
 
+    def _follows_at_once(self) -> bool:
+        """Return whether the next request is there already, and may be read without a turn of the event loop.
+
+        A turn costs more than a small request does by itself. It is left out where nobody is kept waiting: no task
+        can run, no other connection has sent anything, and the turn is young.
+        """
+        if self._skip:
+            self._skip -= 1
+            return False
+        budget = self._parts.budget
+        if not budget.may_go_on:
+            return False
+        if not self._transport.is_only_readable(LOOK_SECONDS):
+            self._skip = self._skip_next = min(2 * self._skip_next + 1, SKIP_MAX)
+            return False
+        self._skip_next = 0
+        budget.begin_next()
+        return True
+
     def _note_arrival(self) -> None:
         now_s = self._parts.now_s()
+        waited_s = now_s - self.last_active
         # A first request says nothing: thousands of new connections may send theirs together.
-        self._is_active = now_s - self.last_active < ACTIVE_SECONDS and self.info.request is not None
+        self._is_active = waited_s < ACTIVE_SECONDS and self.info.request is not None
+        self._is_quick = waited_s < AT_ONCE_SECONDS
         self.last_active = now_s
 
     async def _serve_parts(self, start: memoryview, size: int) -> bool:

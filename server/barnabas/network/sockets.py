@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from barnabas.network.lobby import Lobby
+from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.transport import EVERYWHERE, Address, UnknownHostError
 from barnabas.wire.regions import Chunk, FileRegion
 
@@ -32,7 +33,7 @@ _READ_BYTES_MAX = 16 * 1024
 class PlainTransport:
     """An accepted, non-blocking TCP socket, as `network.transport.Transport`."""
 
-    __slots__ = ("_behind", "_lobby", "_reader", "_socket", "local_address", "peer_address")
+    __slots__ = ("_behind", "_lobby", "_reader", "_ready", "_socket", "local_address", "peer_address")
 
     def __init__(
         self,
@@ -40,14 +41,21 @@ class PlainTransport:
         local: Address = ("", 0),
         peer: Address = ("", 0),
         lobby: Lobby | None = None,
+        ready: ReadySockets | None = None,
     ) -> None:
-        """Without a `lobby` nothing bounds how many connections return from waiting in one turn."""
+        """Without a `lobby` nothing bounds how many connections return from waiting in one turn.
+
+        Without `ready` sockets nobody knows whether this is the only one with something to read.
+        """
         self.local_address = local
         self.peer_address = peer
         self._socket = sock
         self._reader: Reader | None = None
         self._behind = False  # whether the socket did not take a response at once
         self._lobby = lobby
+        self._ready = ready
+        if ready is not None:
+            ready.add(sock.fileno())
 
     def report_to(self, reader: Reader) -> None:
         """Tell `reader` how the peer reads."""
@@ -65,6 +73,10 @@ class PlainTransport:
                 pass
         if self._socket.fileno() < 0:
             raise trio.ClosedResourceError
+
+    def is_only_readable(self, seconds: float) -> bool:
+        """Return whether this connection has something to read, and no other; looks for up to `seconds`."""
+        return self._ready is not None and self._ready.is_only_one(self._socket.fileno(), seconds)
 
     def wake(self) -> None:
         """Have a task that waits for something to read return from it."""
@@ -175,9 +187,10 @@ def _ended_early(position: int, missing: int) -> OSError:
 class SocketAcceptor:
     """One bound socket, as `network.transport.Acceptor`."""
 
-    def __init__(self, sock: socket.socket, lobby: Lobby) -> None:
+    def __init__(self, sock: socket.socket, lobby: Lobby, ready: ReadySockets) -> None:
         self._socket = sock
         self._lobby = lobby
+        self._ready = ready
 
     @property
     def address(self) -> Address:
@@ -202,7 +215,9 @@ class SocketAcceptor:
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            return PlainTransport(accepted, _address(accepted.getsockname()), _address(peer), self._lobby)
+            return PlainTransport(
+                accepted, _address(accepted.getsockname()), _address(peer), self._lobby, self._ready
+            )
         except BaseException:
             accepted.close()
             raise
@@ -219,6 +234,7 @@ class SocketNetwork:
 
     def __init__(self) -> None:
         self._lobby = Lobby()
+        self._ready = ReadySockets()
 
     def host_name(self) -> str:
         """Return the name by which other machines know this one."""
@@ -226,7 +242,7 @@ class SocketNetwork:
 
     def bind(self, host: str, port: int) -> list[SocketAcceptor]:
         """Bind all addresses of a host. Raises OSError, of it UnknownHostError."""
-        return [SocketAcceptor(sock, self._lobby) for sock in bind_sockets(host, port)]
+        return [SocketAcceptor(sock, self._lobby, self._ready) for sock in bind_sockets(host, port)]
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
         """Open a TCP connection. Raises OSError."""

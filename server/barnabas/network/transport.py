@@ -57,6 +57,12 @@ class Transport(Protocol):
         few return in each turn of the event loop, however many have something to read.
         """
 
+    def is_only_readable(self, seconds: float) -> bool:
+        """Return whether this connection, and no other, has something to read; looks for up to `seconds`.
+
+        False is always right: then the connection waits as any other.
+        """
+
     def wake(self) -> None:
         """Have a task that waits for something to read return from it, though there may be nothing."""
 

@@ -56,6 +56,9 @@ class Sent:
     def report_to(self, _connection: object) -> None:
         """Nobody falls behind here."""
 
+    def is_only_readable(self, seconds: float) -> bool:
+        return False
+
     async def wait_readable(self, *, soon: bool = True) -> None:
         """There is always something to read, if only the end."""
 

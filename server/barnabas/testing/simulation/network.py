@@ -143,6 +143,10 @@ class SimulatedTransport:
             await self._incoming.wait_arrived()
         return count
 
+    def is_only_readable(self, seconds: float) -> bool:  # noqa: ARG002
+        """Return False: in a simulated world everybody waits for the event loop, whose order a seed decides."""
+        return False
+
     async def wait_readable(self, *, soon: bool = True) -> None:  # noqa: ARG002 (everybody may wake at once here)
         """Wait until there may be something to read, or the peer has closed."""
         await self._incoming.wait_arrived()

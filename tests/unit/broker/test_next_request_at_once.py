@@ -1,0 +1,180 @@
+"""A connection that was just answered reads its next request without a turn of the event loop, if nobody waits for one.
+
+Clients are threads with blocking sockets: one in the event loop could not run while a connection looks for its request.
+"""
+
+import socket
+import struct
+import threading
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
+import trio
+
+import barnabas.broker.connection
+import barnabas.loop_budget
+from barnabas.broker.connection import Connection
+from barnabas.network.lobby import Lobby
+from barnabas.network.ready_sockets import ReadySockets
+from barnabas.network.sockets import PlainTransport
+from barnabas.requests.context import ConnectionInfo
+from tests.support.broker import broker_to_ask
+
+API_VERSIONS = 18
+REQUEST = struct.pack(">ihhih", 13, API_VERSIONS, 0, 7, 3) + b"raw"
+TIMEOUT_S = 60.0
+
+
+class Turns(trio.abc.Instrument):
+    def __init__(self):
+        self.number = 0
+
+    def after_io_wait(self, timeout):
+        self.number += 1
+
+
+@pytest.fixture
+async def broker(tmp_path):
+    async with broker_to_ask(tmp_path) as asked:
+        yield SimpleNamespace(parts=asked.broker.connections.parts, lobby=Lobby(), ready=ReadySockets())
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Look for as long as it takes: so that nothing depends on how fast this machine is."""
+    monkeypatch.setattr(barnabas.broker.connection, "LOOK_SECONDS", TIMEOUT_S)
+    monkeypatch.setattr(barnabas.broker.connection, "AT_ONCE_SECONDS", TIMEOUT_S)
+    monkeypatch.setattr(barnabas.loop_budget, "AT_ONCE_SECONDS", TIMEOUT_S)
+
+
+@asynccontextmanager
+async def connected(broker):
+    """A served connection, and the client's end of it."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.settimeout(TIMEOUT_S)
+    info = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
+    transport = PlainTransport(ours, lobby=broker.lobby, ready=broker.ready)
+    connection = Connection(broker.parts, transport, info)
+    with theirs:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            yield connection, theirs
+            nursery.cancel_scope.cancel()
+
+
+def ask(client, count=1):
+    """One request after the other; returns how many were answered before the broker closed."""
+    for number in range(count):
+        try:
+            client.sendall(REQUEST)
+            head = client.recv(4, socket.MSG_WAITALL)
+        except OSError:
+            return number
+        if not head:
+            return number
+        assert client.recv(*struct.unpack(">i", head), socket.MSG_WAITALL)[:4] == struct.pack(">i", 7)
+    return count
+
+
+def ask_and_leave(client, count):
+    """Ask, and say that nothing more will come: a patient connection would look for it, and nothing else would run."""
+    answered = ask(client, count)
+    client.shutdown(socket.SHUT_WR)
+    return answered
+
+
+async def test_requests_that_follow_each_other_take_no_turns(broker, patient):
+    turns = Turns()
+    async with connected(broker) as (_, client):
+        trio.lowlevel.add_instrument(turns)
+        assert await trio.to_thread.run_sync(ask_and_leave, client, 1000) == 1000
+    trio.lowlevel.remove_instrument(turns)
+    assert turns.number < 100
+
+
+async def test_the_rest_of_a_request_is_waited_for(broker, patient):
+    def send_in_pieces(client):
+        for _ in range(20):
+            client.sendall(REQUEST[:2])
+            client.sendall(REQUEST[2:9])
+            client.sendall(REQUEST[9:])
+            (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
+            assert len(client.recv(size, socket.MSG_WAITALL)) == size
+        client.shutdown(socket.SHUT_WR)
+
+    async with connected(broker) as (_, client):
+        await trio.to_thread.run_sync(send_in_pieces, client)
+
+
+async def test_connections_that_ask_at_the_same_time_are_all_served(broker):
+    async with trio.open_nursery() as nursery:
+
+        async def serve():
+            async with connected(broker) as (_, client):
+                assert await trio.to_thread.run_sync(ask, client, 300) == 300
+
+        for _ in range(8):
+            nursery.start_soon(serve)
+
+
+async def test_timers_and_tasks_run_beside_a_client_that_never_pauses(broker):
+    """A turn ends half a millisecond after it began, however fast the requests come."""
+    ticks = 0
+    over = threading.Event()
+
+    def never_pause(client):
+        while not over.is_set():
+            ask(client)
+
+    async with connected(broker) as (_, client), trio.open_nursery() as nursery:
+        nursery.start_soon(trio.to_thread.run_sync, never_pause, client)
+        for _ in range(50):
+            await trio.sleep(0.001)
+            ticks += 1
+        for _ in range(50):
+            await trio.lowlevel.checkpoint()
+            ticks += 1
+        over.set()
+    assert ticks == 100
+
+
+@pytest.mark.parametrize("how", ["drained", "cancelled"])
+async def test_a_client_that_never_pauses_does_not_keep_its_connection(broker, how):
+    async with connected(broker) as (connection, client), trio.open_nursery() as nursery:
+        answered = []
+
+        async def ask_on():
+            answered.append(await trio.to_thread.run_sync(ask, client, 1_000_000_000))
+
+        nursery.start_soon(ask_on)
+        while connection.info.request is None:
+            await trio.sleep(0.001)
+        if how == "drained":
+            connection.stopping = True
+        else:
+            connection.scope.cancel()
+    assert answered[0] > 0
+
+
+async def test_a_client_that_asks_is_not_idle(broker, patient):
+    async with connected(broker) as (connection, client):
+        before = connection.last_active
+        await trio.to_thread.run_sync(ask_and_leave, client, 100)
+        assert connection.last_active > before
+        assert not connection.answering
+
+
+async def test_a_look_in_vain_is_made_more_and_more_rarely(broker, monkeypatch):
+    looks = []
+
+    def look(self, seconds):
+        looks.append(seconds)
+        return False
+
+    monkeypatch.setattr(PlainTransport, "is_only_readable", look)
+    monkeypatch.setattr(barnabas.broker.connection, "AT_ONCE_SECONDS", TIMEOUT_S)
+    async with connected(broker) as (_, client):
+        await trio.to_thread.run_sync(ask, client, 2000)
+    assert len(looks) <= 12
