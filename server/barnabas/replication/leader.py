@@ -71,7 +71,7 @@ class LeaderState:
         self.epoch_start_offset = epoch_start_offset
         self.high_watermark = high_watermark
         self.replicas = frozenset(replicas)
-        self.isr = frozenset(isr) | {broker_id}
+        self.isr = self._in_sync(isr)
         self._pending: IsrChange | None = None
         self._followers = {
             replica: FollowerState(last_caught_up_ms=now_ms if replica in self.isr else NEVER_MS)
@@ -126,7 +126,7 @@ class LeaderState:
         joined = frozenset(isr) - self.isr
         self.partition_epoch = partition_epoch
         self.replicas = frozenset(replicas)
-        self.isr = frozenset(isr) | {self.broker_id}
+        self.isr = self._in_sync(isr)
         self._followers = {
             replica: self._followers.get(replica)
             or FollowerState(last_caught_up_ms=now_ms if replica in joined else NEVER_MS)
@@ -263,8 +263,16 @@ class LeaderState:
         if partition_epoch is not None and partition_epoch >= self.partition_epoch:
             self.partition_epoch = partition_epoch
             accepted = change.isr if isr is None else frozenset(isr)
-            self.isr = accepted & self.replicas | {self.broker_id}
+            self.isr = self._in_sync(accepted)
             self._check()
+
+    def _in_sync(self, isr: Collection[int]) -> frozenset[int]:
+        """Return those of an ISR that are replicas.
+
+        At the end of a reassignment Apache Kafka's controller first sends the new replicas with the old ISR, and takes
+        the replicas that go out of the ISR when they have stopped.
+        """
+        return frozenset(isr) & self.replicas | {self.broker_id}
 
     def _check(self) -> None:
         assert self.broker_id in self.isr, "a leader is in sync with itself"

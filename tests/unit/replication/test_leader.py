@@ -134,3 +134,14 @@ def test_the_low_watermark_is_that_of_the_slowest_to_delete() -> None:
     assert leader.lowest_log_start_offset(4) == -1
     leader.follower_fetched(2, 10, log_start_offset=3, leader_end_offset=10, now_ms=0)
     assert leader.lowest_log_start_offset(4) == 3
+
+
+def test_an_isr_with_replicas_that_a_reassignment_has_removed_is_taken_without_them() -> None:
+    leader = leading(1, 2, 3, 4, replicas=(1, 2, 3))
+    assert leader.isr == {1, 2, 3}
+    for follower in (2, 3):
+        fetched(leader, follower, 10, 10)
+    assert leader.advance_high_watermark(10)  # nobody waits for the one that goes
+    assert leader.update(partition_epoch=8, replicas=(1, 2), isr=(1, 2, 3), now_ms=0)
+    assert leader.isr == {1, 2}
+    assert leader.out_of_sync(20, 10 * LAG_MS, LAG_MS) == {2}
