@@ -281,6 +281,11 @@ class Cluster:
         assert self._client is not None
         return sorted(self._client.get_children("/brokers/topics"))
 
+    def replicas(self, topic: str) -> int:
+        """How many replicas the partitions of a topic have."""
+        assignment: dict[str, list[int]] = self.read(f"/brokers/topics/{topic}")["partitions"]
+        return min(map(len, assignment.values()))
+
     def wait_in_sync(self, topic: str, count: int) -> None:
         """Wait until each partition of a topic has a leader and `count` replicas in sync."""
 

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.running import import_path
 from compat.crash.producers import KafkaPython, Librdkafka, Load
-from compat.matrix.brokers import Barnabas, restart
+from compat.matrix.brokers import Barnabas
 
 TOPIC = "crash"
 # Small segments, so that rolling, sealing and flushing are often in the middle when the kill comes.
@@ -66,7 +66,7 @@ def run(directory: Path, *, seed: int, rounds: int) -> Figures:
     for _ in range(rounds):
         time.sleep(choose.uniform(*ROUND_S))
         how = "term" if choose.random() < 0.1 else "kill"
-        restart(broker, how)
+        broker.restart(how)
         figures.kills += how == "kill"
         figures.clean_stops += how == "term"
     for load in loads:

@@ -30,6 +30,7 @@ from compat.matrix.brokers import (
     RestartService,
 )
 from compat.matrix.clients import Verdict, Verdicts
+from compat.matrix.clusters import ZooKeeperCluster
 from compat.matrix.known import WITHOUT_HEADERS
 from compat.matrix.report import Matrix
 from compat.matrix.suites import SUITES
@@ -106,6 +107,15 @@ class Run:
             return Barnabas(directory, settings)
         return ApacheKafka(directory, self.options.against.partition("-")[2] or "4.x", settings)
 
+    def cluster(self, name: str, settings: Mapping[str, str]) -> Broker:
+        """Three fresh brokers on ZooKeeper, unless the broker under test has none."""
+        has_zookeeper = self.options.against in ("barnabas", "kafka-3.9")
+        if not has_zookeeper:
+            return self.broker(name, settings)
+        directory = self.directory / name
+        directory.mkdir()
+        return ZooKeeperCluster(directory, ours=self.options.against == "barnabas", settings=settings)
+
     def all(self) -> Matrix:
         """Each client by itself, then all together."""
         alone = [case for case in self.options.cases if case != "interop"]
@@ -127,7 +137,8 @@ class Run:
     def suite(self, name: str) -> Verdicts:
         """A suite's cases, with a broker that is set as they need it."""
         suite = SUITES[name]
-        return self._run(name, suite.program, suite.cases, self.broker(name, suite.settings))
+        broker = (self.cluster if suite.zookeeper else self.broker)(name, suite.settings)
+        return self._run(name, suite.program, suite.cases, broker)
 
     def _run(self, name: str, path: Path, cases: Sequence[str], broker: Broker) -> Verdicts:
         start = time.monotonic()
@@ -137,7 +148,9 @@ class Run:
                 environment = self.environment(self.options.records)
                 return clients.run(path, broker.bootstrap, cases, environment, self.log(name))
             with RestartService(broker, self.directory / name) as command:
-                environment = self.environment(self.options.records, COMPAT_RESTART=command)
+                environment = self.environment(
+                    self.options.records, COMPAT_RESTART=command, **broker.environment()
+                )
                 return clients.run(path, broker.bootstrap, cases, environment, self.log(name))
 
         verdicts = self._with(broker, cases, program)

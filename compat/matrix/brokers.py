@@ -51,9 +51,19 @@ class Broker(Protocol):
 
     def complaints(self) -> list[str]:
         """Lines of its log that tell of an error of its own."""
+        return []
+
+    def restart(self, how: str) -> None:
+        """Stop in one of the two ways, and start. Raises BrokerError or KafkaError."""
+        self.stop(how)
+        self.start()
+
+    def environment(self) -> Mapping[str, str]:
+        """What clients are told besides the address."""
+        return NOTHING_ELSE
 
 
-class Barnabas:
+class Barnabas(Broker):
     """`barnabas serve` from this checkout."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] = NOTHING_ELSE) -> None:
@@ -121,7 +131,7 @@ class Barnabas:
         return [line for line in lines if " ERROR " in line or " CRITICAL " in line or "Traceback" in line]
 
 
-class ApacheKafka:
+class ApacheKafka(Broker):
     """The newest Kafka, or the version asked for, in one process."""
 
     def __init__(self, directory: Path, version: str, settings: Mapping[str, str] = NOTHING_ELSE) -> None:
@@ -149,7 +159,7 @@ class ApacheKafka:
         return []  # What Kafka says of itself is not ours to judge.
 
 
-class Given:
+class Given(Broker):
     """A broker that somebody else has started, whichever it is: it is neither stopped nor judged by its log."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -167,12 +177,6 @@ class Given:
 
     def complaints(self) -> list[str]:
         return []
-
-
-def restart(broker: Broker, how: str) -> None:
-    """Stop in one of the two ways, and start. Raises BrokerError or KafkaError."""
-    broker.stop(how)
-    broker.start()
 
 
 class RestartService:
@@ -210,7 +214,7 @@ class RestartService:
         if how not in SIGNALS:
             return f"no such way to restart: {how!r}; there are {', '.join(SIGNALS)}"
         try:
-            restart(self._broker, how)
+            self._broker.restart(how)
         except Exception as error:  # whoever waits must hear of it, whatever it is
             return " ".join(f"{type(error).__name__}: {error}".split())
         return "ok"

@@ -14,12 +14,16 @@ COMPAT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Suite:
-    """A program that is called as a client's `run` is; `settings` are what its broker needs besides."""
+    """A program that is called as a client's `run` is; `settings` are what its broker needs besides.
+
+    `zookeeper`: it needs a cluster on ZooKeeper, whose address it gets in COMPAT_ZOOKEEPER.
+    """
 
     title: str
     program: Path
     cases: tuple[str, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
+    zookeeper: bool = False
 
 
 SUITES = {
@@ -47,5 +51,28 @@ SUITES = {
         COMPAT / "telemetry" / "run",
         ("producer", "consumer", "consumer-848", "share-consumer", "admin", "streams", "push"),
         {"telemetry.enable": "true"},
+    ),
+    "scala-0.8": Suite(
+        "The Scala producer, the high-level consumer and the tools of Kafka 0.8.2.2, with three brokers on ZooKeeper",
+        COMPAT / "scala" / "run",
+        (
+            "topics",
+            "producer-sync",
+            "producer-async",
+            "producer-own",
+            "group-zookeeper",
+            "group-kafka",
+            "group-roundrobin",
+            "resume-zookeeper",
+            "resume-kafka",
+            "dual-commit",
+            "auto-commit",
+            "topic-filter",
+            "member-dies",
+            "broker-restart",
+            "broker-kill",
+            "tools",
+        ),
+        zookeeper=True,
     ),
 }

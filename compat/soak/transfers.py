@@ -24,7 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from compat.kit.reading import read_to_end
-from compat.matrix.brokers import Broker, BrokerError, restart
+from compat.matrix.brokers import Broker, BrokerError
 from compat.soak.worker import GROUP, LEDGER, ORDERS
 
 ACCOUNTS = 50
@@ -115,7 +115,7 @@ def _run(broker: Broker, directory: Path, *, seed: int, rounds: int, orders: int
                 worker.keep_alive()
             time.sleep(choose.uniform(*ROUND_S))
             if number % 3 == 2:
-                restart(broker, "kill")
+                broker.restart("kill")
                 figures.brokers_killed += 1
             else:
                 choose.choice(crew).kill()

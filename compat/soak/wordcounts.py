@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat.kafka.process import LIGHT_JVM
 from compat.kit.java import built
-from compat.matrix.brokers import Broker, restart
+from compat.matrix.brokers import Broker
 from compat.soak.transfers import Figures, LostError
 
 SOURCE = Path(__file__).resolve().parent / "wordcount"
@@ -106,7 +106,7 @@ def run(
             wanted += send(broker.bootstrap, choose, words // rounds)
             time.sleep(choose.uniform(*ROUND_S))
             if number % 4 == 3:
-                restart(broker, "kill")
+                broker.restart("kill")
                 figures.brokers_killed += 1
             else:
                 choose.choice(crew).kill()
