@@ -18,6 +18,7 @@ from barnabas.cluster.zookeeper.znodes import (
     ReplicaAssignment,
     TopicAssignment,
 )
+from barnabas.security.tokens import Token
 
 TOPIC_ID = bytes.fromhex("7ed94cf1d8b94f8d9fa64d6e2b3c5a01")
 TOPIC_ID_TEXT = "ftlM8di5T42fpk1uKzxaAQ"
@@ -211,7 +212,7 @@ def test_delegation_tokens_of_all_versions():
         b'{"version":2,"owner":"User%3Aa","renewers":["User%3Ab"],"issueTimestamp":1,"maxTimestamp":3,'
         b'"expiryTimestamp":2,"tokenId":"id"}'
     )
-    token = resources.DelegationToken("id", "User:a", "User:a", ("User:b",), 1, 2, 3)
+    token = Token("id", "User:a", "User:a", ("User:b",), 1, 2, 3)
     assert resources.decode_token("id", v2) == token
     assert json.loads(resources.encode_token(token))["tokenRequester"] == "User%3Aa"
     assert resources.decode_token("id", resources.encode_token(token)) == token

@@ -17,6 +17,8 @@ from barnabas.cluster.image import (
     Change,
     ClusterImage,
     ConfigChanged,
+    DelegationTokenChanged,
+    DelegationTokenRemoved,
     LogDirsRegistered,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -291,7 +293,11 @@ class ChangeWriter:
                 for path in paths:
                     await make_persistent(self._zookeeper, path.rpartition("/")[0])
         for entity in plan.notifications:
-            await self._notify(entity)
+            path = f"{resources.CONFIG_CHANGES}/{resources.CONFIG_CHANGE_PREFIX}"
+            await self._notify(path, resources.encode_config_change(entity))
+        for token_id in plan.changed_tokens:
+            path = f"{resources.TOKEN_CHANGES}/{resources.TOKEN_CHANGE_PREFIX}"
+            await self._notify(path, token_id.encode())
 
     async def _plan(self, changes: Sequence[Change], base: ClusterImage, found: writes.Found) -> writes.Plan:
         planner = writes.Planner(base, found, self._broker_id, has_topic_ids=self._has_topic_ids)
@@ -302,9 +308,7 @@ class ChangeWriter:
             await self._budget.checkpoint()
         return planner.plan
 
-    async def _notify(self, entity: str) -> None:
-        path = f"{resources.CONFIG_CHANGES}/{resources.CONFIG_CHANGE_PREFIX}"
-        data = resources.encode_config_change(entity)
+    async def _notify(self, path: str, data: bytes) -> None:
         await until_answered(
             self._zookeeper, lambda: self._zookeeper.create(path, data, sequence=True, parents=True)
         )
@@ -332,7 +336,12 @@ class ChangeWriter:
                 case ConfigChanged(kind, name):
                     if kind != TOPIC or name not in created:
                         keys.append((kind, name))
-                case ProducerIdsAllocated() | LogDirsRegistered():
+                case (
+                    ProducerIdsAllocated()
+                    | LogDirsRegistered()
+                    | DelegationTokenChanged()
+                    | DelegationTokenRemoved()
+                ):
                     other.append(change)
                 case _:
                     found = entity_settings.update(change, {})

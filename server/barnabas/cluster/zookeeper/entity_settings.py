@@ -13,14 +13,26 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from barnabas.cluster.image import Change, ClientQuotaChanged, ClusterImage, ResourceKey
+from barnabas.cluster.image import (
+    Change,
+    ClientQuotaChanged,
+    ClusterImage,
+    ResourceKey,
+    ScramCredentialChanged,
+)
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.quotas.entities import CONNECTION_CREATION_RATE, FRACTION_MAX, QuotaEntity
+from barnabas.security import scram
 
 USERS, CLIENTS, IPS = -1, -2, -3
 ENTITY_TYPES: Mapping[int, str] = {USERS: resources.USERS, CLIENTS: resources.CLIENTS, IPS: resources.IPS}
 USER_CLIENTS: Final = f"/{resources.CLIENTS}/"
 """Stands between a user and a client id of that user."""
+
+_DEFAULT_AS_A_NAME = "%3Cdefault%3E"
+"""The znode of a user who is called as the znode for all users is."""
+
+_READABLE = scram.to_text(scram.ScramCredential(b"", b"", b"", 0))
 
 Update = Mapping[str, str | None]
 """Settings that a change sets, and None for those that it removes."""
@@ -49,6 +61,19 @@ def quota_entity(key: ResourceKey) -> QuotaEntity | None:
     return QuotaEntity(_entity_name(user), _entity_name(client_id) if separator else None)
 
 
+def key_of_user(user: str) -> ResourceKey:
+    """Return the key of the znode that has a user's SCRAM credentials."""
+    return USERS, _DEFAULT_AS_A_NAME if user == resources.DEFAULT else resources.sanitized(user)
+
+
+def user_of(key: ResourceKey) -> str | None:
+    """Return the user whose credentials a znode has; None for one without, as that of all users."""
+    kind, name = key
+    if kind != USERS or "/" in name or name == resources.DEFAULT:
+        return None
+    return resources.desanitized(name)
+
+
 def _znode_name(name: str) -> str:
     return resources.sanitized(name) if name else resources.DEFAULT
 
@@ -61,6 +86,7 @@ def known(image: ClusterImage) -> Iterator[ResourceKey]:
     """Return the keys of the znodes that have something of this image."""
     for entity in image.quotas:
         yield key_of_quotas(entity)
+    yield from map(key_of_user, image.scram)
 
 
 def changes(image: ClusterImage, key: ResourceKey, settings: Mapping[str, str]) -> Iterator[Change]:
@@ -70,6 +96,22 @@ def changes(image: ClusterImage, key: ResourceKey, settings: Mapping[str, str]) 
         quotas = dict(_quotas(entity, settings))
         if quotas != image.quotas.get(entity, {}):
             yield ClientQuotaChanged(entity, tuple(quotas.items()))
+    user = user_of(key)
+    if user is not None:
+        yield from _credentials(image, user, settings)
+
+
+def _credentials(image: ClusterImage, user: str, settings: Mapping[str, str]) -> Iterator[Change]:
+    """Return what is new of a user's credentials; one that cannot be read stays as it was."""
+    known_ones = image.scram.get(user, {})
+    for mechanism in scram.MECHANISMS:
+        text = settings.get(mechanism)
+        try:
+            credential = scram.of_text(text) if text is not None else None
+        except ValueError:
+            continue
+        if credential != known_ones.get(mechanism):
+            yield ScramCredentialChanged(user, mechanism, credential)
 
 
 def unreadable(key: ResourceKey, settings: Mapping[str, str]) -> Iterator[str]:
@@ -78,6 +120,12 @@ def unreadable(key: ResourceKey, settings: Mapping[str, str]) -> Iterator[str]:
     if entity is not None:
         readable = {name for name, _ in _quotas(entity, settings)}
         yield from (name for name in settings if name in entity.known_quotas and name not in readable)
+    if user_of(key) is not None:
+        for mechanism in scram.MECHANISMS:
+            try:
+                scram.of_text(settings.get(mechanism, _READABLE))
+            except ValueError:
+                yield mechanism
 
 
 def _quotas(entity: QuotaEntity, settings: Mapping[str, str]) -> Iterator[tuple[str, float]]:
@@ -107,6 +155,10 @@ def update(change: Change, settings: Mapping[str, str]) -> tuple[ResourceKey, Up
             if same.get(name) == value:
                 wanted[name] = settings[name]
         return key_of_quotas(entity), wanted
+    if isinstance(change, ScramCredentialChanged):
+        credential = change.credential
+        text = scram.to_text(credential) if credential is not None else None
+        return key_of_user(change.user), {change.mechanism: text}
     return None
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote_plus
 
 from barnabas.cluster.zookeeper import znodes
 from barnabas.cluster.zookeeper.json_znodes import Fields, ZnodeError, encode, read
+from barnabas.security.tokens import Token
 
 CONFIG = "/config"
 CONFIG_CHANGES = "/config/changes"
@@ -226,20 +227,12 @@ def _level(fields: Fields) -> int:
     return level
 
 
-@dataclass(frozen=True, slots=True)
-class DelegationToken:
-    """What is known of a delegation token (KIP-48); its secret is not kept. Times in ms since 1970."""
-
-    token_id: str
-    owner: str
-    requester: str
-    renewers: tuple[str, ...]
-    issued_ms: int
-    expires_ms: int
-    expires_max_ms: int
+def token_path(token_id: str) -> str:
+    """The znode of a delegation token."""
+    return f"{TOKENS}/{token_id}"
 
 
-def encode_token(token: DelegationToken) -> bytes:
+def encode_token(token: Token) -> bytes:
     """The JSON of a delegation token."""
     return encode(
         {
@@ -255,12 +248,12 @@ def encode_token(token: DelegationToken) -> bytes:
     )
 
 
-def decode_token(name: str, data: bytes) -> DelegationToken:
+def decode_token(name: str, data: bytes) -> Token:
     """A delegation token, in versions 1 to 3; `name` is the child of TOKENS."""
     fields = read(f"{TOKENS}/{name}", data)
     version = fields.version(3, is_strict=True)
     owner = desanitized(fields.text("owner"))
-    return DelegationToken(
+    return Token(
         fields.text("tokenId"),
         owner,
         desanitized(fields.text("tokenRequester")) if version >= 3 else owner,

@@ -27,8 +27,6 @@ FOLLOWED = (
     *entity_settings.ENTITY_TYPES.values(),
 )  # fmt: skip
 """Types of entities whose settings are in the image."""
-NOTIFICATION_LIFETIME_MS = 15 * 60 * 1000
-"""Notifications that are older are removed, as by Kafka's brokers."""
 
 
 class SettingsReader:
@@ -110,19 +108,3 @@ class SettingsReader:
             if key is not None:
                 keys.append(key)
         return keys
-
-    async def remove_old(self, names: Sequence[str], now_ms: int) -> None:
-        """Remove the notifications that everybody has seen by now."""
-        paths = [f"{resources.CONFIG_CHANGES}/{name}" for name in names]
-        for path, node in zip(paths, await self._zookeeper.get_many(paths), strict=True):
-            if node is not None and now_ms - node[1].created_ms > NOTIFICATION_LIFETIME_MS:
-                try:
-                    await self._zookeeper.delete(path)
-                except NoNodeError:
-                    continue  # another broker was quicker
-
-
-def number_of(name: str) -> int:
-    """The number of a notification, -1 for a znode that is none."""
-    digits = name.removeprefix(resources.CONFIG_CHANGE_PREFIX)
-    return int(digits) if digits != name and digits.isdecimal() else -1

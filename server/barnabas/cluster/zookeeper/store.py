@@ -27,6 +27,7 @@ from barnabas.cluster.store import Decide, Subscriber
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper import znodes
 from barnabas.cluster.zookeeper.changes import PLACE, ChangeWriter, applied, closed, decided
+from barnabas.cluster.zookeeper.notifications import Notifications
 from barnabas.cluster.zookeeper.registration import (
     IdTakenError,
     Registration,
@@ -34,15 +35,13 @@ from barnabas.cluster.zookeeper.registration import (
     until_answered,
 )
 from barnabas.cluster.zookeeper.session import (
-    ConnectionLostError,
-    NoNodeError,
-    SessionExpiredError,
     SessionState,
     ZooKeeper,
     ZooKeeperError,
 )
-from barnabas.cluster.zookeeper.settings import SettingsReader, number_of
+from barnabas.cluster.zookeeper.settings import SettingsReader
 from barnabas.cluster.zookeeper.succession import wait_for_successors
+from barnabas.cluster.zookeeper.tokens import TokensReader
 from barnabas.cluster.zookeeper.znodes import BrokerRegistration
 from barnabas.errors import RequestError, StorageError
 from barnabas.loop_budget import LoopBudget
@@ -69,13 +68,19 @@ class ZooKeeperStore:
         budget: LoopBudget | None = None,
         *,
         has_topic_ids: bool = True,
+        has_tokens: bool = False,
     ) -> None:
-        """`has_topic_ids` is False while `inter.broker.protocol.version` is below 2.8."""
+        """`has_topic_ids` is False while `inter.broker.protocol.version` is below 2.8.
+
+        Delegation tokens are read and followed where `has_tokens` says so.
+        """
         self._zookeeper = zookeeper
         self._broker_id = broker_id
         self._clock_ms = clock_ms
         self._budget = budget or LoopBudget()
         self._settings = SettingsReader(zookeeper, self._budget)
+        self._tokens = TokensReader(zookeeper, self._budget)
+        self._has_tokens = has_tokens
         self._image = ClusterImage("")
         self._subscribers: list[Subscriber] = []
         self._publishing = trio.Lock()
@@ -83,9 +88,21 @@ class ZooKeeperStore:
         self._registration: Registration | None = None
         self._is_registered = trio.Event()
         self._session_changed = trio.Event()
-        self._breaks = 0
         self._controller_epoch = 0
         self._running: trio.CancelScope | None = None
+        self._notifications = [
+            Notifications(
+                zookeeper, resources.CONFIG_CHANGES, resources.CONFIG_CHANGE_PREFIX, clock_ms, what="settings",
+                read_all=self._read_all_settings, read_named=self._read_notified_settings,
+            )
+        ]  # fmt: skip
+        if has_tokens:
+            self._notifications.append(
+                Notifications(
+                    zookeeper, resources.TOKEN_CHANGES, resources.TOKEN_CHANGE_PREFIX, clock_ms, what="tokens",
+                    read_all=self._read_all_tokens, read_named=self._read_notified_tokens,
+                )
+            )  # fmt: skip
         self._is_closed = False
         self.broker_epoch = UNKNOWN_EPOCH
         """The epoch of this broker's registration, -1 before the first."""
@@ -111,6 +128,10 @@ class ZooKeeperStore:
             await make_persistent(self._zookeeper, path)
         self._image = ClusterImage(await self._cluster_id(new_cluster_id))
         changes = await until_answered(self._zookeeper, lambda: self._settings.read_all(self._image))
+        if self._has_tokens:
+            for path in (resources.TOKENS, resources.TOKEN_CHANGES):
+                await make_persistent(self._zookeeper, path)
+            changes += await until_answered(self._zookeeper, lambda: self._tokens.read_all(self._image))
         self._image = self._image.apply(changes).at_version(0)
 
     async def _cluster_id(self, new: str) -> str:
@@ -144,7 +165,8 @@ class ZooKeeperStore:
             if self._is_closed:
                 return
             nursery.start_soon(self._writer.run)
-            nursery.start_soon(self._follow_settings)
+            for notifications in self._notifications:
+                nursery.start_soon(notifications.run)
             nursery.start_soon(self._stay_registered)
 
     async def close(self) -> None:
@@ -155,9 +177,7 @@ class ZooKeeperStore:
         self._writer.close()
         await self._zookeeper.close()
 
-    def _session_is(self, state: SessionState) -> None:
-        if state is not SessionState.CONNECTED:
-            self._breaks += 1
+    def _session_is(self, _state: SessionState) -> None:
         self._session_changed.set()
 
     async def _stay_registered(self) -> None:
@@ -277,43 +297,25 @@ class ZooKeeperStore:
                 await subscriber.clean_up(delta)
             self._writer.published(new)
 
-    # --- settings -------------------------------------------------------------------------------------------
+    # --- settings and delegation tokens ---------------------------------------------------------------------
 
-    async def _follow_settings(self) -> None:
-        """Read all settings in each connection, and those that are notified of."""
-        while True:
-            breaks = self._breaks
-            try:
-                await self._follow_settings_while(lambda: self._breaks == breaks)  # noqa: B023
-            except NoNodeError:
-                await make_persistent(self._zookeeper, resources.CONFIG_CHANGES)
-            except (ConnectionLostError, SessionExpiredError):
-                if self._zookeeper.is_closed:
-                    return
-            except ZooKeeperError as error:
-                log.error("settings cannot be read, which is tried again: %s", error)
-                await trio.sleep(RETRY_SECONDS)
-            await self._zookeeper.wait_connected()
-
-    async def _follow_settings_while(self, is_connected: Callable[[], bool]) -> None:
-        changed = trio.Event()
-        names = await self._zookeeper.children(resources.CONFIG_CHANGES, changed.set)
-        last = max(map(number_of, names), default=-1)
+    async def _read_all_settings(self) -> None:
         async with self._publishing:
             await self._publish(await self._settings.read_all(self._image))
-        while is_connected():
-            await self._settings.remove_old(names, self._clock_ms())
-            await changed.wait()
-            if not is_connected():
-                return
-            changed = trio.Event()
-            names = await self._zookeeper.children(resources.CONFIG_CHANGES, changed.set)
-            new = [name for name in names if number_of(name) > last]
-            last = max(map(number_of, names), default=last)
-            if new:
-                keys = await self._settings.notified(new)
-                async with self._publishing:
-                    await self._publish(await self._settings.read(self._image, keys))
+
+    async def _read_notified_settings(self, names: Sequence[str]) -> None:
+        keys = await self._settings.notified(names)
+        async with self._publishing:
+            await self._publish(await self._settings.read(self._image, keys))
+
+    async def _read_all_tokens(self) -> None:
+        async with self._publishing:
+            await self._publish(await self._tokens.read_all(self._image))
+
+    async def _read_notified_tokens(self, names: Sequence[str]) -> None:
+        ids = await self._tokens.notified(names)
+        async with self._publishing:
+            await self._publish(await self._tokens.read(self._image, ids))
 
     # --- changes --------------------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from barnabas.cluster.image import (
     Change,
     ClusterImage,
     ConfigChanged,
+    DelegationTokenChanged,
+    DelegationTokenRemoved,
     LogDirsRegistered,
     PartitionInfo,
     PartitionsAdded,
@@ -30,9 +32,10 @@ from barnabas.cluster.image import (
 from barnabas.cluster.zookeeper import entity_settings, znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
-from barnabas.cluster.zookeeper.session import Create, Operation, SetData, Stat
+from barnabas.cluster.zookeeper.session import Create, Delete, Operation, SetData, Stat
 from barnabas.cluster.zookeeper.znodes import ProducerIdBlock, ReplicaAssignment, TopicAssignment
 from barnabas.errors import RequestError
+from barnabas.security.tokens import Token
 from barnabas.wire.generated.errors import ErrorCode
 
 Found = Mapping[str, tuple[bytes, Stat] | None]
@@ -135,6 +138,8 @@ class Plan:
     parts: list[list[Operation]] = field(default_factory=list)
     notifications: list[str] = field(default_factory=list)
     """Entities whose settings have changed, as `topics/NAME`."""
+    changed_tokens: list[str] = field(default_factory=list)
+    """Ids of delegation tokens that have changed."""
 
 
 def topic_info(name: str, assignment: TopicAssignment) -> TopicInfo:
@@ -164,6 +169,8 @@ def paths_of(change: Change) -> tuple[str, ...]:
             return (znodes.PRODUCER_IDS,)
         case LogDirsRegistered():
             return ()
+        case DelegationTokenChanged(Token(token_id)) | DelegationTokenRemoved(token_id):
+            return (resources.token_path(token_id),)
         case _:
             found = entity_settings.update(change, {})
             if found is not None:
@@ -190,6 +197,7 @@ class Planner:
         self._configs: dict[ResourceKey, dict[str, str]] = {}
         self._entities: dict[ResourceKey, list[Change]] = {}
         self._deleted: dict[str, None] = {}
+        self._tokens: dict[str, Token | None] = {}
         self._next_producer_id: int | None = None
 
     def _conflict(self, truth: Truth) -> None:
@@ -209,6 +217,10 @@ class Planner:
                 self._configs[resource_type, name] = dict(settings)
             case ProducerIdsAllocated(next_id):
                 self._next_producer_id = next_id
+            case DelegationTokenChanged(token):
+                self._tokens[token.token_id] = token
+            case DelegationTokenRemoved(token_id):
+                self._tokens[token_id] = None
             case _:
                 found = entity_settings.update(change, {})
                 if found is not None:
@@ -281,6 +293,10 @@ class Planner:
             parts.append(self._entity(key, changes))
             self.plan.notifications.append("/".join(entity_of(key)))
             yield
+        for token_id, token in self._tokens.items():
+            parts.append(self._token(token_id, token))
+            self.plan.changed_tokens.append(token_id)
+            yield
         parts += [[Create(znodes.delete_topic_path(name), b"")] for name in self._deleted]
         if self._next_producer_id is not None:
             parts.append(self._producer_ids(self._next_producer_id))
@@ -345,6 +361,16 @@ class Planner:
         found = self._found.get(path)
         data = resources.encode_config(settings)
         return [Create(path, data) if found is None else SetData(path, data, found[1].version)]
+
+    def _token(self, token_id: str, token: Token | None) -> list[Operation]:
+        path = resources.token_path(token_id)
+        found = self._found.get(path)
+        if token is None:
+            return [Delete(path, found[1].version)] if found is not None else []
+        data = resources.encode_token(token)
+        if found is None:
+            return [Create(path, data)]
+        return [SetData(path, data, found[1].version)] if found[0] != data else []
 
     def _producer_ids(self, next_id: int) -> list[Operation]:
         found = self._found.get(znodes.PRODUCER_IDS)

@@ -1,0 +1,63 @@
+"""The delegation tokens below /delegation_token, as changes of the metadata image.
+
+The rule: as for settings; what cannot be read is logged and leaves the image as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.image import Change, ClusterImage, DelegationTokenChanged, DelegationTokenRemoved
+from barnabas.cluster.zookeeper import resource_znodes as resources
+from barnabas.cluster.zookeeper.json_znodes import ZnodeError
+from barnabas.cluster.zookeeper.session import NoNodeError, ZooKeeper
+
+if TYPE_CHECKING:
+    from barnabas.loop_budget import LoopBudget
+
+log = logging.getLogger(__name__)
+
+
+class TokensReader:
+    """Reads delegation tokens. Methods raise ZooKeeperError."""
+
+    def __init__(self, zookeeper: ZooKeeper, budget: LoopBudget) -> None:
+        self._zookeeper = zookeeper
+        self._budget = budget
+
+    async def read_all(self, image: ClusterImage) -> list[Change]:
+        """Read all tokens; returns the changes that make the image have the same."""
+        try:
+            ids = await self._zookeeper.children(resources.TOKENS)
+        except NoNodeError:
+            ids = []
+        there = set(ids)
+        return await self.read(image, [*ids, *(one for one in image.tokens if one not in there)])
+
+    async def read(self, image: ClusterImage, ids: Iterable[str]) -> list[Change]:
+        """Read these tokens; returns the changes that make the image have the same."""
+        wanted = list(dict.fromkeys(ids))
+        changes: list[Change] = []
+        found = await self._zookeeper.get_many([resources.token_path(one) for one in wanted])
+        for token_id, node in zip(wanted, found, strict=True):
+            known = image.tokens.get(token_id)
+            if node is None:
+                if known is not None:
+                    changes.append(DelegationTokenRemoved(token_id))
+                continue
+            try:
+                token = resources.decode_token(token_id, node[0])
+            except ZnodeError as error:
+                log.error("a delegation token is left as it was: %s", error)
+                continue
+            if token != known:
+                changes.append(DelegationTokenChanged(token))
+            await self._budget.checkpoint()
+        return changes
+
+    async def notified(self, names: Sequence[str]) -> list[str]:
+        """Read notifications; returns the ids of the tokens that have changed."""
+        found = await self._zookeeper.get_many([f"{resources.TOKEN_CHANGES}/{name}" for name in names])
+        return [node[0].decode(errors="replace") for node in found if node is not None]
