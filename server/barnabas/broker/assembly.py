@@ -22,11 +22,14 @@ from barnabas.broker.image_follower import ImageFollower
 from barnabas.broker.listener import Connections
 from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.pipeline import Pipeline
+from barnabas.broker.sasl_offers import SECRET_BYTES, LoginParts
+from barnabas.broker.securing import secure
 from barnabas.broker.services import Services
 from barnabas.broker.stalls import StallMeter
 from barnabas.broker.startup import advertised_endpoints, open_listeners, parse_metrics_address
 from barnabas.broker.storage import opened_storage
 from barnabas.broker.storage_parts import Membership, Storage
+from barnabas.cluster.credentials import ClusterCredentials
 from barnabas.cluster.internal_topics import SHARE_TOPIC
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
@@ -259,6 +262,12 @@ def _assemble(
         if telemetry.if_made is not None:
             telemetry.if_made.instances.connection_closed(connection_id)
 
+    credentials = ClusterCredentials(
+        metadata, None, clock_ms=now_ms, entropy=environment.entropy, threads=threads, budget=budget
+    )
+    secure(
+        listeners, config, LoginParts(credentials, environment, environment.entropy.token_bytes(SECRET_BYTES))
+    )
     connections = Connections(
         background,
         ConnectionParts(

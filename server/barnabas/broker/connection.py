@@ -14,6 +14,7 @@ import trio
 
 from barnabas.broker.buffers import SCRATCH_BYTES
 from barnabas.errors import PeerError, StorageError
+from barnabas.requests.login import wait_after_failure
 from barnabas.requests.memory import Held
 from barnabas.wire.framing import API_KEY_BYTES, SIZE_BYTES, check_frame_size, check_message_size
 
@@ -112,14 +113,16 @@ class Connection:
         self._parts.stalls.connections[trio.lowlevel.current_task()] = self.info
         try:
             with self.scope:
-                while not self.stopping and await self._serve_one():
-                    if self.info.muted_ms:
-                        await self._stay_muted()
-                    if self._start < len(self._received):
-                        # Whoever sends many requests at once takes turns with the others.
-                        await self._parts.budget.checkpoint()
-        except PeerError as error:
-            self._warn("malformed requests", f"malformed request: {error}")
+                try:
+                    while not self.stopping and await self._serve_one():
+                        if self.info.muted_ms:
+                            await self._stay_muted()
+                        if self._start < len(self._received):
+                            # Whoever sends many requests at once takes turns with the others.
+                            await self._parts.budget.checkpoint()
+                except PeerError as error:
+                    self._warn("malformed requests", f"malformed request: {error}")
+                    await wait_after_failure(self.info)
         except OSError as error:
             log.debug("connection %s ended: %s", self.info, error)
         except StorageError as error:
@@ -143,7 +146,9 @@ class Connection:
         if len(self._received) - self._start < SIZE_BYTES and not await self._receive_start():
             return False
         data, start = self._received, self._start
-        size = check_frame_size(data, start, self._parts.frame_bytes_max)
+        login = self.info.login
+        limit = self._parts.frame_bytes_max if login is None or login.is_done else login.offer.frame_bytes_max
+        size = check_frame_size(data, start, limit)
         end = start + SIZE_BYTES + size
         if end > len(data):
             self._received, self._start = b"", 0

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas.broker.channel import NO_SECURITY
 from barnabas.broker.connection import Connection, ConnectionParts
 from barnabas.config import broker as settings
 from barnabas.requests.context import ConnectionInfo
-from barnabas.security.channel import allowed_at_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,12 +42,16 @@ _OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Listener:
-    """One bound address with its name and security protocol, as in `PLAINTEXT://127.0.0.1:9092`."""
+    """One bound address with its name and security protocol, as in `PLAINTEXT://127.0.0.1:9092`.
+
+    `channel` says how clients are secured: it is given before the listener accepts.
+    """
 
     def __init__(self, name: str, security_protocol: str, acceptors: Sequence[Acceptor]) -> None:
         self.name = name
         self.security_protocol = security_protocol
         self.acceptors = acceptors
+        self.channel = NO_SECURITY
 
     @property
     def addresses(self) -> list[Address]:
@@ -162,7 +166,7 @@ class Connections:
             listener.security_protocol,
             transport.local_address,
             transport.peer_address,
-            allowed=allowed_at_first(listener.security_protocol),
+            login=listener.channel.new_login(),
         )
         connection = Connection(self.parts, transport, info)
         self._open.add(connection)

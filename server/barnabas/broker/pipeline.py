@@ -16,7 +16,10 @@ from barnabas import apis
 from barnabas.broker.codecs import INLINE_BYTES_MAX
 from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.requests.context import RequestContext, Shared
+from barnabas.requests.login import token_answered, wait_after_failure
 from barnabas.security.authorizer import CLUSTER_NAME
+from barnabas.security.sasl.mechanism import LoginFailedError
+from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import encode_response, parse_request_header
 from barnabas.wire.regions import FileRegion
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.metrics.meter import RequestMeter
     from barnabas.network.transport import Transport
     from barnabas.requests.context import ConnectionInfo, Quotas
+    from barnabas.security.sasl.server import SaslServer
     from barnabas.wire.headers import RequestHeader
     from barnabas.wire.regions import Chunk
 
@@ -67,13 +71,15 @@ class Pipeline:
 
         Raises PeerError for a frame that cannot be understood, OSError when the peer is gone.
         """
+        login = connection.login
+        if login is not None and login.expects_token(is_known_api=registry.is_known(_key_of(frame))):
+            return await self._answer_token(connection, transport, bytes(frame))
         header = parse_request_header(frame)
+        refused = None if login is None else self._out_of_turn(login, header)
         api = self._served.get(header.api_key)
         if api is None or not api.min_version <= header.api_version <= api.max_version:
             await self._answer_unserved(header, transport)
-            return True
-        if connection.allowed is not None and header.api_key not in connection.allowed:
-            raise PeerError(f"{api.name} (correlation id {header.correlation_id}) before authentication")
+            return refused is None
         context = RequestContext(
             self._shared,
             connection,
@@ -84,7 +90,7 @@ class Pipeline:
             self._now_ms(),
         )
         connection.request = context
-        handler = self._handlers.get(api.key) or await self._bind(api)
+        handler = refused or self._handlers.get(api.key) or await self._bind(api)
         quotas = self._shared.quotas
         started = self._now_s() if self._meter is not None or quotas is not None else 0.0
         try:
@@ -106,6 +112,9 @@ class Pipeline:
                 request = None
                 if codes is not None and api.key != apis.FETCH:
                     response = None
+                if login is not None and login.has_failed:
+                    context.close_after_response = True
+                    await wait_after_failure(connection)
                 await transport.send(chunks)
                 if self._meter is not None:
                     size = sum(len(chunk) for chunk in chunks)
@@ -120,6 +129,34 @@ class Pipeline:
                 context.reservation.reduce(context.reservation.size)
 
     # --- before anything is done ----------------------------------------------------------------------------
+
+    def _out_of_turn(self, login: SaslServer, header: RequestHeader) -> Handler | None:
+        """Return what refuses a request that its connection's login does not admit; None if it is admitted.
+
+        Raises PeerError where the connection is to be closed without an answer.
+        """
+        try:
+            login.admit(header.api_key, self._now_s() * 1000)
+        except RequestError as error:
+            return partial(_refused, error)
+        except PeerError as error:
+            key = header.api_key
+            name = registry.name_of(key) if registry.is_known(key) else f"API key {key}"
+            raise PeerError(f"{name} (correlation id {header.correlation_id}) {error}") from error
+        return None
+
+    async def _answer_token(self, connection: ConnectionInfo, transport: Transport, token: bytes) -> bool:
+        """Answer a bare token of a login with one, if any; false when the login has failed."""
+        try:
+            answer, _ = await token_answered(
+                connection, token, clock_ms=self._now_ms, log_limit=self._shared.log_limit
+            )
+        except LoginFailedError:
+            await wait_after_failure(connection)
+            return False
+        if answer is not None:
+            await transport.send([len(answer).to_bytes(4, "big") + answer])
+        return True
 
     async def _answer_unserved(self, header: RequestHeader, transport: Transport) -> None:
         """Tell which versions of ApiVersions there are. Raises PeerError for any other API."""
@@ -226,6 +263,16 @@ def bound(handle: Callable[..., Awaitable[Any]], services: Services) -> Handler:
     code = handle.__code__
     names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     return partial(handle, **{name: getattr(services, name) for name in names}) if names else handle
+
+
+def _key_of(frame: memoryview) -> int:
+    """Return the API key with which a frame begins, -1 for one that is too short."""
+    return int.from_bytes(frame[:2], "big", signed=True) if len(frame) >= 2 else -1
+
+
+async def _refused(error: RequestError, _context: RequestContext, _request: Any) -> Any:
+    """Refuse a request."""
+    raise error
 
 
 async def _admitted(quotas: Quotas, handler: Handler, context: RequestContext, request: Any) -> Any:

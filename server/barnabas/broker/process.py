@@ -98,7 +98,7 @@ def _say_ready(broker: Broker) -> None:
     if wide:
         log.warning(
             "other machines can connect to %s, and there is no authentication: whoever can connect can read, write and "
-            "delete everything (--listen localhost:PORT serves this machine only)", ", ".join(wide),
+            "delete what User:ANONYMOUS may (--listen localhost:PORT serves this machine only)", ", ".join(wide),
         )  # fmt: skip
     metrics = f" metrics={broker.metrics_address.url}" if broker.metrics_address is not None else ""
     code = "compiled" if scan.__file__.endswith(tuple(EXTENSION_SUFFIXES)) else "interpreted"

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from barnabas.broker.listener import Listener
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
+from barnabas.config.listeners import PROTOCOLS
 from barnabas.network.transport import EVERYWHERE, UnknownHostError
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.network.transport import Network
 
-SERVED_PROTOCOLS = ("PLAINTEXT",)
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 ADVERTISED = "advertised.listeners"
 METRICS = "metrics.listener"
 
@@ -131,13 +131,13 @@ def open_listeners(
 def _not_served(endpoint: str, name: str, protocol: str) -> str:
     if protocol in PROTOCOLS:
         return (
-            f"listener {endpoint!r} uses {protocol}, and only {', '.join(SERVED_PROTOCOLS)} is served: there is no "
-            "encryption and no authentication yet"
+            f"listener {endpoint!r} uses {protocol}, and only {', '.join(SERVED_PROTOCOLS)} are served: there is no "
+            "encryption yet"
         )
     return (
         f"listener {endpoint!r}: {name} is not in listener.security.protocol.map; add {name}:PLAINTEXT to it"
         if protocol == name
-        else f"listener {endpoint!r}: {protocol} is not a security protocol; PLAINTEXT is the one that is served"
+        else f"listener {endpoint!r}: {protocol} is not a security protocol; there are {', '.join(PROTOCOLS)}"
     )
 
 
@@ -160,10 +160,11 @@ def bootstrap_of(listener: Listener) -> str:
 
 
 def open_to_others(listeners: Sequence[Listener]) -> list[str]:
-    """The bound addresses, as host:port, to which other machines may connect."""
+    """The bound addresses, as host:port, to which other machines may connect without saying who they are."""
     return [
         url_address(host, port)
         for listener in listeners
+        if not listener.channel.authenticates
         for host, port in listener.addresses
         if not is_loopback(host)
     ]

@@ -117,6 +117,10 @@ class BrokerConfig:
         value: T = self._values.get(setting.name, setting.default)
         return value
 
+    def value_if_set(self, name: str) -> Any:
+        """The value of a setting by name where it is set, None where its default counts."""
+        return self._values.get(name)
+
     def is_set(self, name: str) -> bool:
         """Whether something other than the default gives its value."""
         return name in self._values

@@ -75,6 +75,8 @@ KINDS: dict[str, Kind[Any]] = {
     kind.name: kind for kind in (BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD)
 }
 
+_OF_LISTENERS = ("ssl.", "sasl.", "connections.max.reauth.ms")
+
 ANY_CASE = "/"
 REPLICAS = "replicas"
 COUNTS = "counts"
@@ -128,9 +130,11 @@ class Setting(Generic[T]):
         )
 
     def for_listener(self, name: str) -> Setting[Any]:
-        """The same setting for one listener, unset by default; none is acted upon so far."""
+        """The same setting for one listener, unset by default; those of TLS and SASL are acted upon."""
         kind: Kind[Any] = self.kind
-        effect = f"{'!' if self.stops else ''}{self.effect}" if self.effect else "!limits"
+        effect = f"{'!' if self.stops else ''}{self.effect}"
+        if not effect and not self.name.startswith(_OF_LISTENERS):
+            effect = "!limits"
         columns = (self.allowed, self.importance, self.changes, effect, self.doc)
         return Setting(name, kind, None, *columns, base=self.name)
 

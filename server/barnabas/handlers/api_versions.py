@@ -45,6 +45,8 @@ async def handle(
                 )
         context.connection.client_software_name = request.client_software_name
         context.connection.client_software_version = request.client_software_version
+    if context.connection.login is not None:
+        context.connection.login.versions_answered()
     return _everything(served, release, metadata.image, context.api_version)
 
 

@@ -1,19 +1,53 @@
-"""SaslAuthenticate v0-v2. Refused on listeners that do not use SASL, as Kafka refuses it."""
+"""SaslAuthenticate v0-v2. One token of a login; v1 tells how long the login is good for (KIP-368).
+
+A wrong one is answered SASL_AUTHENTICATION_FAILED, late, and is the connection's last request. Where no token is
+expected, as on a listener without SASL or after a login, the answer is ILLEGAL_SASL_STATE, as Kafka's.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.requests.login import token_answered
+from barnabas.security.sasl.mechanism import LoginFailedError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.requests.context import RequestContext
 
 
-async def handle(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:  # noqa: ARG001
-    """ILLEGAL_SASL_STATE, with the reason in words."""
-    return SaslAuthenticateResponse(
-        error_code=ErrorCode.ILLEGAL_SASL_STATE,
-        error_message=f"listener {context.connection.listener} uses {context.connection.security_protocol}, not SASL",
-    )
+async def handle(
+    context: RequestContext,
+    request: SaslAuthenticateRequest,
+    *,
+    clock_ms: Callable[[], int],
+) -> SaslAuthenticateResponse:
+    """Take the token to the connection's login."""
+    connection = context.connection
+    login = connection.login
+    if login is None:
+        return SaslAuthenticateResponse(
+            error_code=ErrorCode.ILLEGAL_SASL_STATE,
+            error_message=f"listener {connection.listener} uses {connection.security_protocol}, not SASL",
+        )
+    if login.is_done:
+        return SaslAuthenticateResponse(
+            error_code=ErrorCode.ILLEGAL_SASL_STATE,
+            error_message="SaslAuthenticate request received after successful authentication",
+        )
+    try:
+        answer, lifetime_ms = await token_answered(
+            connection,
+            bytes(request.auth_bytes),
+            clock_ms=clock_ms,
+            log_limit=context.shared.log_limit,
+        )
+    except LoginFailedError as failure:
+        context.close_after_response = True
+        return SaslAuthenticateResponse(
+            error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=login.shown_reason(failure)
+        )
+    return SaslAuthenticateResponse(auth_bytes=answer or b"", session_lifetime_ms=lifetime_ms)

@@ -1,11 +1,15 @@
-"""SaslHandshake v0-v1. No listener authenticates with SASL, so the answer is what Kafka gives on such a listener.
+"""SaslHandshake v0-v1. Names the mechanism of a login, the first one or a new one before the last expires (KIP-368).
 
-It is served because librdkafka takes a broker that does not advertise v0 for one without SASL at all.
+After v0 tokens follow bare, after v1 in SaslAuthenticate. A listener without SASL, and a client whose login does not
+expire, are answered ILLEGAL_SASL_STATE. It is served everywhere because librdkafka takes a broker that does not advertise
+v0 for one without SASL at all.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import trio
 
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -14,6 +18,13 @@ if TYPE_CHECKING:
     from barnabas.requests.context import RequestContext
 
 
-async def handle(_context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:  # noqa: ARG001
-    """ILLEGAL_SASL_STATE: the listener does not use SASL."""
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+async def handle(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    """Begin to log in; a mechanism that is not offered is the connection's last request."""
+    login = context.connection.login
+    if login is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    code = login.handshake(request.mechanism, context.api_version, trio.current_time() * 1000)
+    if code == ErrorCode.ILLEGAL_SASL_STATE:
+        return SaslHandshakeResponse(error_code=code)
+    context.close_after_response = login.has_failed
+    return SaslHandshakeResponse(error_code=code, mechanisms=list(login.offer.mechanisms))

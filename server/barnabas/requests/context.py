@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.requests.log_limit import LogLimit
     from barnabas.requests.memory import Memory
     from barnabas.security.authorizer import Authorizer
+    from barnabas.security.sasl.server import SaslServer
 
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a connection that has not authenticated, as Kafka names it."""
@@ -46,8 +47,10 @@ class ConnectionInfo:
     principal: str = ANONYMOUS
     client_software_name: str = ""
     client_software_version: str = ""
-    allowed: frozenset[int] | None = None
-    """The keys of the APIs that may be asked in the connection's state, before it has authenticated; None for all."""
+    login: SaslServer | None = None
+    """Where its login stands, which says what may be asked; None on a listener without SASL."""
+    token_authenticated: bool = False
+    """Whether it has logged in with a delegation token (KIP-48)."""
     muted_ms: int = 0
     """For how long nothing is read from it after the response, since its client is over a quota (KIP-219)."""
     request: RequestContext | None = None

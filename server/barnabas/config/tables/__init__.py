@@ -67,7 +67,7 @@ _UNLISTED = frozenset((
     "replica.alter.log.dirs.io.max.bytes.per.second",
 ))  # fmt: skip
 _OPEN_PREFIXES = ("config.providers.", "metrics.jmx.", "rlmm.config.", "rsm.config.")
-_LISTENER = "listener.name."
+LISTENER_PREFIX = "listener.name."
 _MECHANISMS = ("gssapi.", "oauthbearer.", "plain.", "scram-sha-256.", "scram-sha-512.")
 
 
@@ -98,12 +98,12 @@ def _read_table() -> None:
 
 
 def _for_listener(name: str) -> Setting[Any] | None:
-    if not name.startswith(_LISTENER):
+    if not name.startswith(LISTENER_PREFIX):
         return None
-    inner = name.removeprefix(_LISTENER).partition(".")[2]
+    inner = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
     for mechanism in _MECHANISMS:
         inner = inner.removeprefix(mechanism)
-    known = find(inner) if inner and not inner.startswith(_LISTENER) else None
+    known = find(inner) if inner and not inner.startswith(LISTENER_PREFIX) else None
     return known and known.for_listener(name)
 
 

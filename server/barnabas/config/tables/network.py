@@ -45,7 +45,7 @@ ROWS: tuple[Row, ...] = (
      "How long it may take after repeated failures."),
     ("connections.max.idle.ms", "long", "600000", "", "medium", "", "",
      "A connection without a request for so long is closed."),
-    ("connection.failed.authentication.delay.ms", "int", "100", "0..", "low", "", "sasl",
+    ("connection.failed.authentication.delay.ms", "int", "100", "0..", "low", "", "",
      "How long a failed login is kept waiting before its connection is closed."),
     ("max.connections", "int", "2147483647", "0..", "medium", "cluster", "",
      "Open connections in all."),

@@ -9,13 +9,13 @@ from barnabas.config.tables import Row
 
 # fmt: off
 ROWS: tuple[Row, ...] = (
-    ("sasl.enabled.mechanisms", "list", "GSSAPI", "", "medium", "broker", "!sasl",
+    ("sasl.enabled.mechanisms", "list", "GSSAPI", "", "medium", "broker", "",
      "SASL mechanisms that clients can use."),
     ("sasl.mechanism.inter.broker.protocol", "string", "GSSAPI", "", "medium", "broker", "sasl",
      "SASL mechanism that brokers use among themselves."),
-    ("sasl.jaas.config", "password", None, "", "medium", "broker", "!sasl",
+    ("sasl.jaas.config", "password", None, "", "medium", "broker", "",
      "Login settings in JAAS's form."),
-    ("sasl.server.max.receive.size", "int", "524288", "", "medium", "", "sasl",
+    ("sasl.server.max.receive.size", "int", "524288", "", "medium", "", "",
      "Largest message of a client that logs in."),
     ("sasl.server.callback.handler.class", "class", None, "", "medium", "", "!jvm",
      "Class that checks logins."),
@@ -41,7 +41,7 @@ ROWS: tuple[Row, ...] = (
      "Least time between renewals."),
     ("sasl.login.refresh.buffer.seconds", "short", "300", "", "medium", "broker", "sasl",
      "Time before the end at which it is renewed at the latest."),
-    ("connections.max.reauth.ms", "long", "0", "", "medium", "", "!sasl",
+    ("connections.max.reauth.ms", "long", "0", "", "medium", "", "",
      "After how long a client must log in again; 0 for never."),
     ("principal.builder.class", "class",
      "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "", "medium", "broker", "!jvm",

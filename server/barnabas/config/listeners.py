@@ -1,0 +1,86 @@
+"""Settings of one listener: what `listener.name.NAME.X` and `listener.name.NAME.MECHANISM.X` say. Pure.
+
+The rule: the value for a mechanism of a listener comes first, then that of the listener, then that of all listeners. In
+names of settings the listener and the mechanism are in lower case, as Kafka has them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.config import broker as settings
+from barnabas.config import tables
+
+if TYPE_CHECKING:
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.config.setting import Setting
+
+T = TypeVar("T")
+
+SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
+TLS_PROTOCOLS = ("SSL", "SASL_SSL")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class ListenerSettings:
+    """The settings that a listener obeys, as they are now."""
+
+    __slots__ = ("_config", "_prefix", "name", "protocol")
+
+    def __init__(self, config: BrokerConfig, name: str, protocol: str) -> None:
+        self._config = config
+        self.name = name
+        self.protocol = protocol
+        self._prefix = f"{tables.LISTENER_PREFIX}{name.lower()}."
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether clients log in with SASL."""
+        return self.protocol in SASL_PROTOCOLS
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.protocol in TLS_PROTOCOLS
+
+    def get(self, setting: Setting[T], mechanism: str = "") -> T:
+        """Return the value of a setting for this listener, or for one SASL mechanism of it."""
+        own: T | None
+        if mechanism:
+            own = self._config.value_if_set(f"{self._prefix}{mechanism.lower()}.{setting.name}")
+            if own is not None:
+                return own
+        own = self._config.value_if_set(f"{self._prefix}{setting.name}")
+        return self._config.get(setting) if own is None else own
+
+    def own(self, setting: Setting[T], mechanism: str) -> T | None:
+        """Return what is set for a mechanism of this listener, and only for it."""
+        found: T | None = self._config.value_if_set(f"{self._prefix}{mechanism.lower()}.{setting.name}")
+        return found
+
+    def name_of(self, setting: Setting[T], mechanism: str = "") -> str:
+        """Return the name of the setting that gives the value, for messages; the most specific where nothing is set."""
+        for name in (
+            f"{self._prefix}{mechanism.lower()}.{setting.name}" if mechanism else "",
+            f"{self._prefix}{setting.name}",
+        ):
+            if name and self._config.value_if_set(name) is not None:
+                return name
+        return setting.name
+
+    def name_for(self, setting: Setting[T], mechanism: str) -> str:
+        """Return the name under which a setting is set for a mechanism of this listener."""
+        return f"{self._prefix}{mechanism.lower()}.{setting.name}"
+
+
+def listener_settings(config: BrokerConfig, name: str) -> ListenerSettings:
+    """Return the settings of the listener called `name`. Raises SettingError."""
+    return ListenerSettings(config, name, config.listener_security_protocols().get(name, name))
+
+
+def mechanisms_of(listener: ListenerSettings) -> tuple[str, ...]:
+    """Return the SASL mechanisms that a listener offers, in upper case; none without SASL."""
+    if not listener.has_sasl:
+        return ()
+    names: tuple[str, ...] = listener.get(settings.SASL_ENABLED_MECHANISMS)
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,104 @@
+"""Login settings in JAAS's form, as `sasl.jaas.config` holds them. Pure.
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b" user_a="b";
+
+The rule: what is accepted is what Java's login configuration accepts for one entry; an error says what is wrong and never
+repeats a value, which may be a password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+FLAGS = ("required", "requisite", "sufficient", "optional")
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+|//[^\n]*|/\*.*?\*/)
+    | "(?P<double>(?:[^"\\\n]|\\.)*)"
+    | '(?P<single>(?:[^'\\\n]|\\.)*)'
+    | (?P<word>[\w.$:@/\\+*!%&?<>\-\[\]()^~|`#,]+)
+    | (?P<mark>[=;{}])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
+
+
+class JaasError(ValueError):
+    """Text that is no login configuration; says what is wrong without repeating it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JaasEntry:
+    """A login module and its options."""
+
+    module: str
+    options: Mapping[str, str]
+
+    @property
+    def module_name(self) -> str:
+        """The module's class without its package."""
+        return self.module.rpartition(".")[2]
+
+    def users(self) -> dict[str, str]:
+        """Return the passwords by user name that options of the form user_NAME="PASSWORD" give."""
+        return {
+            key.removeprefix("user_"): value
+            for key, value in self.options.items()
+            if key.startswith("user_") and key != "user_"
+        }
+
+
+def parse_jaas(text: str) -> JaasEntry:
+    """Parse the one entry of a `sasl.jaas.config`. Raises JaasError."""
+    tokens = list(_tokens(text))
+    if not tokens:
+        raise JaasError('it is empty; expected is MODULE required KEY="VALUE" ...;')
+    module = _word(tokens, 0, "the class of a login module")
+    flag = _word(tokens, 1, f"one of {', '.join(FLAGS)} after the class")
+    if flag.lower() not in FLAGS:
+        raise JaasError(f"one of {', '.join(FLAGS)} is expected after the class of the login module")
+    options: dict[str, str] = {}
+    position = 2
+    while position < len(tokens) and tokens[position] != ("mark", ";"):
+        key = _word(tokens, position, "the name of an option, or ; at the end")
+        if position + 1 >= len(tokens) or tokens[position + 1] != ("mark", "="):
+            raise JaasError(f"= is expected after the option {key}")
+        options[key] = _word(tokens, position + 2, f"a value of the option {key}")
+        position += 3
+    if position >= len(tokens):
+        raise JaasError("it does not end with ;")
+    if position + 1 < len(tokens):
+        raise JaasError("there is something after the first ; : one login module is expected")
+    return JaasEntry(module, options)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    position = 0
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        if found is None:
+            raise JaasError(f"character {position + 1} belongs to no word, quoted text, = or ;")
+        position = found.end()
+        kind = found.lastgroup or ""
+        if kind in ("double", "single"):
+            yield "word", _unescaped(found[kind])
+        elif kind != "space":
+            yield kind, found[0]
+
+
+def _word(tokens: list[tuple[str, str]], position: int, expected: str) -> str:
+    if position >= len(tokens) or tokens[position][0] != "word":
+        raise JaasError(f"{expected} is expected")
+    return tokens[position][1]
+
+
+def _unescaped(text: str) -> str:
+    def one(found: re.Match[str]) -> str:
+        digits, char = found[1], found[2]
+        return chr(int(digits, 8)) if digits else _ESCAPES.get(char, char)
+
+    return re.sub(r"\\(?:([0-3]?[0-7]{1,2})|(.))", one, text, flags=re.DOTALL)

@@ -1,0 +1,57 @@
+"""What a SASL mechanism is to the server: an exchange of messages that ends with who the client is. Pure.
+
+The rule: an exchange is a state machine without input or output. Its errors are for the log; what a client reads of them
+is only what it may know, which is not whether a user exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+PLAIN, SCRAM_SHA_256, SCRAM_SHA_512 = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"
+OAUTHBEARER, GSSAPI = "OAUTHBEARER", "GSSAPI"
+MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER, GSSAPI)
+
+
+class LoginFailedError(Exception):
+    """A client has not proved who it is. `shown` is what it is sent; None for a sentence that says nothing."""
+
+    def __init__(self, reason: str, *, shown: str | None = None) -> None:
+        super().__init__(reason)
+        self.shown = shown
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who has logged in.
+
+    `name` is that of a principal of type User; `expires_at_ms` is the end of the credential's life in ms since the epoch,
+    None for one that has no end.
+    """
+
+    name: str
+    expires_at_ms: int | None = None
+    is_by_token: bool = False
+    """Whether a delegation token was used (KIP-48)."""
+
+
+class Exchange(Protocol):
+    """One login. Ends with the first error, or when `identity` is known."""
+
+    @property
+    def identity(self) -> Identity | None:
+        """Who has logged in; None until the last message has been checked."""
+
+    async def step(self, message: bytes) -> bytes | None:
+        """Take the client's next message and return the answer, None for none. Raises LoginFailedError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """A mechanism as a listener offers it."""
+
+    begin: Callable[[], Exchange]
+    max_reauth_ms: int = 0
+    """After how many ms a client must log in again (KIP-368), 0 for never."""

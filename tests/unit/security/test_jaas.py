@@ -1,0 +1,42 @@
+"""Login settings in JAAS's form: what Java's login configuration accepts, and errors that never repeat a password."""
+
+import pytest
+
+from barnabas.security.jaas import JaasError, parse_jaas
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def test_an_entry_has_a_module_and_options():
+    entry = parse_jaas(f'{PLAIN} required username="a" password="b" user_admin="c d" user_bob="";')
+    assert entry.module == PLAIN
+    assert entry.module_name == "PlainLoginModule"
+    assert entry.options == {"username": "a", "password": "b", "user_admin": "c d", "user_bob": ""}
+    assert entry.users() == {"admin": "c d", "bob": ""}
+
+
+def test_white_space_comments_and_values_without_quotes_are_accepted():
+    entry = parse_jaas(f"// a login\n{PLAIN}\n  Required /* all of it */ useKeyTab=true keyTab='/etc/k' ;\n")
+    assert entry.options == {"useKeyTab": "true", "keyTab": "/etc/k"}
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [(r"a\"b", 'a"b'), (r"a\\b", "a\\b"), (r"a\nb", "a\nb"), (r"\101", "A"), ("a=b;c", "a=b;c")],
+)
+def test_quoted_values_have_escapes(written, meant):
+    assert parse_jaas(f'{PLAIN} required user_x="{written}";').users() == {"x": meant}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "  ", PLAIN, f"{PLAIN} required", f"{PLAIN} sometimes;", f'{PLAIN} required user_x="secret"',
+        f'{PLAIN} required user_x "secret";', f'{PLAIN} required user_x=;', f'{PLAIN} required user_x="secret;',
+        f'{PLAIN} required user_x="secret"; {PLAIN} required;', f'{PLAIN} required user_x=secret{{;',
+    ],
+)  # fmt: skip
+def test_what_is_no_entry_is_refused_without_its_values(text):
+    with pytest.raises(JaasError) as refused:
+        parse_jaas(text)
+    assert "secret" not in str(refused.value)
