@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -66,22 +66,35 @@ class Broker(Protocol):
 class Barnabas(Broker):
     """`barnabas serve` from this checkout."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] = NOTHING_ELSE) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] = NOTHING_ELSE,
+        *,
+        before: Sequence[str] = (),
+        in_child: Callable[[], None] | None = None,
+    ) -> None:
+        """`before` comes before the command, `in_child` is called before it. With `log.dirs` set, the data are there."""
         self.directory = directory
         self.settings = {**SETTINGS, **settings}
+        self._before = before
+        self._in_child = in_child
         self.log = directory / "broker.log"
         self.bootstrap = "127.0.0.1:0"
         self.metrics: tuple[str, int] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "barnabas", "serve"]
-        command += ["--listen", self.bootstrap, "--data", str(self.directory / "data")]
+        command = [*self._before, sys.executable, "-m", "barnabas", "serve", "--listen", self.bootstrap]
+        if "log.dirs" not in self.settings:
+            command += ["--data", str(self.directory / "data")]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         environment = {**os.environ, "PYTHONPATH": import_path()}
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment)
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, env=environment, preexec_fn=self._in_child
+            )
         line = self._first_line(self._process)
         if READY not in line:
             self._process.kill()
@@ -96,6 +109,20 @@ class Barnabas(Broker):
     def pid(self) -> int | None:
         """The process id while it runs."""
         return self._process.pid if self._process is not None else None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
+    def end(self) -> None:
+        """Kill it, unless it has ended."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
 
     @staticmethod
     def _first_line(process: subprocess.Popen[bytes]) -> str:

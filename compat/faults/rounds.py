@@ -1,0 +1,176 @@
+"""Rounds of faults under load, each drawn from the seed, and what is looked at between and after them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections import defaultdict
+from pathlib import Path
+from random import Random
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat.cluster.load import QUICK
+from compat.cluster.nodes import ClusterError, wait_until
+from compat.faults.clients import (
+    PARTITIONS,
+    Acknowledging,
+    FranzGo,
+    Java,
+    Librdkafka,
+    PlainLibrdkafka,
+    Reader,
+)
+from compat.faults.faults import KINDS, NEEDS_FAILING_DISKS, Fault
+from compat.faults.hosts import is_root
+from compat.faults.machines import FaultyCluster
+from compat.faults.verdict import broken_promises, compare_replicas, lost_reads, read
+
+PRODUCERS: dict[str, type[Acknowledging]] = {
+    "librdkafka": Librdkafka,
+    "librdkafka-plain": PlainLibrdkafka,
+    "java": Java,
+    "franz-go": FranzGo,
+}
+IN_SYNC_S = 60.0
+RESUMED_S = 30.0
+QUIET_S = (0.2, 1.0)
+
+
+class Rounds:
+    """One run. `run` returns what was broken; `figures` gets a line of JSON for each round."""
+
+    def __init__(self, directory: Path, seed: int, kinds: list[str], rate: int, figures: Path | None) -> None:
+        self._directory = directory
+        self._random = Random(seed)
+        self._seed = seed
+        possible = [kind for kind in KINDS if is_root() or kind not in NEEDS_FAILING_DISKS]
+        self._kinds = [kind for kind in kinds or possible if kind in possible]
+        self._rate = rate
+        self._figures = figures
+        self._pauses: dict[str, list[dict[str, float]]] = defaultdict(list)
+        self._acknowledged = 0
+
+    def run(self, count: int, seconds: float) -> list[str]:
+        """Raises ClusterError, BrokerError, TimeoutError."""
+        begun = time.monotonic()
+        with FaultyCluster(self._directory) as cluster:
+            admin = AdminClient({**QUICK, "bootstrap.servers": cluster.bootstrap})
+            topics = [NewTopic(name, PARTITIONS, 3) for name in PRODUCERS]
+            for created in admin.create_topics(topics).values():
+                created.result(30)
+            producers = [
+                make(name, cluster.bootstrap, self._rate, self._directory) for name, make in PRODUCERS.items()
+            ]
+            reader = Reader(cluster.bootstrap, list(PRODUCERS))
+            for client in (*producers, reader):
+                client.start()
+            for producer in producers:
+                wait_until(
+                    lambda producer=producer: bool(producer.acknowledged) or bool(producer.errors),
+                    f"{producer.topic} begins", lambda producer=producer: str(producer.errors), seconds=120,
+                )  # fmt: skip
+            cluster.wait_in_sync(IN_SYNC_S)
+            try:
+                for number in range(count):
+                    if seconds and time.monotonic() - begun > seconds:
+                        break
+                    self._round(cluster, producers, number)
+            finally:
+                self._keep_logs(cluster)
+            for client in (*producers, reader):
+                client.stop()
+            return self._verdict(cluster, producers, reader)
+
+    def _round(self, cluster: FaultyCluster, producers: list[Acknowledging], number: int) -> None:
+        random = self._random
+        name = random.choice(self._kinds)
+        broker_id = self._victim(cluster, random.choice(("leader", "controller", "any")))
+        time.sleep(random.uniform(*QUIET_S))
+        fault = Fault(cluster, random, cluster.brokers[broker_id])
+        begun = time.monotonic()
+        said = KINDS[name](fault)
+        over = time.monotonic()
+        in_sync = cluster.wait_in_sync(IN_SYNC_S)
+        self._wait_resumed(producers)
+        pauses = {producer.topic: round(producer.longest_pause(begun, over), 2) for producer in producers}
+        self._pauses[name].append(pauses)
+        print(
+            f"{number + 1:3} {name} broker {broker_id}: {said}; in sync {in_sync:.1f} s later; longest pauses "
+            + ", ".join(f"{client} {pause:.1f} s" for client, pause in pauses.items()),
+            flush=True,
+        )
+        if self._figures is not None:
+            line = {"seed": self._seed, "round": number, "kind": name, "said": said, "pauses": pauses}
+            with self._figures.open("a") as figures:
+                figures.write(json.dumps({**line, "in_sync_s": round(in_sync, 2)}) + "\n")
+        for producer in producers:
+            if producer.errors:
+                raise ClusterError(f"{producer.topic}: {producer.errors[0]} in round {number + 1} ({name})")
+
+    def _victim(self, cluster: FaultyCluster, wanted: str) -> int:
+        """Draw a broker: one that leads most, the controller, or any."""
+        any_broker = self._random.choice(list(cluster.brokers))
+        if wanted == "controller":
+            return max(cluster.controller(), 0) or any_broker
+        if wanted == "leader":
+            return max(cluster.brokers, key=lambda one: len(cluster.led_by(one, set(PRODUCERS))))
+        return any_broker
+
+    def _wait_resumed(self, producers: list[Acknowledging]) -> None:
+        """Wait until each producer has an acknowledgement from each partition again. Raises ClusterError."""
+        now = time.monotonic()
+        for producer in producers:
+
+            def silent(producer: Acknowledging = producer) -> list[int]:
+                return [
+                    index
+                    for index in range(PARTITIONS)
+                    if not producer.times[index] or producer.times[index][-1] < now
+                ]
+
+            wait_until(
+                lambda silent=silent, producer=producer: not silent() or bool(producer.errors),
+                f"{producer.topic} goes on",
+                lambda silent=silent: f"nothing from partitions {silent()}",
+                seconds=RESUMED_S,
+            )
+
+    def _keep_logs(self, cluster: FaultyCluster) -> None:
+        """Copy the state of the partitions, for who looks into a failure: disks go with the namespaces."""
+        if self._figures is None:
+            (self._directory / "states.json").write_text(json.dumps(cluster.states(), default=str, indent=1))
+
+    def _verdict(self, cluster: FaultyCluster, producers: list[Acknowledging], reader: Reader) -> list[str]:
+        cluster.wait_in_sync(IN_SYNC_S)
+        broken = [f"reader: {text}" for text in reader.errors]
+        records = 0
+        for producer in producers:
+            found = read(cluster.bootstrap, producer.topic)
+            records += len(found)
+            self._acknowledged += len(producer.acknowledged)
+            broken += broken_promises(producer, found) + lost_reads(reader, producer.topic, found)
+        if not reader.seen:
+            broken.append("the reader has read nothing")
+        partitions = compare_replicas(cluster, PRODUCERS)
+        for broker_id, broker in cluster.brokers.items():
+            tracebacks = [line for line in broker.complaints() if "Traceback" in line or "CRITICAL" in line]
+            if tracebacks:
+                broken.append(f"broker {broker_id} has logged {len(tracebacks)} tracebacks: {tracebacks[0]}")
+        if broken:
+            for broker_id, broker in cluster.brokers.items():
+                for number, log_dir in enumerate(broker.log_dirs):
+                    shutil.copytree(
+                        log_dir, self._directory / f"failed-{broker_id}-{number}", dirs_exist_ok=True
+                    )
+        print(f"{records} records, {partitions} partitions identical on all brokers, {len(reader.seen)} read")
+        return broken
+
+    def summary(self) -> str:
+        """The figures: rounds and longest pauses of each kind."""
+        parts = [
+            f"{kind} {len(pauses)} (longest pause {max(max(one.values()) for one in pauses):.1f} s)"
+            for kind, pauses in sorted(self._pauses.items())
+        ]
+        return f"{self._acknowledged} acknowledged; " + ", ".join(parts)
