@@ -22,7 +22,7 @@ PYTEST := $(BIN)/python -m pytest
 WITH_CODE := $(VENV)/.ready-run
 endif
 
-.PHONY: run setup wheel test test-pipeline pipeline-demo check bench compat compat-cluster cluster-demo compare handover oracle crash soak hostile simulate gen docs lock clean nightly help
+.PHONY: run setup wheel test test-pipeline pipeline-demo check bench compat compat-cluster cluster-demo faults compare handover oracle crash soak hostile simulate gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -65,6 +65,9 @@ compat-cluster: $(VENV)/.ready-test $(WITH_CODE)  ## clusters of Apache Kafka 3.
 
 cluster-demo: $(VENV)/.ready-test $(WITH_CODE)  ## three brokers under load, one killed, nothing lost, told step by step (needs Java)
 	$(CODE) $(BIN)/python -m compat.cluster.demo $(ARGS)
+
+faults: $(VENV)/.ready-test $(WITH_CODE)  ## three brokers and ZooKeepers killed, cut off, with full disks, under stock clients (ARGS="--rounds 200 --seed 7")
+	$(CODE) $(BIN)/python -m compat.faults $(ARGS)
 
 oracle: $(VENV)/.ready-test  ## every message and version against Kafka's own serialisers (needs a JDK)
 	$(BIN)/python compat/codec-oracle/compare.py $(ARGS)

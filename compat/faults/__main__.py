@@ -27,9 +27,10 @@ def main(given: list[str]) -> int:
     parser.add_argument("--rate", type=int, default=100, help="records per second of each client (100)")
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
     parser.add_argument("--figures", type=Path, help="a file to which the figures of each round are added")
+    parser.add_argument("--module", default="compat.faults", help=argparse.SUPPRESS)
     options = parser.parse_args(given)
     try:
-        enter_namespaces("compat.faults", given)
+        enter_namespaces(options.module, given)
     except HostError as error:
         print(f"error: {error}")
         return 2
