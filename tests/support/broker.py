@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from barnabas import apis
 from barnabas.broker.app import Broker
 from barnabas.broker.assembly import assembled
-from barnabas.broker.pipeline import ready
+from barnabas.broker.authorization import authorizer_of
+from barnabas.broker.pipeline import authorized, ready
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import real_environment
 from barnabas.errors import RequestError
@@ -19,7 +20,6 @@ from barnabas.log.disk import Disk
 from barnabas.loop_budget import LoopBudget
 from barnabas.requests.context import ConnectionInfo, RequestContext, Shared
 from barnabas.requests.log_limit import LogLimit
-from barnabas.security.authorizer import AllowEverything
 from barnabas.wire.headers import decode_response, encode_request, encode_response, parse_request_header
 
 NOW_MS = 1_700_000_000_000
@@ -48,6 +48,7 @@ class Asked:
         self.services = broker.services
         self.clock = clock
         self.connection = new_connection()
+        self.authorizer = authorizer_of(self.services.config, self.services.metadata)
 
     async def __call__(self, request: Any, version: int) -> Any:
         name = type(request).__name__.removesuffix("Request")
@@ -56,10 +57,11 @@ class Asked:
         frame = b"".join(bytes(chunk) for chunk in encode_request(api.key, version, 1, "test", request))[4:]
         header = parse_request_header(frame)
         received, _ = api.decoders[version](memoryview(frame), header.body_position)
-        shared = Shared(self.broker.memory, LogLimit(), AllowEverything())
+        shared = Shared(self.broker.memory, LogLimit(), self.authorizer)
         context = RequestContext(shared, self.connection, api.key, version, 1, "test", NOW_MS)
         try:
-            response = await ready(api, self.services)(context, received)
+            handler = ready(api, self.services)
+            response = await authorized(api, handler, context, received)
         except RequestError as error:
             response = error_response(api, context, received, error.code, error.message)
         answer = b"".join(bytes(chunk) for chunk in encode_response(api.key, version, 1, response))[4:]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.broker.app import Broker
+from barnabas.broker.authorization import authorizer_of
 from barnabas.broker.buffers import BufferPool
 from barnabas.broker.codecs import CodecWorker
 from barnabas.broker.connection import ConnectionParts
@@ -46,7 +47,6 @@ from barnabas.requests.fetch_sessions import FetchSessions
 from barnabas.requests.log_limit import LogLimit
 from barnabas.requests.memory import REQUEST_BYTES_MAX, Memory
 from barnabas.requests.piecework import Piecework
-from barnabas.security.authorizer import AllowEverything
 
 if TYPE_CHECKING:
     from barnabas.broker.joining import Connect
@@ -75,7 +75,7 @@ async def assembled(
 ) -> AsyncIterator[Broker]:
     """Make a broker, complete and with its background tasks running; it serves when it is told to.
 
-    `budget` replaces the usual one; without an `authorizer` everybody may do everything, without `quotas` nobody is
+    `budget` replaces the usual one; an `authorizer` replaces the one of the settings; without `quotas` nobody is
     throttled, without a `membership` the broker is a cluster by itself, or joins the one that its settings name;
     `connect_zookeeper` replaces the way to ZooKeeper then.
     Everything is closed again at the end, in order.
@@ -114,7 +114,7 @@ async def assembled(
                     listeners,
                     metrics_address,
                     background,
-                    authorizer or AllowEverything(),
+                    authorizer or authorizer_of(config, storage.metadata),
                     quotas,
                     _in_cluster(config, environment, budget, storage, endpoints, membership),
                 )

@@ -208,7 +208,7 @@ class Pipeline:
         if self._shared.quotas is not None:
             handler = partial(_admitted, self._shared.quotas, handler)
         if self._shared.asks_authorizer and api.whole:
-            handler = partial(_authorized, api, handler)
+            handler = partial(authorized, api, handler)
         self._handlers[api.key] = handler
         return handler
 
@@ -281,7 +281,7 @@ async def _admitted(quotas: Quotas, handler: Handler, context: RequestContext, r
     return await handler(context, request)
 
 
-async def _authorized(api: apis.Api, handler: Handler, context: RequestContext, request: Any) -> Any:
+async def authorized(api: apis.Api, handler: Handler, context: RequestContext, request: Any) -> Any:
     """Handle a request if the whole of it is allowed. Raises RequestError."""
     for operation, resource_type, named_by in api.whole:
         context.require(operation, resource_type, getattr(request, named_by) if named_by else CLUSTER_NAME)

@@ -17,6 +17,8 @@ from barnabas.errors import RequestError
 from barnabas.quotas.entities import entity_of
 from barnabas.records.crc import crc32c
 from barnabas.security import scram
+from barnabas.security.acls import AccessControlEntry, AclBinding, PatternType, Permission, ResourcePattern
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.security.tokens import Token
 
 _CRC = b'{"crc":"'
@@ -94,6 +96,8 @@ def encode(change: Change) -> str:
             body = {"id": token_id}
         case image.ClientQuotaChanged(entity, quotas):
             body = {"entity": dict(entity.parts), "quotas": dict(quotas)}
+        case image.AclAdded(acl) | image.AclRemoved(acl):
+            body = _acl(acl)
         case _:
             raise TypeError(f"{kind} is not kept: it is true only while a broker runs")
     return json.dumps({"change": kind, **body}, separators=(",", ":"))
@@ -132,6 +136,10 @@ def _change(body: dict[str, Any]) -> Change:
             return image.DelegationTokenRemoved(body["id"])
         case "ClientQuotaChanged":
             return image.ClientQuotaChanged(entity_of(body["entity"].items()), _limits(body["quotas"]))
+        case "AclAdded":
+            return image.AclAdded(_binding(body))
+        case "AclRemoved":
+            return image.AclRemoved(_binding(body))
     raise ValueError(f"unknown change {body['change']!r}")
 
 
@@ -166,11 +174,26 @@ def changes_of(whole: ClusterImage) -> list[Change]:
     changes += [
         image.ClientQuotaChanged(entity, tuple(quotas.items())) for entity, quotas in whole.quotas.items()
     ]
+    changes += map(image.AclAdded, whole.acls)
     return changes
 
 
 def _limits(quotas: dict[str, Any]) -> tuple[tuple[str, float], ...]:
     return tuple((name, float(value)) for name, value in quotas.items())
+
+
+def _acl(acl: AclBinding) -> dict[str, Any]:
+    (kind, pattern, name), (principal, host, operation, permission) = acl
+    return {
+        "type": int(kind), "pattern": int(pattern), "name": name, "principal": principal, "host": host,
+        "operation": int(operation), "permission": int(permission),
+    }  # fmt: skip
+
+
+def _binding(body: dict[str, Any]) -> AclBinding:
+    pattern = ResourcePattern(ResourceType(body["type"]), PatternType(body["pattern"]), body["name"])
+    operation, permission = Operation(body["operation"]), Permission(body["permission"])
+    return AclBinding(pattern, AccessControlEntry(body["principal"], body["host"], operation, permission))
 
 
 def _partition(info: PartitionInfo) -> list[Any]:

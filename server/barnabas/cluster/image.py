@@ -12,6 +12,8 @@ from typing import Generic, TypeVar
 
 from barnabas.cluster.layered_map import copied
 from barnabas.quotas.entities import QuotaEntity, Quotas
+from barnabas.security.acls import NO_ACLS, AclBinding, Acls
+from barnabas.security.acls import Draft as AclsDraft
 from barnabas.security.scram import ScramCredential
 from barnabas.security.tokens import Token
 
@@ -211,6 +213,19 @@ class ClientQuotaChanged:
     quotas: tuple[tuple[str, float], ...]
 
 
+class AclAdded:
+    """There is one more ACL."""
+
+    acl: AclBinding
+
+
+@dataclass(frozen=True, slots=True)
+class AclRemoved:
+    """An ACL is gone."""
+
+    acl: AclBinding
+
+
 Change = (
     TopicCreated
     | PartitionsAdded
@@ -227,6 +242,8 @@ Change = (
     | DelegationTokenChanged
     | DelegationTokenRemoved
     | ClientQuotaChanged
+    | AclAdded
+    | AclRemoved
 )
 
 
@@ -254,6 +271,8 @@ class ClusterImage:
     tokens: Mapping[str, Token] = field(default_factory=dict)
     """Delegation tokens by id, those that have expired until they are removed."""
     quotas: Mapping[QuotaEntity, Quotas] = field(default_factory=dict)
+    acls: Acls = NO_ACLS
+    """Another object after each change of the ACLs, and only then."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, None if there is none."""
@@ -308,6 +327,7 @@ class Draft:
     """
 
     __slots__ = (
+        "_acls",
         "_before",
         "_count",
         "_partitions",
@@ -331,6 +351,7 @@ class Draft:
         self._before = image
         self._count = 0
         self._partitions: dict[str, list[PartitionInfo]] = {}
+        self._acls: AclsDraft | None = None
         self.topics = _Copied(image.topics)
         self.names = _Copied(image.names_by_id)
         self.configs = _Copied(image.configs)
@@ -366,6 +387,7 @@ class Draft:
             scram=self.scram.now,
             tokens=self.tokens.now,
             quotas=self.quotas.now,
+            acls=self._acls.acls() if self._acls is not None else self._before.acls,
         )
 
     def add(self, change: Change) -> None:
@@ -408,6 +430,10 @@ class Draft:
                     self.quotas.own()[entity] = dict(quotas)
                 else:
                     self.quotas.own().pop(entity, None)
+            case AclAdded(acl):
+                self.acls().add(acl)
+            case AclRemoved(acl):
+                self.acls().remove(acl)
 
     def _scram(self, user: str, mechanism: str, credential: ScramCredential | None) -> None:
         of_user = dict(self.scram.now.get(user, {}))
@@ -419,6 +445,12 @@ class Draft:
             self.scram.own()[user] = of_user
         else:
             self.scram.own().pop(user, None)
+
+    def acls(self) -> AclsDraft:
+        """Return the ACLs after the changes so far, to be changed."""
+        if self._acls is None:
+            self._acls = AclsDraft(self._before.acls)
+        return self._acls
 
     def _partitions_of(self, name: str) -> list[PartitionInfo]:
         found = self._partitions.get(name)

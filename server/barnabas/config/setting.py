@@ -180,9 +180,9 @@ class Setting(Generic[T]):
         if self.allowed == COUNTS:
             return "ADDRESS:COUNT with commas between them"
         if ".." not in self.allowed:
-            return ("some of " if self.kind is LIST else "one of ") + self.allowed.replace("|", ", ").replace(
-                ANY_CASE, ", "
-            )
+            choices = self.allowed.removeprefix("|").replace("|", ", ").replace(ANY_CASE, ", ")
+            or_none = " or nothing" if self.allowed.startswith("|") else ""
+            return f"{'some' if self.kind is LIST else 'one'} of {choices}{or_none}"
         extra, _, bounds = self.allowed.rpartition(", ")
         low, _, high = bounds.partition("..")
         text = f"{self.kind.expected} from {low} " + (f"to {high}" if high else "on")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.config import broker, tables
+from barnabas.config.authorizer import super_users
 from barnabas.config.cluster import check_cluster, is_clustered
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import Setting, SettingError
@@ -59,9 +60,10 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
             verdict.refusals.append(f"{origin}: {problem}")
         elif row.effect and name not in ONE_COPY and differs(row, value):
             verdict.ignored.append(name)
-    if in_cluster:
+    checks = (super_users, check_cluster) if in_cluster else (super_users,)
+    for check in checks:
         try:
-            check_cluster(config)
+            check(config)
         except SettingError as error:
             verdict.refusals.append(str(error))
     return verdict

@@ -41,7 +41,7 @@ async def handle(
     """Let the group take note, and tell the member where it stands."""
     groups = group_coordinator
     may_describe = (
-        partial(context.authorizes, Operation.DESCRIBE, ResourceType.TOPIC)
+        partial(context.authorizes, Operation.DESCRIBE, ResourceType.TOPIC, is_asked_for=False)
         if context.asks_authorizer
         else None
     )

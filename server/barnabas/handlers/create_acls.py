@@ -1,17 +1,64 @@
-"""CreateAcls v0-v3. No ACL can be made: like a Kafka without an authorizer, this broker lets everybody do everything."""
+"""CreateAcls v0-v3. Each ACL is answered by itself; those that are there already are created with success, as in Kafka.
+
+v0 knows literal patterns only. ALTER on the cluster is asked for before.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from barnabas.cluster.image import AclAdded, ClusterImage
+from barnabas.config.cluster import is_clustered
 from barnabas.errors import RequestError
-from barnabas.wire.generated.create_acls import CreateAclsRequest
+from barnabas.handlers.acl_requests import ACLS_MAX, CHANGES_MAX, binding_of, require_authorizer
+from barnabas.wire.generated.create_acls import CreateAclsRequest, CreateAclsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
+    from barnabas.security.acls import AclBinding
+
+Result = CreateAclsResponse.AclCreationResult
 
 
-async def handle(_context: RequestContext, request: CreateAclsRequest) -> NoReturn:  # noqa: ARG001
-    """Always SECURITY_DISABLED, as Kafka answers."""
-    raise RequestError(ErrorCode.SECURITY_DISABLED, "no authorizer is configured on this broker")
+async def handle(
+    context: RequestContext,
+    request: CreateAclsRequest,
+    *,
+    config: BrokerConfig,
+    metadata: MetadataStore,
+    budget: LoopBudget,
+) -> CreateAclsResponse:
+    """Create the ACLs that can be, and answer once everybody on this broker is judged by them."""
+    require_authorizer(context)
+    if len(request.creations) > CHANGES_MAX:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION, f"no more than {CHANGES_MAX} ACLs can be created at once"
+        )
+    response = CreateAclsResponse()
+    new: dict[AclBinding, None] = {}
+    in_znodes = is_clustered(config)
+    for asked in request.creations:
+        try:
+            new[binding_of(asked, in_znodes=in_znodes)] = None
+            response.results.append(Result())
+        except RequestError as error:
+            response.results.append(Result(error.code, error.message))
+        await budget.checkpoint()
+
+    def decide(image: ClusterImage) -> Iterator[AclAdded]:
+        left = ACLS_MAX - image.acls.count
+        for acl in new:
+            if acl not in image.acls:
+                left -= 1
+                if left < 0:
+                    raise RequestError(ErrorCode.POLICY_VIOLATION, f"there are {ACLS_MAX} ACLs, the most")
+                yield AclAdded(acl)
+
+    if new:
+        await metadata.change(decide)
+    return response

@@ -94,7 +94,7 @@ async def _forbidden(
     context: RequestContext, names: Counter[str], *, budget: LoopBudget
 ) -> dict[str, RequestError]:
     """Return the error for each topic that the requester may not create."""
-    if context.authorizes(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if context.authorizes(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False):
         return {}
     forbidden: dict[str, RequestError] = {}
     for name, count in names.items():
@@ -174,7 +174,7 @@ def _made(
     context: RequestContext, wish: TopicWish, defaults: list[TopicConfig], *, config: BrokerConfig
 ) -> Result:
     """A topic that was made, or could be; `defaults` are the settings of one that has none of its own."""
-    if not context.authorizes(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, wish.name):
+    if not context.authorizes(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, wish.name, is_asked_for=False):
         return Result(
             name=wish.name,
             error_message=None,

@@ -1,17 +1,79 @@
-"""DeleteAcls v0-v3. No ACL can be removed: like a Kafka without an authorizer, this broker lets everybody do everything."""
+"""DeleteAcls v0-v3. Each filter is answered by itself, with the ACLs that it removes; two filters may name the same.
+
+v0 knows literal patterns only. ALTER on the cluster is asked for before.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from barnabas.cluster.image import AclRemoved, ClusterImage
 from barnabas.errors import RequestError
-from barnabas.wire.generated.delete_acls import DeleteAclsRequest
+from barnabas.handlers.acl_requests import ACL_BYTES, CHANGES_MAX, filter_to_delete, require_authorizer
+from barnabas.wire.generated.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
+    from barnabas.security.acls import AclBinding, AclFilter, Acls
+
+Result = DeleteAclsResponse.DeleteAclsFilterResult
+MATCHES_MAX = 10 * CHANGES_MAX
+"""ACLs in one answer, where several filters name the same ones."""
+_TOO_MANY = f"Cannot remove more than {CHANGES_MAX} acls in a single delete operation."
 
 
-async def handle(_context: RequestContext, request: DeleteAclsRequest) -> NoReturn:  # noqa: ARG001
-    """Always SECURITY_DISABLED, as Kafka answers."""
-    raise RequestError(ErrorCode.SECURITY_DISABLED, "no authorizer is configured on this broker")
+async def handle(
+    context: RequestContext, request: DeleteAclsRequest, *, metadata: MetadataStore, budget: LoopBudget
+) -> DeleteAclsResponse:
+    """Remove the ACLs that match, and answer once nobody on this broker is judged by them any more."""
+    require_authorizer(context)
+    if len(request.filters) > CHANGES_MAX:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION, f"no more than {CHANGES_MAX} filters can be sent at once"
+        )
+    acls = metadata.image.acls
+    results: list[Result] = []
+    count = 0
+    removed: dict[AclBinding, None] = {}
+    for asked in request.filters:
+        try:
+            wanted = filter_to_delete(asked)
+        except RequestError as error:
+            results.append(Result(error.code, error.message))
+            continue
+        found = await _matching(acls, wanted, budget)
+        count += len(found)
+        removed.update(dict.fromkeys(found))
+        if len(removed) > CHANGES_MAX or count > MATCHES_MAX:
+            raise RequestError(ErrorCode.INVALID_REQUEST, _TOO_MANY)
+        results.append(Result(0, None, [_removed(acl) for acl in found]))
+
+    def decide(image: ClusterImage) -> Iterator[AclRemoved]:
+        return (AclRemoved(acl) for acl in removed if acl in image.acls)
+
+    await context.reserve(count * ACL_BYTES)
+    if removed:
+        await metadata.change(decide)
+    return DeleteAclsResponse(filter_results=results)
+
+
+async def _matching(acls: Acls, wanted: AclFilter, budget: LoopBudget) -> list[AclBinding]:
+    """Return the ACLs that match. Raises INVALID_REQUEST if they are too many."""
+    found: list[AclBinding] = []
+    for piece in acls.matching(wanted):
+        found += piece
+        if len(found) > CHANGES_MAX:
+            raise RequestError(ErrorCode.INVALID_REQUEST, _TOO_MANY)
+        await budget.checkpoint()
+    return found
+
+
+def _removed(acl: AclBinding) -> DeleteAclsResponse.DeleteAclsMatchingAcl:
+    (kind, pattern_type, name), (principal, host, operation, permission) = acl
+    return DeleteAclsResponse.DeleteAclsMatchingAcl(
+        0, None, kind, name, pattern_type, principal, host, operation, permission
+    )

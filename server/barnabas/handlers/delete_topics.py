@@ -82,7 +82,9 @@ class _Access:
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
-        self._all = context.authorizes(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME)
+        self._all = context.authorizes(
+            Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
+        )
 
     def may_delete(self, name: str) -> bool:
         return self._all or self._context.authorizes(Operation.DELETE, ResourceType.TOPIC, name)

@@ -72,7 +72,7 @@ async def handle(
     response = DescribeTopicPartitionsResponse()
     refused: list[Topic] = []
     for name in names:
-        if not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        if not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name, is_asked_for=bool(asked)):
             if asked:
                 refused.append(Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
             first_partition = 0

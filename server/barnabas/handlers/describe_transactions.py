@@ -55,7 +55,9 @@ async def _describe(
         raise RequestError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
-        if topic in topics or context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+        if topic in topics or context.authorizes(
+            Operation.DESCRIBE, ResourceType.TOPIC, topic, is_asked_for=False
+        ):
             topics.setdefault(topic, []).append(partition)
     return Described(
         transactional_id=transactional_id,

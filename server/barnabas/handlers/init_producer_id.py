@@ -51,7 +51,7 @@ async def _handle(
     if request.transactional_id is not None:
         context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     elif not context.authorizes(
-        Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME
+        Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
     ) and not context.authorizes_on_any(Operation.WRITE, ResourceType.TOPIC):
         raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     expected = Producer(request.producer_id, request.producer_epoch)

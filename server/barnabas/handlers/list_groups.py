@@ -28,7 +28,7 @@ async def handle(
     """List the groups that pass the filters, which do not look at upper and lower case."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    sees_all = context.authorizes(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    sees_all = context.authorizes(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False)
 
     def look(shard: GroupShard) -> Iterator[ListGroupsResponse.ListedGroup | None]:
         for group_id in shard.groups.keys() | shard.offsets.keys() | shard.pending.groups():
@@ -40,7 +40,10 @@ async def handle(
             if (states and state.lower() not in states) or (types and kind not in types):
                 yield None
                 continue
-            if not (sees_all or context.authorizes(Operation.DESCRIBE, ResourceType.GROUP, group_id)):
+            if not (
+                sees_all
+                or context.authorizes(Operation.DESCRIBE, ResourceType.GROUP, group_id, is_asked_for=False)
+            ):
                 yield None
                 continue
             yield ListGroupsResponse.ListedGroup(

@@ -42,7 +42,9 @@ async def handle(
         return (
             transaction.matches(states, producer_ids, request.duration_filter, context.now_ms)
             and (pattern is None or pattern.fullmatch(transaction.id) is not None)
-            and context.authorizes(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.id)
+            and context.authorizes(
+                Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.id, is_asked_for=False
+            )
         )
 
     def look(machine: TransactionShard) -> Iterator[ListTransactionsResponse.TransactionState | None]:

@@ -69,11 +69,12 @@ async def handle(
         image = metadata.image
         describer = _describer(context, image, replicas=replicas, broker_id=broker_id)
         await _reserve(context, len(image.topics))
-        topics = [
-            await _describe(context, info, request, describer, budget=budget)
-            for info in image.topics.values()
-            if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, info.name)
-        ]
+        topics = []
+        for info in image.topics.values():
+            if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, info.name, is_asked_for=False):
+                topics.append(await _describe(context, info, request, describer, budget=budget))
+            else:
+                await budget.checkpoint()
     else:
         asked = await _asked(request.topics, budget=budget)
         await _reserve(context, len(asked))
@@ -184,7 +185,9 @@ async def _create_missing(
                 controller.check_topic_name(name)
                 if not allowed:
                     raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-                if not context.authorizes(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+                if not context.authorizes(
+                    Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
+                ):
                     context.require(Operation.CREATE, ResourceType.TOPIC, name)
                 missing.append(name)
             except RequestError as error:

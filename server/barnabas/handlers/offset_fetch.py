@@ -82,7 +82,7 @@ async def handle(
         asked = [
             (name, indexes)
             for name, indexes in _everything(known)
-            if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
+            if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name, is_asked_for=False)
         ]
     else:
         asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
@@ -143,7 +143,7 @@ async def _group(
             (name, image.topics[name].id if name in image.topics else bytes(16), indexes)
             for name, indexes in _everything(known)
             if (context.api_version < TOPIC_IDS_SINCE or name in image.topics)
-            and context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
+            and context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name, is_asked_for=False)
         ]
     elif context.api_version >= TOPIC_IDS_SINCE:
         asked = [

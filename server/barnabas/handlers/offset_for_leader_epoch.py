@@ -32,7 +32,9 @@ async def handle(
 ) -> OffsetForLeaderEpochResponse:
     """Answer every partition on its own."""
     response = OffsetForLeaderEpochResponse()
-    is_replica = context.authorizes(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    is_replica = context.authorizes(
+        Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
+    )
     for topic in request.topics:
         result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic)
         response.topics.append(result)

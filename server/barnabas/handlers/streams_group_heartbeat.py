@@ -78,7 +78,9 @@ def _topics(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:
 
 def _forbidden(context: RequestContext, to_create: Sequence[InternalTopic]) -> list[str]:
     """Return those of the topics that the requester may not create; with one of them none is made, as in Kafka."""
-    if not to_create or context.authorizes(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not to_create or context.authorizes(
+        Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
+    ):
         return []
     return [
         topic.name

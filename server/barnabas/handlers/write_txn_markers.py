@@ -30,7 +30,7 @@ async def handle(
     markers: LocalMarkers,
 ) -> WriteTxnMarkersResponse:
     """Answer each partition of each marker on its own; a producer is answered once, whatever its markers."""
-    if not context.authorizes(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not context.authorizes(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False):
         context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     codes: dict[int, dict[str, dict[int, int]]] = {}
     for marker in request.markers:

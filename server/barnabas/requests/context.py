@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.errors import RequestError
 from barnabas.requests.memory import Reservation
+from barnabas.security.acls import host_of, type_name
 from barnabas.security.authorizer import (
     CLUSTER_NAME,
     NO_OPERATIONS,
@@ -28,8 +29,15 @@ if TYPE_CHECKING:
     from barnabas.security.authorizer import Authorizer
     from barnabas.security.sasl.server import SaslServer
 
+audit = logging.getLogger("barnabas.authorizer")
+"""What Kafka writes to `kafka.authorizer.logger`: what was refused as a warning, what was allowed at debug."""
+
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a connection that has not authenticated, as Kafka names it."""
+
+
+NAME_SHOWN, REASON_SHOWN = 300, 1000
+"""So many characters of a name, and of a rule, are logged."""
 
 
 @dataclass(slots=True)
@@ -65,7 +73,8 @@ class ConnectionInfo:
     @property
     def requester(self) -> Requester:
         """Who is at the other end, for an authorizer."""
-        return Requester(self.principal, self.client_host)
+        address = self.peer_address[0]
+        return Requester(self.principal, host_of(address) if ":" in address else address)
 
     @property
     def client_host(self) -> str:
@@ -167,12 +176,49 @@ class RequestContext:
         """Whether anybody may be refused anything."""
         return self.shared.asks_authorizer
 
-    def authorizes(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Return whether the requester may do `operation` on a resource."""
+    def authorizes(
+        self, operation: Operation, resource_type: ResourceType, name: str, *, is_asked_for: bool = True
+    ) -> bool:
+        """Return whether the requester may do `operation` on a resource.
+
+        `is_asked_for`: whether a refusal is one that the client learns of; what is only left out of a list is not logged.
+        """
         shared = self.shared
-        return not shared.asks_authorizer or shared.authorizer.allows(
-            self.connection.requester, operation, resource_type, name
+        if not shared.asks_authorizer:
+            return True
+        requester = self.connection.requester
+        is_allowed = shared.authorizer.allows(requester, operation, resource_type, name)
+        if is_asked_for and (not is_allowed or audit.isEnabledFor(logging.DEBUG)):
+            self._audit(requester, operation, resource_type, name, is_allowed=is_allowed)
+        return is_allowed
+
+    def _audit(
+        self,
+        requester: Requester,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        is_allowed: bool,
+    ) -> None:
+        """Log a decision in the words of Kafka's audit log; few refusals of a principal and host in a minute."""
+        text = (
+            "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s for request = %s "
+            "based on rule %s"
         )
+        outcome = "Allowed" if is_allowed else "Denied"
+        reason = self.shared.authorizer.reason(requester, operation, resource_type, name)
+        args = (
+            _one_line(requester.principal), outcome, operation.name, requester.host, type_name(resource_type),
+            _one_line(name[:NAME_SHOWN]), _api_name(self.api_key), _one_line(reason[:REASON_SHOWN]),
+        )  # fmt: skip
+        if is_allowed:
+            audit.debug(text, *args)
+        else:
+            source = f"{args[0]} at {requester.host}"
+            self.shared.log_limit.log(
+                audit, logging.WARNING, "refusals of the authorizer", source, text, *args
+            )
 
     def authorizes_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Return whether there is a resource of this type on which the requester may do `operation`."""
@@ -206,6 +252,10 @@ class RequestContext:
         if not self.authorizes(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
             return NO_OPERATIONS
         return self.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else repr(text)
 
 
 def _api_name(key: int) -> str:

@@ -20,6 +20,8 @@ CLUSTER_NAME = "kafka-cluster"
 class ResourceType(IntEnum):
     """What ACLs are about, with the numbers of the wire."""
 
+    __hash__ = int.__hash__  # that of Enum is slow, and decisions are looked up by these
+
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
@@ -29,8 +31,11 @@ class ResourceType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What somebody may be allowed to do, with the numbers of the wire."""
+    """What somebody may be allowed to do, with the numbers of the wire. ALL stands in ACLs only."""
 
+    __hash__ = int.__hash__  # that of Enum is slow, and decisions are looked up by these
+
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -86,7 +91,7 @@ REFUSALS: Mapping[ResourceType, ErrorCode] = MappingProxyType(
 
 
 class Requester(NamedTuple):
-    """Who asks: the principal as `Type:name`, and the address the connection comes from."""
+    """Who asks: the principal as `Type:name`, and the address the connection comes from, as ACLs name it."""
 
     principal: str
     host: str
@@ -105,6 +110,11 @@ class Authorizer(Protocol):
     ) -> bool:
         """Say whether there is some resource of this type on which `requester` may do `operation`."""
 
+    def reason(
+        self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str, /
+    ) -> str:
+        """Name the rule that `allows` follows, for a log."""
+
 
 class AllowEverything:
     """The authorizer of a broker without any: everybody may do everything."""
@@ -118,6 +128,10 @@ class AllowEverything:
     def allows_on_any(self, _: Requester, _operation: Operation, _type: ResourceType, /) -> bool:
         """Allow it."""
         return True
+
+    def reason(self, _: Requester, _operation: Operation, _type: ResourceType, _name: str, /) -> str:
+        """Name the rule."""
+        return "NoAuthorizer"
 
 
 def authorized_operations(

@@ -206,8 +206,26 @@ def test_more_than_one_copy_can_be_had_in_a_cluster():
 
 
 def test_every_setting_that_stops_the_start_is_named_at_once(capsys):
-    options = ["--set", "authorizer.class.name=A", "--set", "ssl.client.auth=required"]
+    options = ["--set", "client.quota.callback.class=A", "--set", "ssl.client.auth=required"]
     assert main(["serve", *options]) == USAGE_ERROR
     first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("barnabas: --set: authorizer.class.name=A: there is no authorizer")
+    assert first.startswith("barnabas: --set: client.quota.callback.class=A: ")
     assert second.startswith("barnabas: --set: ssl.client.auth=required: TLS is not served")
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        (
+            "authorizer.class.name=com.example.Other",
+            "one of org.apache.kafka.metadata.authorizer.StandardAuthorizer, ",
+        ),
+        ("super.users=User:a;alice", "'alice' is none"),
+        ("allow.everyone.if.no.acl.found=maybe", "true or false expected"),
+    ],
+)
+def test_an_authorizer_that_is_not_there_and_wrong_super_users_stop_the_start(capsys, setting, expected):
+    assert main(["serve", "--set", setting]) == USAGE_ERROR
+    (line,) = capsys.readouterr().err.splitlines()
+    assert setting.partition("=")[0] in line
+    assert expected in line

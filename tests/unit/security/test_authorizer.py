@@ -22,6 +22,9 @@ class ReadersOnly:
     def allows_on_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return operation is Operation.READ
 
+    def reason(self, _: Requester, _operation: Operation, _type: ResourceType, _name: str, /) -> str:
+        return "a test"
+
 
 def test_every_type_has_operations_and_a_refusal() -> None:
     assert set(OPERATIONS_ON) == set(REFUSALS) == set(ResourceType)

@@ -52,6 +52,9 @@ class Deny:
     def allows_on_any(self, _: Requester, operation: Operation, resource_type: ResourceType, /) -> bool:
         return bool(self.denied) and (operation, resource_type) not in self.denied
 
+    def reason(self, _: Requester, _operation: Operation, _type: ResourceType, _name: str, /) -> str:
+        return "a test"
+
 
 class World:
     """A broker with a topic, groups of each kind and an open transaction, and requests as bytes."""

@@ -39,7 +39,6 @@ TABLES = (
 """Those that every start needs come first."""
 
 WITHOUT_EFFECT = {
-    "acls": "there is no authorizer, and everybody may do everything",
     "cluster": "it is about a cluster, and without zookeeper.connect a broker is alone",
     "fixed": "what it would change is fixed here",
     "jvm": "there is no Java virtual machine to load it into",

@@ -1,0 +1,29 @@
+"""The authorizer that the settings ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.config import broker as settings
+from barnabas.config.authorizer import has_authorizer, super_users
+from barnabas.security.authorizer import AllowEverything, Authorizer
+
+if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
+
+
+def authorizer_of(config: BrokerConfig, metadata: MetadataStore) -> Authorizer:
+    """Return what decides who may do what: the ACLs in the metadata, or nobody is refused anything.
+
+    Raises SettingError if `super.users` cannot be read.
+    """
+    if not has_authorizer(config):
+        return AllowEverything()
+    from barnabas.security.standard_authorizer import StandardAuthorizer
+
+    return StandardAuthorizer(
+        lambda: metadata.image.acls,
+        super_users(config),
+        allows_without_acls=bool(config.get(settings.ALLOW_EVERYONE_IF_NO_ACL_FOUND)),
+    )

@@ -1,0 +1,29 @@
+"""What a configuration says about who may do what. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.config import broker as settings
+from barnabas.config.setting import SettingError
+
+if TYPE_CHECKING:
+    from barnabas.config.loading import BrokerConfig
+
+
+def has_authorizer(config: BrokerConfig) -> bool:
+    """Return whether anybody may be refused anything."""
+    return bool(config.get(settings.AUTHORIZER_CLASS_NAME))
+
+
+def super_users(config: BrokerConfig) -> frozenset[str]:
+    """Return the principals that may do everything. Raises SettingError."""
+    text = config.get(settings.SUPER_USERS) or ""
+    found = frozenset(part for part in map(str.strip, text.split(";")) if part)
+    for principal in found:
+        if ":" not in principal:
+            raise SettingError(
+                f"{settings.SUPER_USERS.name}={text}: principals with semicolons between them expected, "
+                f"such as User:alice; {principal!r} is none"
+            )
+    return found

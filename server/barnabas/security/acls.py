@@ -1,0 +1,295 @@
+"""Access control lists: who may, or may not, do what on which resources; bindings, filters, and all of them indexed. Pure.
+
+The rule: an `Acls` never changes. A `Draft` makes another one of it that shares all that stayed the same, so that whoever
+has cached decisions sees by identity whether they still hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from ipaddress import IPv6Address
+from typing import NamedTuple
+
+from barnabas.security.authorizer import Operation, ResourceType
+
+ANY = 1
+"""In a filter: any resource type, operation, permission type or pattern type."""
+WILDCARD = "*"
+"""As a name in a literal pattern: every resource of the type. As a host: every host."""
+ANYONE = "User:*"
+"""The principal of ACLs that are about everybody."""
+
+
+class PatternType(IntEnum):
+    """How a name in an ACL stands for resources, with the numbers of the wire (KIP-290)."""
+
+    __hash__ = int.__hash__  # that of Enum is slow, and decisions are looked up by these
+
+    LITERAL = 3
+    PREFIXED = 4
+
+
+MATCH = 2
+"""As a pattern type in a filter: patterns of any type that the named resource matches."""
+
+
+class Permission(IntEnum):
+    """Whether an ACL allows or denies, with the numbers of the wire."""
+
+    __hash__ = int.__hash__  # that of Enum is slow, and decisions are looked up by these
+
+    DENY = 2
+    ALLOW = 3
+
+
+class ResourcePattern(NamedTuple):
+    """The resources that an ACL is about."""
+
+    resource_type: ResourceType
+    pattern_type: PatternType
+    name: str
+
+    def __str__(self) -> str:
+        return f"{type_name(self.resource_type)}:{self.pattern_type.name}:{self.name}"
+
+
+class AccessControlEntry(NamedTuple):
+    """Who may, or may not, do what from where. The host is an address as Kafka writes it, or `*`."""
+
+    principal: str
+    host: str
+    operation: Operation
+    permission: Permission
+
+
+class AclBinding(NamedTuple):
+    """One ACL."""
+
+    pattern: ResourcePattern
+    entry: AccessControlEntry
+
+    def __str__(self) -> str:
+        entry = self.entry
+        return (
+            f"{entry.principal} has {entry.permission.name} permission for {entry.operation.name} "
+            f"from host {entry.host} on {self.pattern}"
+        )
+
+
+class AclFilter(NamedTuple):
+    """Which ACLs are meant: numbers of the wire, ANY where everything matches; None for any text.
+
+    With the pattern type MATCH the name is that of a resource: patterns match that apply to it.
+    """
+
+    resource_type: int = ANY
+    pattern_type: int = ANY
+    name: str | None = None
+    principal: str | None = None
+    host: str | None = None
+    operation: int = ANY
+    permission: int = ANY
+
+    def matches(self, binding: AclBinding) -> bool:
+        """Say whether an ACL is one of those."""
+        return self.matches_pattern(binding.pattern) and self.matches_entry(binding.entry)
+
+    def matches_pattern(self, pattern: ResourcePattern) -> bool:
+        """Say whether ACLs with this pattern may be among those."""
+        if self.resource_type not in (ANY, pattern.resource_type):
+            return False
+        if self.pattern_type not in (ANY, MATCH, pattern.pattern_type):
+            return False
+        if self.name is None or self.name == pattern.name:
+            return True
+        if self.pattern_type != MATCH:
+            return False
+        if pattern.pattern_type is PatternType.PREFIXED:
+            return self.name.startswith(pattern.name)
+        return pattern.name == WILDCARD
+
+    def matches_entry(self, entry: AccessControlEntry) -> bool:
+        """Say whether ACLs with this entry may be among those."""
+        return (
+            (self.principal is None or self.principal == entry.principal)
+            and (self.host is None or self.host == entry.host)
+            and self.operation in (ANY, entry.operation)
+            and self.permission in (ANY, entry.permission)
+        )
+
+
+Entries = tuple[AccessControlEntry, ...]
+Patterns = Mapping[ResourcePattern, Entries]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Acls:
+    """All ACLs, by principal and pattern. Equal only to itself."""
+
+    by_principal: Mapping[str, Patterns] = field(default_factory=dict)
+    counts: Mapping[ResourcePattern, int] = field(default_factory=dict)
+    """How many ACLs each pattern has."""
+    prefixes: Mapping[ResourceType, Mapping[int, int]] = field(default_factory=dict)
+    """How many prefixed patterns there are by resource type and length of the prefix."""
+    count: int = 0
+
+    def __iter__(self) -> Iterator[AclBinding]:
+        for patterns in self.by_principal.values():
+            for pattern, entries in patterns.items():
+                for entry in entries:
+                    yield AclBinding(pattern, entry)
+
+    def __contains__(self, binding: AclBinding) -> bool:
+        return binding.entry in self.of(binding.entry.principal).get(binding.pattern, ())
+
+    def of(self, principal: str) -> Patterns:
+        """Return the ACLs that name this principal."""
+        return self.by_principal.get(principal, _NOTHING)
+
+    def on(self, pattern: ResourcePattern) -> Iterator[AccessControlEntry]:
+        """Go through the entries of one pattern. Takes time for each principal."""
+        for patterns in self.by_principal.values():
+            yield from patterns.get(pattern, ())
+
+    def matching(self, wanted: AclFilter) -> Iterator[list[AclBinding]]:
+        """Find the ACLs that match a filter, in pieces of little work, many of them without any."""
+        if wanted.principal is None:
+            candidates: Iterable[Patterns] = self.by_principal.values()
+        else:
+            candidates = (self.of(wanted.principal),)
+        for patterns in candidates:
+            for pattern, entries in patterns.items():
+                if wanted.matches_pattern(pattern):
+                    yield [AclBinding(pattern, entry) for entry in entries if wanted.matches_entry(entry)]
+                else:
+                    yield []
+
+    def patterns_for(self, resource_type: ResourceType, name: str) -> list[ResourcePattern]:
+        """Return the patterns under which ACLs for this resource may stand: its name, the wildcard, and prefixes."""
+        literal = PatternType.LITERAL
+        found = [
+            ResourcePattern(resource_type, literal, name),
+            ResourcePattern(resource_type, literal, WILDCARD),
+        ]
+        lengths = self.prefixes.get(resource_type)
+        if lengths:
+            size, prefixed = len(name), PatternType.PREFIXED
+            found += [
+                ResourcePattern(resource_type, prefixed, name[:length])
+                for length in lengths
+                if length <= size
+            ]
+        return found
+
+    def changed(self, added: Iterable[AclBinding] = (), removed: Iterable[AclBinding] = ()) -> Acls:
+        """Return all ACLs after these were added, and then those removed."""
+        draft = Draft(self)
+        for binding in added:
+            draft.add(binding)
+        for binding in removed:
+            draft.remove(binding)
+        return draft.acls()
+
+
+_NOTHING: Patterns = {}
+NO_ACLS = Acls()
+
+
+class Draft:
+    """ACLs that are being made from others, change by change."""
+
+    def __init__(self, acls: Acls) -> None:
+        self._before = acls
+        self._by_principal: dict[str, dict[ResourcePattern, dict[AccessControlEntry, None]]] = {}
+        self._counts: dict[ResourcePattern, int] = {}
+        self._count = acls.count
+
+    def add(self, binding: AclBinding) -> bool:
+        """Add an ACL; returns whether it was not there."""
+        pattern, entry = binding
+        entries = self._entries(entry.principal, pattern)
+        if entry in entries:
+            return False
+        entries[entry] = None
+        self._counted(pattern, 1)
+        return True
+
+    def remove(self, binding: AclBinding) -> bool:
+        """Remove an ACL; returns whether it was there."""
+        pattern, entry = binding
+        entries = self._entries(entry.principal, pattern)
+        if entry not in entries:
+            return False
+        del entries[entry]
+        self._counted(pattern, -1)
+        return True
+
+    def _entries(self, principal: str, pattern: ResourcePattern) -> dict[AccessControlEntry, None]:
+        patterns = self._by_principal.setdefault(principal, {})
+        found = patterns.get(pattern)
+        if found is None:
+            found = patterns[pattern] = dict.fromkeys(self._before.of(principal).get(pattern, ()))
+        return found
+
+    def _counted(self, pattern: ResourcePattern, change: int) -> None:
+        before = self._counts.get(pattern)
+        if before is None:
+            before = self._before.counts.get(pattern, 0)
+        self._counts[pattern] = before + change
+        self._count += change
+
+    def acls(self) -> Acls:
+        """Return the ACLs after all changes; the same as before where nothing has changed."""
+        if not self._counts:
+            return self._before
+        by_principal = dict(self._before.by_principal)
+        for principal, changed in self._by_principal.items():
+            patterns = dict(by_principal.get(principal, _NOTHING))
+            for pattern, entries in changed.items():
+                if entries:
+                    patterns[pattern] = tuple(entries)
+                else:
+                    patterns.pop(pattern, None)
+            if patterns:
+                by_principal[principal] = patterns
+            else:
+                by_principal.pop(principal, None)
+        counts = dict(self._before.counts)
+        prefixes = {kind: dict(lengths) for kind, lengths in self._before.prefixes.items()}
+        for pattern, count in self._counts.items():
+            was_there = pattern in counts
+            if count:
+                counts[pattern] = count
+            elif was_there:
+                del counts[pattern]
+            if pattern.pattern_type is PatternType.PREFIXED and was_there != bool(count):
+                lengths = prefixes.setdefault(pattern.resource_type, {})
+                length = len(pattern.name)
+                lengths[length] = lengths.get(length, 0) + (1 if count else -1)
+                if not lengths[length]:
+                    del lengths[length]
+        return Acls(by_principal, counts, prefixes, self._count)
+
+
+def host_of(address: str) -> str:
+    """Return an IP address as ACLs name it: as Java writes it, IPv6 without `::`, and IPv4 for one mapped into IPv6."""
+    if ":" not in address:
+        return address
+    address, _, zone = address.partition("%")
+    parsed = IPv6Address(address)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    groups = (int(group, 16) for group in parsed.exploded.split(":"))
+    return ":".join(f"{group:x}" for group in groups) + (f"%{zone}" if zone else "")
+
+
+def type_name(resource_type: ResourceType) -> str:
+    """Return the name of a resource type as Kafka writes it in znodes and logs: `TransactionalId`."""
+    return pascal_case(resource_type.name)
+
+
+def pascal_case(name: str) -> str:
+    """Return a name in capitals as Kafka writes it in znodes: `DESCRIBE_CONFIGS` as `DescribeConfigs`."""
+    return "".join(part.capitalize() for part in name.split("_"))
