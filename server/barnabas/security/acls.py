@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from ipaddress import IPv6Address
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from barnabas.security.authorizer import Operation, ResourceType
 
@@ -167,21 +167,19 @@ class Acls:
                     yield []
 
     def patterns_for(self, resource_type: ResourceType, name: str) -> list[ResourcePattern]:
-        """Return the patterns under which ACLs for this resource may stand: its name, the wildcard, and prefixes."""
-        literal = PatternType.LITERAL
+        """Return the patterns under which ACLs for this resource may stand: its name, the wildcard, and prefixes.
+
+        They are plain tuples, which equal patterns and are made several times as fast.
+        """
         found = [
-            ResourcePattern(resource_type, literal, name),
-            ResourcePattern(resource_type, literal, WILDCARD),
+            (resource_type, PatternType.LITERAL, name),
+            (resource_type, PatternType.LITERAL, WILDCARD),
         ]
         lengths = self.prefixes.get(resource_type)
         if lengths:
             size, prefixed = len(name), PatternType.PREFIXED
-            found += [
-                ResourcePattern(resource_type, prefixed, name[:length])
-                for length in lengths
-                if length <= size
-            ]
-        return found
+            found += [(resource_type, prefixed, name[:length]) for length in lengths if length <= size]
+        return cast("list[ResourcePattern]", found)
 
     def changed(self, added: Iterable[AclBinding] = (), removed: Iterable[AclBinding] = ()) -> Acls:
         """Return all ACLs after these were added, and then those removed."""

@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from barnabas.security.acls import ANYONE, WILDCARD, AclBinding, Acls, PatternType, Permission
+from barnabas.security.acls import (
+    ANYONE,
+    WILDCARD,
+    AclBinding,
+    Acls,
+    PatternType,
+    Permission,
+    ResourcePattern,
+)
 from barnabas.security.authorizer import Operation, Requester, ResourceType
 
 DECISIONS_MAX = 20_000
@@ -128,9 +136,9 @@ class StandardAuthorizer:
                         continue
                     if entry.permission is Permission.DENY:
                         if entry.operation in denying:
-                            return Decision(False, AclBinding(pattern, entry))
+                            return Decision(False, AclBinding(ResourcePattern(*pattern), entry))
                     elif allowed is None and entry.operation in allowing:
-                        allowed = AclBinding(pattern, entry)
+                        allowed = AclBinding(ResourcePattern(*pattern), entry)
         if allowed is not None:
             return Decision(True, allowed)
         if self._default.is_allowed and any(pattern in acls.counts for pattern in candidates):
