@@ -213,6 +213,7 @@ class ClientQuotaChanged:
     quotas: tuple[tuple[str, float], ...]
 
 
+@dataclass(frozen=True, slots=True)
 class AclAdded:
     """There is one more ACL."""
 
