@@ -20,6 +20,7 @@ FAILED = 1
 TOOLS = {
     "log": ("barnabas.logtool.command", "show, check and repair log dirs"),
     "cluster": ("barnabas.localcluster.command", "start several brokers and their ZooKeeper"),
+    "zookeeper": ("barnabas.zkserver.command", "start a ZooKeeper server of one node"),
 }
 
 

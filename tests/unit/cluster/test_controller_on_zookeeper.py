@@ -38,8 +38,8 @@ class Obedient:
             answered(request, StopReplicaResponse())
 
 
-async def test_a_controller_is_elected_succeeded_and_deletes_topics(real_zookeeper):
-    host, _, port = real_zookeeper.rpartition(":")
+async def test_a_controller_is_elected_succeeded_and_deletes_topics(any_zookeeper):
+    host, _, port = any_zookeeper.rpartition(":")
     settings = ZooKeeperSettings(
         ((host, int(port)),), "/controllers", 6000, 6000, 10, has_acls=False, digest=None, tls=None
     )

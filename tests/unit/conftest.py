@@ -1,7 +1,9 @@
-"""A real ZooKeeper for the tests that ask for one."""
+"""ZooKeeper servers for the tests that ask for one: Apache's, and ours."""
 
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -32,3 +34,29 @@ def real_zookeeper(tmp_path_factory):
     server.start()
     yield server.address
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def own_zookeeper(tmp_path_factory):
+    """HOST:PORT of a server of ours that is started for these tests."""
+    directory = tmp_path_factory.mktemp("own-zookeeper")
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "zookeeper",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        str(directory),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        line = server.stdout.readline()
+        yield line.partition("zookeeper.connect=")[2].split()[0]
+        server.terminate()
+
+
+@pytest.fixture(params=["apache", "ours"])
+def any_zookeeper(request):
+    """HOST:PORT of a server of each kind in turn."""
+    return request.getfixturevalue("real_zookeeper" if request.param == "apache" else "own_zookeeper")

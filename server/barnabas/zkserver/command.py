@@ -1,0 +1,91 @@
+"""The `barnabas zookeeper` command: one server, until it is stopped."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+
+from barnabas.zkserver.server import Server
+from barnabas.zkserver.storage import StorageError
+
+FAILED = 1
+READY = "zookeeper.connect="
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `barnabas zookeeper`; returns the exit code."""
+    options = _options(arguments)
+    logging.basicConfig(
+        level=options.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+    code = 0
+    try:
+        trio.run(_run, options, restrict_keyboard_interrupt_to_checkpoints=True)
+    except* (StorageError, OSError) as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        print(f"barnabas zookeeper: {error}", file=sys.stderr)
+        code = FAILED
+    return code
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="barnabas zookeeper",
+        description="Start a ZooKeeper server of one node, for clusters on one machine. It has no quorum: where a "
+        "cluster must outlive its machine, use Apache ZooKeeper on three.",
+    )
+    parser.add_argument(
+        "--listen", type=_address, default=("localhost", 2181), metavar="HOST:PORT",
+        help="where to listen (default: localhost:2181); port 0 for a free one",
+    )  # fmt: skip
+    parser.add_argument(
+        "--data", metavar="DIR", help="where to keep znodes (default: ~/.local/state/barnabas-zookeeper)"
+    )
+    parser.add_argument(
+        "--log-level", default="warning", choices=("debug", "info", "warning", "error"),
+        help="how much to log on standard error (default: %(default)s)",
+    )  # fmt: skip
+    return parser.parse_args(arguments)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text}: HOST:PORT expected")
+    return host.strip("[]"), int(port)
+
+
+def _directory(text: str | None) -> Path:
+    if text:
+        return Path(text).absolute()
+    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return Path(base, "barnabas-zookeeper")
+
+
+async def _run(options: argparse.Namespace) -> None:
+    host, port = options.listen
+    directory = _directory(options.data)
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        server = Server(directory)
+        bound = await server.open(host, port)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(server.run)
+                print(f"barnabas zookeeper is ready: {READY}{host}:{bound} data={directory}", flush=True)
+                async for _ in signals:
+                    break
+                nursery.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await server.close()
