@@ -53,7 +53,7 @@ async def open_member(
     logs.stays_unclean = logs.is_unclean  # until others have taken over what may be lost here
     logs.write_meta(store.image.cluster_id, broker_id)
     config.set_dynamic(store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker_id)))
-    failures = LogDirFailures(logs, now_ms, on_all_lost)
+    failures = LogDirFailures(logs, now_ms, on_all_lost, has_other_replicas=True)
     flusher = Flusher(now_ms, failures.failed, environment.threads)
 
     def own_epoch() -> int:

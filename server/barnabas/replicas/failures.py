@@ -1,7 +1,8 @@
 """Log dirs that fail: they go offline with their partitions, and whoever asked is told.
 
-The rule: a dir that is only full, or of which no more files can be opened, stays online: what is in it can be read, and
-perhaps somebody makes room. What is missing takes offline only what is gone.
+The rule: a dir of which no more files can be opened stays online, and so does one that is only full where the broker is
+alone: what is in it can be read, and perhaps somebody makes room. In a cluster a full one goes offline, as in Kafka:
+other replicas have room. What is missing takes offline only what is gone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from barnabas.errors import RequestError, StorageError, lacks_files
+from barnabas.errors import RequestError, StorageError, lacks_files, lacks_room
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -29,17 +30,26 @@ class LogDirFailures:
     `on_lost` are called with the logs that went offline, `on_all_lost` after the last log dir.
     """
 
-    def __init__(self, logs: LogManager, now_ms: Callable[[], int], on_all_lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        logs: LogManager,
+        now_ms: Callable[[], int],
+        on_all_lost: Callable[[], None],
+        *,
+        has_other_replicas: bool = False,
+    ) -> None:
+        """`has_other_replicas` says whether other brokers can lead what a full disk cannot take."""
         self.on_lost: list[Callable[[Iterable[PartitionLog]], None]] = []
         self._logs = logs
         self._now_ms = now_ms
         self._on_all_lost = on_all_lost
+        self._has_other_replicas = has_other_replicas
         self._say_full_again_ms = 0
 
     def failed(self, error: StorageError) -> RequestError:
         """Take the log dir that failed offline; returns the error for the client whose request met it."""
         logs = self._logs
-        if error.is_full:
+        if error.is_full and not (self._has_other_replicas and lacks_room(error.cause)):
             self._say_full(error)
         elif error.log_dir in logs.online:
             if error.is_missing:

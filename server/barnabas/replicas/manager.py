@@ -309,7 +309,7 @@ class Replicas:
                 return self._logs.create(topic.name, index, topic_id, config, now_ms=now_ms)
             except StorageError as error:
                 self._storage_failed(error)
-                if error.is_full or error.log_dir in self._logs.online:  # the same would happen again
+                if error.log_dir in self._logs.online:  # the same would happen again
                     return None
                 if not self._logs.online:
                     return None
