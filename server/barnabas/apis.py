@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire import registry
 
+SASL_HANDSHAKE = 17
 API_VERSIONS = 18
+SASL_AUTHENTICATE = 36
 FETCH = 1
 TELEMETRY = frozenset((71, 72))
 """Those that are served where somebody can read what clients push, or `telemetry.enable` asks for them."""

@@ -43,7 +43,7 @@ def lacks_files(error: BaseException) -> bool:
 
 
 class StorageError(Exception):
-    """Reading or writing below `log_dir` failed because of `cause`: that log dir goes offline, but for some that are `is_full`."""
+    """Reading or writing below `log_dir` failed because of `cause`: it goes offline, but for some that are `is_full`."""
 
     def __init__(self, log_dir: str, cause: BaseException) -> None:
         super().__init__(log_dir, cause)

@@ -42,6 +42,10 @@ Interceptor = Callable[[RequestContext, Any, Handler], Awaitable[Any]]
 """Stands around authorisation and handler of every request: gets context, request, and what would answer it."""
 
 
+_SERVED_AT_ONCE = frozenset({apis.API_VERSIONS, apis.SASL_HANDSHAKE, apis.SASL_AUTHENTICATE})
+"""What is served before the controller has told a broker of its cluster, besides the controller's requests."""
+
+
 class Pipeline:
     """Answers the requests of all connections."""
 
@@ -91,6 +95,8 @@ class Pipeline:
         )
         connection.request = context
         handler = refused or self._handlers.get(api.key) or await self._bind(api)
+        if handler is None:
+            return False
         quotas = self._shared.quotas
         started = self._now_s() if self._meter is not None or quotas is not None else 0.0
         try:
@@ -198,11 +204,17 @@ class Pipeline:
             log.exception("internal error in %s", context)
             return _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
 
-    async def _bind(self, api: apis.Api) -> Handler:
+    async def _bind(self, api: apis.Api) -> Handler | None:
         """Return an API's handler with what stands before it: authorisation, a quota, and who is the controller.
 
-        Its modules are imported in a thread: for some APIs that takes 70 ms.
+        Its modules are imported in a thread: for some APIs that takes 70 ms. None for what a broker does not serve before
+        it knows its cluster: an answer that a topic is unknown would have clients give up. As with a broker that does not
+        listen yet, they try the others.
         """
+        services = self._services
+        is_early = services.membership is not None and not services.metadata.image.brokers
+        if is_early and not api.member_only and api.key not in _SERVED_AT_ONCE:
+            return None
         await self._services.threads.run(api.load)
         handler = ready(api, self._services)
         if self._shared.quotas is not None:
