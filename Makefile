@@ -63,7 +63,7 @@ compat: $(VENV)/.ready-test $(WITH_CODE)  ## stock clients against the broker: t
 compat-cluster: $(VENV)/.ready-test $(WITH_CODE)  ## clusters of Apache Kafka 3.9 and ours on one ZooKeeper, in every role (needs a JDK)
 	$(CODE) $(BIN)/python -m compat.cluster $(ARGS)
 
-cluster-demo: $(VENV)/.ready-test $(WITH_CODE)  ## three brokers under load, one killed, nothing lost, told step by step (needs Java)
+cluster-demo: $(VENV)/.ready-test $(WITH_CODE)  ## three brokers under load, one killed, nothing lost, told step by step
 	$(CODE) $(BIN)/python -m compat.cluster.demo $(ARGS)
 
 faults: $(VENV)/.ready-test $(WITH_CODE)  ## three brokers and ZooKeepers killed, cut off, with full disks, under stock clients (ARGS="--rounds 200 --seed 7")

@@ -23,7 +23,6 @@ from kafka import KafkaConsumer
 from barnabas.testing.running import import_path
 from compat.cluster.load import QUICK, Load, check, read_all
 from compat.cluster.nodes import ClusterError, wait_until
-from compat.kafka import release
 
 TOPIC = "orders"
 PARTITIONS = 12
@@ -194,9 +193,6 @@ def main(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m compat.cluster.demo", description=__doc__)
     parser.add_argument("--dir", type=Path, help="where to keep the data (default: a temporary directory)")
     options, more = parser.parse_known_args(given)
-    jars = release("3.9").jars
-    if not any(argument.startswith("--zookeeper") for argument in more):
-        more += ["--zookeeper-jars", str(jars)] if (jars / "done").exists() else ["--fetch"]
     try:
         if options.dir:
             run(options.dir, more)

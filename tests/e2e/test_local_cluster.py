@@ -1,10 +1,9 @@
-"""`barnabas cluster` as a user has it: three processes and a real ZooKeeper, one killed, all stopped and started again."""
+"""`barnabas cluster` as a user has it: three brokers, one killed, all stopped and started again."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,28 +15,11 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.localcluster import jars
 from barnabas.testing.running import import_path
-from compat.kafka import release
 from tests.support.effort import EFFORT
 
 WAIT_S = 60
 READY = "barnabas cluster is ready: bootstrap.servers="
-
-
-def zookeeper() -> list[str]:
-    """The options that start a ZooKeeper here; skips the test where there is none."""
-    if shutil.which("java") is None:
-        pytest.skip("Java is not here, and ZooKeeper needs it")
-    fetched = release("3.9").jars
-    if (fetched / "done").exists():
-        return ["--zookeeper-jars", str(fetched)]
-    cached = all((jars.cache_directory() / jar.file).exists() for jar in jars.JARS)
-    if jars.DEBIAN.exists() or "ZOOKEEPER_HOME" in os.environ or cached:
-        return []
-    pytest.skip(
-        "no ZooKeeper is here: neither Debian's, nor that of `make compat-cluster`, nor a fetched one"
-    )
 
 
 class Running:
@@ -59,17 +41,7 @@ class Running:
 
 @contextmanager
 def cluster(directory: Path) -> Iterator[Running]:
-    command = [
-        sys.executable,
-        "-m",
-        "barnabas",
-        "cluster",
-        "--port",
-        "0",
-        "--dir",
-        str(directory),
-        *zookeeper(),
-    ]
+    command = [sys.executable, "-m", "barnabas", "cluster", "--port", "0", "--dir", str(directory)]
     environment = {**os.environ, "PYTHONPATH": import_path()}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:

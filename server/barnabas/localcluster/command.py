@@ -20,7 +20,7 @@ import trio
 from barnabas.localcluster.children import Child, ChildError, ending
 from barnabas.localcluster.features import switch_on
 from barnabas.localcluster.jars import MAVEN_CENTRAL, NoZooKeeperError, find
-from barnabas.localcluster.zookeeper import LocalZooKeeper, is_free
+from barnabas.localcluster.zookeeper import ApacheZooKeeper, OwnZooKeeper, is_free
 
 FAILED = 1
 READY = "bootstrap.servers="
@@ -73,13 +73,22 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "--log-level", default="warning", choices=("debug", "info", "warning", "error"),
         help="how much brokers write to their logs (default: %(default)s)",
     )  # fmt: skip
-    zookeeper = parser.add_argument_group("ZooKeeper, which is found on this machine unless one is named")
+    zookeeper = parser.add_argument_group(
+        "ZooKeeper, which runs in this process unless another one is wanted"
+    )
     zookeeper.add_argument("--zookeeper", metavar="HOST:PORT,.../CHROOT", help="use one that runs already")
     zookeeper.add_argument(
-        "--zookeeper-jars", metavar="DIR", help="start one from the jars in this directory"
+        "--apache-zookeeper",
+        action="store_true",
+        help="start Apache ZooKeeper, which is found on this machine",
     )
     zookeeper.add_argument(
-        "--fetch", action="store_true", help="fetch it from Maven Central if it is not here"
+        "--zookeeper-jars", metavar="DIR", help="start Apache ZooKeeper from the jars in this directory"
+    )
+    zookeeper.add_argument(
+        "--fetch",
+        action="store_true",
+        help="fetch Apache ZooKeeper from Maven Central if it is not here, and start it",
     )
     zookeeper.add_argument(
         "--maven", default=MAVEN_CENTRAL, metavar="URL", help="the Maven repository (default: %(default)s)"
@@ -133,7 +142,8 @@ class Cluster:
     def __init__(self, options: argparse.Namespace, directory: Path) -> None:
         self._options = options
         self._directory = directory
-        self._zookeeper: LocalZooKeeper | None = None
+        self._own_zookeeper: OwnZooKeeper | None = None
+        self._zookeeper: ApacheZooKeeper | None = None
         self._brokers: dict[int, Child] = {}
         self._is_stopping = False
         self._has_failed = False
@@ -181,19 +191,33 @@ class Cluster:
     async def _start(self, nursery: trio.Nursery) -> None:
         options = self._options
         zookeeper = options.zookeeper
+        is_new = zookeeper is None
         if zookeeper is None:
-            zookeeper = await self._start_zookeeper(nursery)
+            directory = self._directory / "zookeeper"
+            wants_apache = options.apache_zookeeper or options.zookeeper_jars or options.fetch
+            if wants_apache or ApacheZooKeeper.was_used_in(directory):
+                zookeeper = await self._start_apache(nursery, directory)
+            else:
+                zookeeper = await self._start_own(nursery, directory)
         addresses: dict[int, str] = {}
         async with trio.open_nursery() as starting:
             for broker_id in range(1, options.brokers + 1):
                 starting.start_soon(self._start_broker, broker_id, zookeeper, addresses, nursery)
         servers = ",".join(addresses[broker_id] for broker_id in sorted(addresses))
-        if self._zookeeper is not None and (problem := await switch_on(servers)):
+        if is_new and (problem := await switch_on(servers)):
             say(f"groups of KIP-848, share groups and streams groups are not served: {problem}")
         say(f"barnabas cluster is ready: {READY}{servers} zookeeper={zookeeper} dir={self._directory}")
         say("Ctrl-C stops it.")
 
-    async def _start_zookeeper(self, nursery: trio.Nursery) -> str:
+    async def _start_own(self, nursery: trio.Nursery, directory: Path) -> str:
+        server = OwnZooKeeper(directory)
+        await server.start()
+        self._own_zookeeper = server
+        nursery.start_soon(server.run)
+        say(f"ZooKeeper is ready: {server.address}, in this process")
+        return server.address
+
+    async def _start_apache(self, nursery: trio.Nursery, directory: Path) -> str:
         options = self._options
         program = await trio.to_thread.run_sync(
             lambda: find(
@@ -201,7 +225,7 @@ class Cluster:
             )
         )
         say(f"starting ZooKeeper: {program.origin}")
-        server = LocalZooKeeper(program, self._directory / "zookeeper")
+        server = ApacheZooKeeper(program, directory)
         server.start()
         self._zookeeper = server
         nursery.start_soon(self._watch_zookeeper, server)
@@ -260,7 +284,7 @@ class Cluster:
 
     # --- watching -------------------------------------------------------------------------------------------
 
-    async def _watch_zookeeper(self, server: LocalZooKeeper) -> None:
+    async def _watch_zookeeper(self, server: ApacheZooKeeper) -> None:
         code = await server.child.wait()
         if not self._is_stopping:
             say(f"ZooKeeper has ended ({ending(code)}); the brokers are stopped")
@@ -291,6 +315,8 @@ class Cluster:
             await self._stop_child(child)
         if self._zookeeper is not None:
             await self._stop_child(self._zookeeper.child)
+        if self._own_zookeeper is not None:
+            await self._own_zookeeper.close()
 
     async def _stop_child(self, child: Child) -> None:
         if child.ended.is_set():

@@ -1,4 +1,4 @@
-"""A ZooKeeper server of its own, on loopback, for as long as the command runs.
+"""A ZooKeeper server on loopback, for as long as the command runs: ours in this process, or Apache's in another.
 
 The rule: everything of it is in one directory, and a directory that was used before is used again with its data.
 """
@@ -13,6 +13,8 @@ import trio
 
 from barnabas.localcluster.children import Child, ChildError
 from barnabas.localcluster.jars import Program
+from barnabas.zkserver.server import Server
+from barnabas.zkserver.storage import StorageError
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
@@ -25,8 +27,34 @@ ANSWER_SECONDS = 2.0
 PORTS = (20_000, 30_000)
 
 
-class LocalZooKeeper:
-    """One server. Lifecycle: `start`, then its child is waited for and stopped like any other."""
+class OwnZooKeeper:
+    """Our server, in this process. Lifecycle: `start`, `run` in a task, `close`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.server = Server(directory)
+        self.address = ""
+
+    async def start(self) -> None:
+        """Read what was kept, and listen on a free port. Raises ChildError."""
+        try:
+            self.address = f"127.0.0.1:{await self.server.open('127.0.0.1', 0)}"
+        except (StorageError, OSError) as error:
+            raise ChildError(f"the ZooKeeper server cannot be started: {error}") from error
+
+    async def run(self) -> None:
+        """Serve until cancelled. Raises ChildError when nothing can be kept any more."""
+        try:
+            await self.server.run()
+        except* StorageError as group:
+            raise ChildError(f"ZooKeeper has failed: {group.exceptions[0]}") from group
+
+    async def close(self) -> None:
+        """Close its port and its directory."""
+        await self.server.close()
+
+
+class ApacheZooKeeper:
+    """One server of Apache's. Lifecycle: `start`, then its child is waited for and stopped like any other."""
 
     def __init__(self, program: Program, directory: Path) -> None:
         self.directory = directory
@@ -38,6 +66,11 @@ class LocalZooKeeper:
             directory / "zookeeper.log",
         )
         self._config = config
+
+    @staticmethod
+    def was_used_in(directory: Path) -> bool:
+        """Whether such a server has kept its data there before."""
+        return (directory / "zoo.cfg").exists()
 
     @property
     def address(self) -> str:
