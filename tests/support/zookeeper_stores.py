@@ -26,14 +26,14 @@ class Cluster:
         self.sessions = []
 
     @asynccontextmanager
-    async def store(self, broker_id: int = 1, *, has_controller: bool = True, has_tokens: bool = False):
+    async def store(self, broker_id: int = 1, *, has_controller: bool = True, **options: bool):
         session = self.server.session()
         self.sessions.append(session)
         store = ZooKeeperStore(
             session,
             broker_id,
             lambda: 1_700_000_000_000 + int(trio.current_time() * 1000),
-            has_tokens=has_tokens,
+            **options,
         )
         await store.open("c")
         async with trio.open_nursery() as nursery:

@@ -23,6 +23,7 @@ from barnabas.cluster.zookeeper.session import ZooKeeper, ZooKeeperError
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.cluster.zookeeper.znodes import BrokerRegistration, Endpoint
 from barnabas.config import broker as settings
+from barnabas.config.authorizer import has_authorizer
 from barnabas.config.cluster import ZooKeeperSettings, zookeeper_settings
 from barnabas.errors import StorageError
 from barnabas.ids import new_uuid, uuid_text
@@ -115,6 +116,7 @@ async def _opened_store(
         environment.wall_clock_ms,
         budget,
         has_topic_ids=protocol_of(config) >= protocol_version.V2_8_IV0,
+        has_acls=has_authorizer(config),
     )
     await store.open(uuid_text(new_uuid(environment.entropy)))
     for path, meta in metas.items():

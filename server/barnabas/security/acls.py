@@ -129,8 +129,8 @@ class Acls:
     """All ACLs, by principal and pattern. Equal only to itself."""
 
     by_principal: Mapping[str, Patterns] = field(default_factory=dict)
-    counts: Mapping[ResourcePattern, int] = field(default_factory=dict)
-    """How many ACLs each pattern has."""
+    principals: Mapping[ResourcePattern, frozenset[str]] = field(default_factory=dict)
+    """Whom the ACLs of each pattern name."""
     prefixes: Mapping[ResourceType, Mapping[int, int]] = field(default_factory=dict)
     """How many prefixed patterns there are by resource type and length of the prefix."""
     count: int = 0
@@ -149,9 +149,9 @@ class Acls:
         return self.by_principal.get(principal, _NOTHING)
 
     def on(self, pattern: ResourcePattern) -> Iterator[AccessControlEntry]:
-        """Go through the entries of one pattern. Takes time for each principal."""
-        for patterns in self.by_principal.values():
-            yield from patterns.get(pattern, ())
+        """Go through the entries of one pattern."""
+        for principal in self.principals.get(pattern, ()):
+            yield from self.by_principal[principal][pattern]
 
     def matching(self, wanted: AclFilter) -> Iterator[list[AclBinding]]:
         """Find the ACLs that match a filter, in pieces of little work, many of them without any."""
@@ -201,8 +201,8 @@ class Draft:
     def __init__(self, acls: Acls) -> None:
         self._before = acls
         self._by_principal: dict[str, dict[ResourcePattern, dict[AccessControlEntry, None]]] = {}
-        self._counts: dict[ResourcePattern, int] = {}
         self._count = acls.count
+        self._is_changed = False
 
     def add(self, binding: AclBinding) -> bool:
         """Add an ACL; returns whether it was not there."""
@@ -211,7 +211,8 @@ class Draft:
         if entry in entries:
             return False
         entries[entry] = None
-        self._counted(pattern, 1)
+        self._count += 1
+        self._is_changed = True
         return True
 
     def remove(self, binding: AclBinding) -> bool:
@@ -221,7 +222,8 @@ class Draft:
         if entry not in entries:
             return False
         del entries[entry]
-        self._counted(pattern, -1)
+        self._count -= 1
+        self._is_changed = True
         return True
 
     def _entries(self, principal: str, pattern: ResourcePattern) -> dict[AccessControlEntry, None]:
@@ -231,44 +233,43 @@ class Draft:
             found = patterns[pattern] = dict.fromkeys(self._before.of(principal).get(pattern, ()))
         return found
 
-    def _counted(self, pattern: ResourcePattern, change: int) -> None:
-        before = self._counts.get(pattern)
-        if before is None:
-            before = self._before.counts.get(pattern, 0)
-        self._counts[pattern] = before + change
-        self._count += change
-
     def acls(self) -> Acls:
         """Return the ACLs after all changes; the same as before where nothing has changed."""
-        if not self._counts:
+        if not self._is_changed:
             return self._before
         by_principal = dict(self._before.by_principal)
+        named: dict[ResourcePattern, set[str]] = {}
         for principal, changed in self._by_principal.items():
             patterns = dict(by_principal.get(principal, _NOTHING))
             for pattern, entries in changed.items():
+                if pattern not in named:
+                    named[pattern] = set(self._before.principals.get(pattern, ()))
                 if entries:
                     patterns[pattern] = tuple(entries)
+                    named[pattern].add(principal)
                 else:
                     patterns.pop(pattern, None)
+                    named[pattern].discard(principal)
             if patterns:
                 by_principal[principal] = patterns
             else:
                 by_principal.pop(principal, None)
-        counts = dict(self._before.counts)
+        principals = dict(self._before.principals)
         prefixes = {kind: dict(lengths) for kind, lengths in self._before.prefixes.items()}
-        for pattern, count in self._counts.items():
-            was_there = pattern in counts
-            if count:
-                counts[pattern] = count
-            elif was_there:
-                del counts[pattern]
-            if pattern.pattern_type is PatternType.PREFIXED and was_there != bool(count):
-                lengths = prefixes.setdefault(pattern.resource_type, {})
-                length = len(pattern.name)
-                lengths[length] = lengths.get(length, 0) + (1 if count else -1)
-                if not lengths[length]:
-                    del lengths[length]
-        return Acls(by_principal, counts, prefixes, self._count)
+        for pattern, who in named.items():
+            if pattern.pattern_type is PatternType.PREFIXED and (pattern in principals) != bool(who):
+                _count(prefixes.setdefault(pattern.resource_type, {}), len(pattern.name), 1 if who else -1)
+            if who:
+                principals[pattern] = frozenset(who)
+            else:
+                principals.pop(pattern, None)
+        return Acls(by_principal, principals, prefixes, self._count)
+
+
+def _count(lengths: dict[int, int], length: int, change: int) -> None:
+    lengths[length] = lengths.get(length, 0) + change
+    if not lengths[length]:
+        del lengths[length]
 
 
 def host_of(address: str) -> str:

@@ -141,7 +141,7 @@ class StandardAuthorizer:
                         allowed = AclBinding(ResourcePattern(*pattern), entry)
         if allowed is not None:
             return Decision(True, allowed)
-        if self._default.is_allowed and any(pattern in acls.counts for pattern in candidates):
+        if self._default.is_allowed and any(pattern in acls.principals for pattern in candidates):
             return Decision(False, DEFAULT_DENY)
         return self._default
 

@@ -107,13 +107,15 @@ def test_acls_are_those_that_were_added_and_not_removed():
         assert sorted(acls) == sorted(expected)
         assert acls.count == len(expected)
         assert all(one in acls for one in expected)
-        assert acls.counts == {
-            pattern: sum(one.pattern == pattern for one in expected)
+        assert acls.principals == {
+            pattern: {one.entry.principal for one in expected if one.pattern == pattern}
             for pattern in {one.pattern for one in expected}
         }
         for kind in (TOPIC, GROUP):
             for name in ("", "a", "abc", "abcd", "b", "c", "*"):
-                patterns = {pattern for pattern in acls.patterns_for(kind, name) if pattern in acls.counts}
+                patterns = {
+                    pattern for pattern in acls.patterns_for(kind, name) if pattern in acls.principals
+                }
                 applies = AclFilter(resource_type=kind, pattern_type=MATCH, name=name)
                 assert patterns == {one.pattern for one in expected if applies.matches(one)}
 

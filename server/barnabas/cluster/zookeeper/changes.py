@@ -14,6 +14,8 @@ import trio
 
 from barnabas.cluster.image import (
     TOPIC,
+    AclAdded,
+    AclRemoved,
     Change,
     ClusterImage,
     ConfigChanged,
@@ -28,7 +30,7 @@ from barnabas.cluster.image import (
     TopicInfo,
 )
 from barnabas.cluster.store import Decide
-from barnabas.cluster.zookeeper import entity_settings, writes, znodes
+from barnabas.cluster.zookeeper import acl_znodes, entity_settings, writes, znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.registration import make_persistent, until_answered
 from barnabas.cluster.zookeeper.session import (
@@ -298,6 +300,8 @@ class ChangeWriter:
         for token_id in plan.changed_tokens:
             path = f"{resources.TOKEN_CHANGES}/{resources.TOKEN_CHANGE_PREFIX}"
             await self._notify(path, token_id.encode())
+        for pattern in plan.changed_acls:
+            await self._notify(*acl_znodes.notification(pattern))
 
     async def _plan(self, changes: Sequence[Change], base: ClusterImage, found: writes.Found) -> writes.Plan:
         planner = writes.Planner(base, found, self._broker_id, has_topic_ids=self._has_topic_ids)
@@ -341,6 +345,8 @@ class ChangeWriter:
                     | LogDirsRegistered()
                     | DelegationTokenChanged()
                     | DelegationTokenRemoved()
+                    | AclAdded()
+                    | AclRemoved()
                 ):
                     other.append(change)
                 case _:

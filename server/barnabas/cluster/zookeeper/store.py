@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import trio
 
@@ -24,8 +25,9 @@ from barnabas.cluster.image import (
     TopicCreated,
 )
 from barnabas.cluster.store import Decide, Subscriber
+from barnabas.cluster.zookeeper import acl_znodes, znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
-from barnabas.cluster.zookeeper import znodes
+from barnabas.cluster.zookeeper.acls import AclsReader
 from barnabas.cluster.zookeeper.changes import PLACE, ChangeWriter, applied, closed, decided
 from barnabas.cluster.zookeeper.notifications import Notifications
 from barnabas.cluster.zookeeper.registration import (
@@ -69,10 +71,11 @@ class ZooKeeperStore:
         *,
         has_topic_ids: bool = True,
         has_tokens: bool = False,
+        has_acls: bool = False,
     ) -> None:
         """`has_topic_ids` is False while `inter.broker.protocol.version` is below 2.8.
 
-        Delegation tokens are read and followed where `has_tokens` says so.
+        Delegation tokens and ACLs are read and followed where `has_tokens` and `has_acls` say so.
         """
         self._zookeeper = zookeeper
         self._broker_id = broker_id
@@ -80,7 +83,8 @@ class ZooKeeperStore:
         self._budget = budget or LoopBudget()
         self._settings = SettingsReader(zookeeper, self._budget)
         self._tokens = TokensReader(zookeeper, self._budget)
-        self._has_tokens = has_tokens
+        self._acls = AclsReader(zookeeper, self._budget)
+        self._has_tokens, self._has_acls = has_tokens, has_acls
         self._image = ClusterImage("")
         self._subscribers: list[Subscriber] = []
         self._publishing = trio.Lock()
@@ -101,6 +105,13 @@ class ZooKeeperStore:
                 Notifications(
                     zookeeper, resources.TOKEN_CHANGES, resources.TOKEN_CHANGE_PREFIX, clock_ms, what="tokens",
                     read_all=self._read_all_tokens, read_named=self._read_notified_tokens,
+                )
+            )  # fmt: skip
+        for root in acl_znodes.CHANGES if has_acls else ():
+            self._notifications.append(
+                Notifications(
+                    zookeeper, root, resources.ACL_CHANGE_PREFIX, clock_ms, what="ACLs",
+                    read_all=self._read_all_acls, read_named=partial(self._read_notified_acls, root),
                 )
             )  # fmt: skip
         self._is_closed = False
@@ -132,6 +143,10 @@ class ZooKeeperStore:
             for path in (resources.TOKENS, resources.TOKEN_CHANGES):
                 await make_persistent(self._zookeeper, path)
             changes += await until_answered(self._zookeeper, lambda: self._tokens.read_all(self._image))
+        if self._has_acls:
+            for path in (*acl_znodes.TYPE_PATHS, *acl_znodes.CHANGES):
+                await make_persistent(self._zookeeper, path)
+            changes += await until_answered(self._zookeeper, lambda: self._acls.read_all(self._image))
         self._image = self._image.apply(changes).at_version(0)
 
     async def _cluster_id(self, new: str) -> str:
@@ -316,6 +331,15 @@ class ZooKeeperStore:
         ids = await self._tokens.notified(names)
         async with self._publishing:
             await self._publish(await self._tokens.read(self._image, ids))
+
+    async def _read_all_acls(self) -> None:
+        async with self._publishing:
+            await self._publish(await self._acls.read_all(self._image))
+
+    async def _read_notified_acls(self, root: str, names: Sequence[str]) -> None:
+        patterns = await self._acls.notified(root, names)
+        async with self._publishing:
+            await self._publish(await self._acls.read(self._image, patterns))
 
     # --- changes --------------------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from barnabas.cluster.image import (
     GROUP,
     NO_TOPIC_ID,
     TOPIC,
+    AclAdded,
+    AclRemoved,
     Change,
     ClusterImage,
     ConfigChanged,
@@ -29,12 +31,13 @@ from barnabas.cluster.image import (
     TopicDeleted,
     TopicInfo,
 )
-from barnabas.cluster.zookeeper import entity_settings, znodes
+from barnabas.cluster.zookeeper import acl_znodes, entity_settings, znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.session import Create, Delete, Operation, SetData, Stat
 from barnabas.cluster.zookeeper.znodes import ProducerIdBlock, ReplicaAssignment, TopicAssignment
 from barnabas.errors import RequestError
+from barnabas.security.acls import AccessControlEntry, ResourcePattern
 from barnabas.security.tokens import Token
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -140,6 +143,8 @@ class Plan:
     """Entities whose settings have changed, as `topics/NAME`."""
     changed_tokens: list[str] = field(default_factory=list)
     """Ids of delegation tokens that have changed."""
+    changed_acls: list[ResourcePattern] = field(default_factory=list)
+    """Patterns whose ACLs have changed."""
 
 
 def topic_info(name: str, assignment: TopicAssignment) -> TopicInfo:
@@ -171,6 +176,8 @@ def paths_of(change: Change) -> tuple[str, ...]:
             return ()
         case DelegationTokenChanged(Token(token_id)) | DelegationTokenRemoved(token_id):
             return (resources.token_path(token_id),)
+        case AclAdded(acl) | AclRemoved(acl):
+            return (acl_znodes.path_of(acl.pattern),)
         case _:
             found = entity_settings.update(change, {})
             if found is not None:
@@ -198,6 +205,7 @@ class Planner:
         self._entities: dict[ResourceKey, list[Change]] = {}
         self._deleted: dict[str, None] = {}
         self._tokens: dict[str, Token | None] = {}
+        self._acls: dict[ResourcePattern, dict[AccessControlEntry, bool]] = {}
         self._next_producer_id: int | None = None
 
     def _conflict(self, truth: Truth) -> None:
@@ -221,6 +229,8 @@ class Planner:
                 self._tokens[token.token_id] = token
             case DelegationTokenRemoved(token_id):
                 self._tokens[token_id] = None
+            case AclAdded(acl) | AclRemoved(acl):
+                self._acls.setdefault(acl.pattern, {})[acl.entry] = isinstance(change, AclAdded)
             case _:
                 found = entity_settings.update(change, {})
                 if found is not None:
@@ -297,6 +307,10 @@ class Planner:
             parts.append(self._token(token_id, token))
             self.plan.changed_tokens.append(token_id)
             yield
+        for pattern, entries in self._acls.items():
+            parts.append(self._acls_of(pattern, entries))
+            self.plan.changed_acls.append(pattern)
+            yield
         parts += [[Create(znodes.delete_topic_path(name), b"")] for name in self._deleted]
         if self._next_producer_id is not None:
             parts.append(self._producer_ids(self._next_producer_id))
@@ -360,6 +374,25 @@ class Planner:
         path = resources.config_path(*entity_of(key))
         found = self._found.get(path)
         data = resources.encode_config(settings)
+        return [Create(path, data) if found is None else SetData(path, data, found[1].version)]
+
+    def _acls_of(
+        self, pattern: ResourcePattern, changes: Mapping[AccessControlEntry, bool]
+    ) -> list[Operation]:
+        """Add and remove entries, whatever else the znode holds by now: ACLs that others have made stay."""
+        path = acl_znodes.path_of(pattern)
+        found = self._found.get(path)
+        held = found[0] if found is not None else None
+        data = acl_znodes.updated(pattern, held, changes)
+        if data == held:
+            return []
+        if data is None:
+            return [Delete(path, found[1].version)] if found is not None else []
+        if len(data) > ZNODE_BYTES_MAX:
+            raise RequestError(
+                ErrorCode.POLICY_VIOLATION,
+                f"the ACLs of {str(pattern)[:300]} do not fit into a znode of 1 MB",
+            )
         return [Create(path, data) if found is None else SetData(path, data, found[1].version)]
 
     def _token(self, token_id: str, token: Token | None) -> list[Operation]:

@@ -1,0 +1,79 @@
+"""The ACLs below /kafka-acl and /kafka-acl-extended, as changes of the metadata image.
+
+The rule: as for settings; what cannot be read is logged and leaves the image as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.image import AclAdded, AclRemoved, Change, ClusterImage
+from barnabas.cluster.zookeeper import acl_znodes
+from barnabas.cluster.zookeeper.json_znodes import ZnodeError
+from barnabas.cluster.zookeeper.session import NoNodeError, ZooKeeper
+from barnabas.security.acls import AclBinding, ResourcePattern
+
+if TYPE_CHECKING:
+    from barnabas.loop_budget import LoopBudget
+
+log = logging.getLogger(__name__)
+
+
+class AclsReader:
+    """Reads ACLs. Methods raise ZooKeeperError."""
+
+    def __init__(self, zookeeper: ZooKeeper, budget: LoopBudget) -> None:
+        self._zookeeper = zookeeper
+        self._budget = budget
+
+    async def read_all(self, image: ClusterImage) -> list[Change]:
+        """Read all ACLs; returns the changes that make the image have the same."""
+        patterns: list[ResourcePattern] = []
+        for path in acl_znodes.TYPE_PATHS:
+            try:
+                names = await self._zookeeper.children(path)
+            except NoNodeError:
+                continue
+            patterns += acl_znodes.patterns_below(path, names)
+            await self._budget.checkpoint()
+        there = set(patterns)
+        return await self.read(
+            image, [*patterns, *(one for one in image.acls.principals if one not in there)]
+        )
+
+    async def read(self, image: ClusterImage, patterns: Iterable[ResourcePattern]) -> list[Change]:
+        """Read the ACLs of these patterns; returns the changes that make the image have the same."""
+        wanted = list(dict.fromkeys(patterns))
+        changes: list[Change] = []
+        found = await self._zookeeper.get_many([acl_znodes.path_of(one) for one in wanted])
+        for pattern, node in zip(wanted, found, strict=True):
+            try:
+                entries, unknown = acl_znodes.entries_of(pattern, node[0]) if node is not None else ([], [])
+            except ZnodeError as error:
+                log.error("ACLs are left as they were: %s", error)
+                continue
+            for one in unknown:
+                log.error(
+                    "an ACL of %s is left out, its operation or permission is not known: %s", pattern, one
+                )
+            there, known = set(entries), list(image.acls.on(pattern))
+            changes += [AclRemoved(AclBinding(pattern, entry)) for entry in known if entry not in there]
+            before = set(known)
+            changes += [AclAdded(AclBinding(pattern, entry)) for entry in entries if entry not in before]
+            await self._budget.checkpoint()
+        return changes
+
+    async def notified(self, root: str, names: Sequence[str]) -> list[ResourcePattern]:
+        """Read notifications; returns the patterns whose ACLs have changed."""
+        patterns = []
+        paths = [f"{root}/{name}" for name in names]
+        for path, node in zip(paths, await self._zookeeper.get_many(paths), strict=True):
+            if node is None:
+                continue
+            try:
+                patterns.append(acl_znodes.notified(path, node[0]))
+            except ZnodeError as error:
+                log.error("a notification of changed ACLs is left out: %s", error)
+        return patterns
