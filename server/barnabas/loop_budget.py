@@ -59,6 +59,29 @@ class Stall:
     task: trio.lowlevel.Task | None
 
 
+class TaskTime:
+    """How many seconds a task has run, from `LoopBudget.begin_counting` on until `stop`; waiting does not count."""
+
+    __slots__ = ("_budget", "_taken", "_task", "seconds")
+
+    def __init__(self, budget: LoopBudget, task: trio.lowlevel.Task, seconds: float) -> None:
+        self._budget = budget
+        self._task = task
+        self._taken = 0.0
+        self.seconds = seconds
+        """Those of the steps that have ended."""
+
+    def take(self) -> float:
+        """Return the seconds since this was asked before. To be called by the task itself."""
+        total = self.seconds + self._budget.step_seconds
+        taken, self._taken = self._taken, total
+        return max(total - taken, 0.0)
+
+    def stop(self) -> None:
+        """Count no longer."""
+        self._budget.end_counting(self._task)
+
+
 class LoopBudget(trio.abc.Instrument):
     """Measures the turns of an event loop.
 
@@ -84,6 +107,7 @@ class LoopBudget(trio.abc.Instrument):
         self._longest_step = 0.0
         self._longest_task: trio.lowlevel.Task | None = None
         self._turn_seconds = 0.0  # of the last turn that has ended
+        self._counted: dict[trio.lowlevel.Task, TaskTime] = {}
         self._active: _Queue = {}
         self._inactive: _Queue = {}
         self._long_work: _Queue = {}
@@ -126,6 +150,8 @@ class LoopBudget(trio.abc.Instrument):
         if took > self._longest_step:
             self._longest_step = took
             self._longest_task = self._task
+        if self._counted:
+            self._count(took)
         self._step_began = now
         self._task = task
         self._steps += 1
@@ -135,6 +161,8 @@ class LoopBudget(trio.abc.Instrument):
         if timeout > 0.0:
             self._runnable = 0
         now = self._clock()
+        if self._counted:
+            self._count(now - self._step_began)
         took = self._turn_seconds = now - self._turn_began
         if took > BOUNDS_SECONDS[0]:
             self._end_long_turn(took, now - self._step_began)
@@ -155,6 +183,29 @@ class LoopBudget(trio.abc.Instrument):
         self.longest_seconds = max(self.longest_seconds, seconds)
         self.long_turns[bisect_right(BOUNDS_SECONDS, seconds) - 1] += 1
         self.on_long_turn(Stall(seconds, self._steps, self._longest_step, self._longest_task))
+
+    # --- the time of one task -------------------------------------------------------------------------------
+
+    @property
+    def step_seconds(self) -> float:
+        """How long the step that runs has taken so far."""
+        return self._clock() - self._step_began
+
+    def begin_counting(self) -> TaskTime:
+        """Count the time of the task that runs, from now on."""
+        task = trio.lowlevel.current_task()
+        time = self._counted[task] = TaskTime(self, task, -self.step_seconds)
+        return time
+
+    def end_counting(self, task: trio.lowlevel.Task) -> None:
+        """Count the time of a task no longer."""
+        self._counted.pop(task, None)
+
+    def _count(self, seconds: float) -> None:
+        """Count the step that has ended."""
+        time = self._counted.get(self._task) if self._task is not None else None
+        if time is not None:
+            time.seconds += seconds
 
     @property
     def is_used_up(self) -> bool:

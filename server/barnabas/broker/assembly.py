@@ -23,6 +23,7 @@ from barnabas.broker.image_follower import ImageFollower
 from barnabas.broker.listener import Connections
 from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.pipeline import Pipeline
+from barnabas.broker.quotas import broker_quotas
 from barnabas.broker.sasl_offers import SECRET_BYTES, LoginParts
 from barnabas.broker.securing import secure
 from barnabas.broker.services import Services
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
     from barnabas.environment import Environment
     from barnabas.metrics.client_telemetry import Telemetry
-    from barnabas.requests.context import Quotas
     from barnabas.security.authorizer import Authorizer
 
 
@@ -69,14 +69,13 @@ async def assembled(
     release: ReleaseProfile = KAFKA_4,
     budget: LoopBudget | None = None,
     authorizer: Authorizer | None = None,
-    quotas: Quotas | None = None,
     membership: Membership | None = None,
     connect_zookeeper: Connect | None = None,
 ) -> AsyncIterator[Broker]:
     """Make a broker, complete and with its background tasks running; it serves when it is told to.
 
-    `budget` replaces the usual one; an `authorizer` replaces the one of the settings; without `quotas` nobody is
-    throttled, without a `membership` the broker is a cluster by itself, or joins the one that its settings name;
+    `budget` replaces the usual one; an `authorizer` replaces the one of the settings; without a `membership` the
+    broker is a cluster by itself, or joins the one that its settings name;
     `connect_zookeeper` replaces the way to ZooKeeper then.
     Everything is closed again at the end, in order.
 
@@ -115,7 +114,6 @@ async def assembled(
                     metrics_address,
                     background,
                     authorizer or authorizer_of(config, storage.metadata),
-                    quotas,
                     _in_cluster(config, environment, budget, storage, endpoints, membership),
                 )
             background.cancel_scope.cancel()
@@ -158,7 +156,6 @@ def _assemble(
     metrics_address: MetricsAddress | None,
     background: trio.Nursery,
     authorizer: Authorizer,
-    quotas: Quotas | None,
     in_cluster: MembershipParts | None,
 ) -> Broker:
     now_ms, threads = environment.wall_clock_ms, environment.threads
@@ -194,6 +191,10 @@ def _assemble(
 
     shares, telemetry = Lazy(make_shares), Lazy(make_telemetry)
 
+    served = release.served_by(config)
+    quotas = broker_quotas(config, served, budget, environment.monotonic)
+    quotas.follow(metadata.image.quotas, metadata.image.quotas)
+
     # --- what follows the metadata and the clock ------------------------------------------------------------
     metadata.subscribe(
         ImageFollower(
@@ -202,6 +203,7 @@ def _assemble(
             logs,
             replicas,
             telemetry=telemetry,
+            quotas=quotas,
             now_ms=now_ms,
         )
     )
@@ -221,7 +223,7 @@ def _assemble(
         clock_ms=now_ms,
         entropy=environment.entropy,
         threads=threads,
-        served=release.served_by(config),
+        served=served,
         budget=budget,
         piecework=piecework,
         metadata=metadata,

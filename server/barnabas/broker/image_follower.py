@@ -1,4 +1,4 @@
-"""What a broker does when the cluster's metadata change: logs and settings.
+"""What a broker does when the cluster's metadata change: logs, settings and quotas.
 
 The rule: what a new image needs is made before anybody sees it, and what only the old one needed is removed after; both
 in slices, so that a change of ten thousand partitions holds up nobody.
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.log.manager import LogManager
     from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.replicas.manager import Replicas
+    from barnabas.requests.quotas import BrokerQuotas
 
 
 class ImageFollower:
@@ -34,6 +35,7 @@ class ImageFollower:
         replicas: Replicas,
         *,
         telemetry: Lazy[Telemetry],
+        quotas: BrokerQuotas,
         now_ms: Callable[[], int],
     ) -> None:
         self._config = config
@@ -41,6 +43,7 @@ class ImageFollower:
         self._logs = logs
         self._replicas = replicas
         self._telemetry = telemetry
+        self._quotas = quotas
         self._now_ms = now_ms
 
     async def prepare(self, delta: Delta) -> None:
@@ -58,6 +61,8 @@ class ImageFollower:
         """Obey settings of the broker that have changed; lead what is new."""
         self._obey(delta)
         self._replicas.publish(delta)
+        if delta.quotas:
+            self._quotas.follow(delta.new.quotas, delta.quotas)
 
     def _obey(self, delta: Delta) -> None:
         new, config = delta.new, self._config

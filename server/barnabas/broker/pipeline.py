@@ -1,4 +1,4 @@
-"""The way of a request: header, connection state, decode, interception, authorisation, quota, handler, response, throttle.
+"""The way of a request: header, connection state, decode, interception, authorisation, handler, response, throttle.
 
 The rule: every request of every API takes these stages, in this order, and `Pipeline.answer` names them all. The table
 in `apis` decides what is served: a request for anything else closes the connection, as Kafka does, except ApiVersions,
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.metrics.meter import RequestMeter
     from barnabas.network.transport import Transport
-    from barnabas.requests.context import ConnectionInfo, Quotas
+    from barnabas.requests.context import ConnectionInfo
+    from barnabas.requests.quotas import RequestQuotas
     from barnabas.security.sasl.server import SaslServer
     from barnabas.wire.headers import RequestHeader
     from barnabas.wire.regions import Chunk
@@ -98,12 +99,14 @@ class Pipeline:
         if handler is None:
             return False
         quotas = self._shared.quotas
-        started = self._now_s() if self._meter is not None or quotas is not None else 0.0
+        if quotas is not None and quotas.is_set and (login is None or login.is_done):
+            context.quotas = quotas.begin(connection.user, header.client_id, api.key)
+        started = self._now_s() if self._meter is not None else 0.0
         try:
             request = await self._decode(api, context, frame, header)
             response = await self._respond(api, handler, context, request)
-            if quotas is not None:
-                self._throttle(quotas, context, request, response, len(frame), self._now_s() - started)
+            if context.quotas is not None:
+                _throttle(context.quotas, connection, request, response, len(frame))
             size = 0
             codes: Mapping[int, int] | None = None  # where they have been counted already
             if response is not None:
@@ -131,6 +134,8 @@ class Pipeline:
                 )  # fmt: skip
             return not context.close_after_response
         finally:
+            if context.quotas is not None:
+                context.quotas.end()
             if context.reservation is not None:
                 context.reservation.reduce(context.reservation.size)
 
@@ -205,7 +210,7 @@ class Pipeline:
             return _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
 
     async def _bind(self, api: apis.Api) -> Handler | None:
-        """Return an API's handler with what stands before it: authorisation, a quota, and who is the controller.
+        """Return an API's handler with what stands before it: authorisation, and who is the controller.
 
         Its modules are imported in a thread: for some APIs that takes 70 ms. None for what a broker does not serve before
         it knows its cluster: an answer that a topic is unknown would have clients give up. As with a broker that does not
@@ -217,30 +222,10 @@ class Pipeline:
             return None
         await self._services.threads.run(api.load)
         handler = ready(api, self._services)
-        if self._shared.quotas is not None:
-            handler = partial(_admitted, self._shared.quotas, handler)
         if self._shared.asks_authorizer and api.whole:
             handler = partial(authorized, api, handler)
         self._handlers[api.key] = handler
         return handler
-
-    @staticmethod
-    def _throttle(
-        quotas: Quotas,
-        context: RequestContext,
-        request: Any,
-        response: Any,
-        request_bytes: int,
-        seconds: float,
-    ) -> None:
-        """Charge a request; tell a client that is over a quota, and mute its connection."""
-        throttle_ms = quotas.throttle_ms(
-            context, request, response, request_bytes=request_bytes, seconds=seconds
-        )
-        if throttle_ms:
-            context.connection.muted_ms = throttle_ms
-            if hasattr(response, "throttle_time_ms"):
-                response.throttle_time_ms = throttle_ms
 
     async def _encode(
         self, api: apis.Api, context: RequestContext, request: Any, response: Any
@@ -287,10 +272,15 @@ async def _refused(error: RequestError, _context: RequestContext, _request: Any)
     raise error
 
 
-async def _admitted(quotas: Quotas, handler: Handler, context: RequestContext, request: Any) -> Any:
-    """Handle a request that no quota refuses. Raises RequestError."""
-    quotas.admit(context, request)
-    return await handler(context, request)
+def _throttle(
+    quotas: RequestQuotas, connection: ConnectionInfo, request: Any, response: Any, request_bytes: int
+) -> None:
+    """Charge a request; tell a client that is over a quota, and mute its connection."""
+    throttle_ms = quotas.throttle_ms(request, request_bytes)
+    if throttle_ms:
+        connection.muted_ms = throttle_ms
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
 
 
 async def authorized(api: apis.Api, handler: Handler, context: RequestContext, request: Any) -> Any:

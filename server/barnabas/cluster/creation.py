@@ -5,7 +5,7 @@ The rule: each topic is decided on as if those before it were there already, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.cluster import controller
@@ -34,10 +34,12 @@ def create_topics(
     refused: dict[str, RequestError],
     *,
     with_each_other: bool = True,
+    charge: Callable[[str, int], None] | None = None,
 ) -> Iterator[Change]:
     """Yield the changes that make these topics; puts into `refused` why one cannot be made, by name.
 
-    `with_each_other` also refuses names that differ from another one's in dots for underscores only.
+    `with_each_other` also refuses names that differ from another one's in dots for underscores only. `charge` gets the
+    name and the number of partitions of each topic that can be made, and raises RequestError where a quota is exceeded.
     """
     names: set[str] = set()
     similar: dict[str, str] = {}
@@ -54,6 +56,8 @@ def create_topics(
                 other = similar.setdefault(name.replace(".", "_"), name)
                 if other != name:
                     raise controller.mixed_up(name, other)
+            if charge is not None:
+                charge(name, len(wish.assignments) or wish.partitions)
         except RequestError as error:
             refused[name] = error
             continue

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
+QUOTA_ERROR_SINCE = 3
+
 Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
@@ -41,6 +43,8 @@ async def handle(
             refused[name] = RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         await budget.checkpoint()
 
+    mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
+
     def decide(image: ClusterImage) -> Iterator[Change]:
         room = controller.PARTITIONS_PER_REQUEST_MAX
         for name, topic in topics.items():
@@ -50,10 +54,13 @@ async def handle(
                 if name in twice:
                     raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
                 changes = _grow(image, topic, room)
+                added = topic.count - len(image.topics[name].partitions)
+                if mutations is not None:
+                    mutations.charge(name, added)
             except RequestError as error:
                 refused[name] = error
                 continue
-            room -= topic.count - len(image.topics[name].partitions)
+            room -= added
             yield from changes
 
     if request.validate_only:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 BROKER_DEFAULT = -1
 
 CONFIGS_SINCE = 5
+QUOTA_ERROR_SINCE = 6
 
 Result = CreateTopicsResponse.CreatableTopicResult
 TopicConfig = CreateTopicsResponse.CreatableTopicConfigs
@@ -58,10 +59,18 @@ async def handle(
         return CreateTopicsResponse(topics=[_refused(name, refused.get(name, error)) for name in names])
     wishes = await _wishes(request, names, refused, config=config, budget=budget, entropy=entropy)
 
+    mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
+    charge = mutations.charge if mutations is not None else None
+
     def decide(image: ClusterImage) -> Iterator[Change]:
         # Kafka, too, checks each topic on its own where none is made.
         return create_topics(
-            image, config, list(wishes.values()), refused, with_each_other=not request.validate_only
+            image,
+            config,
+            list(wishes.values()),
+            refused,
+            with_each_other=not request.validate_only,
+            charge=charge,
         )
 
     if request.validate_only:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
+    from barnabas.requests.quotas import Mutations
 
+QUOTA_ERROR_SINCE = 5
 NAMED_TWICE = "the topic is named twice"
 
 Result = DeleteTopicsResponse.DeletableTopicResult
@@ -64,7 +66,8 @@ async def handle(
             wanted[found, topic_id] += 1
         await budget.checkpoint()
     once = [key for key, count in wanted.items() if count == 1]
-    refused = await _delete(once, request.timeout_ms, metadata=metadata, config=config)
+    mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
+    refused = await _delete(once, request.timeout_ms, mutations, metadata=metadata, config=config)
     for (name, topic_id), count in wanted.items():
         error = refused.get(name)
         if count > 1:
@@ -117,6 +120,7 @@ async def _asked(request: DeleteTopicsRequest, *, budget: LoopBudget) -> Counter
 async def _delete(
     wanted: Sequence[tuple[str, bytes]],
     timeout_ms: int,
+    mutations: Mutations | None,
     *,
     metadata: MetadataStore,
     config: BrokerConfig,
@@ -131,6 +135,8 @@ async def _delete(
         for name, topic_id in wanted:
             try:
                 changes = controller.delete_topic(image, name, topic_id)
+                if mutations is not None:
+                    mutations.charge(name, len(image.topics[name].partitions))
             except RequestError as error:
                 refused[name] = error
                 continue

@@ -21,6 +21,7 @@ from barnabas.errors import RequestError, StorageError, lacks_files
 from barnabas.replicas.replica import Replica
 from barnabas.replication.read_replica import preferred_replica
 from barnabas.requests.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
+from barnabas.requests.quotas import RESPONSE_BYTES
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
@@ -81,9 +82,18 @@ async def handle(
         budget=budget,
         failures=failures,
     )
+    quotas = context.quotas
+    if quotas is not None and reader.is_follower:
+        quotas.exempt_from_fetch()
+        quotas = None
     done = await reader.read(is_first=True)
     if done.size < request.min_bytes and not done.must_answer and wanted and request.max_wait_ms > 0:
         done = await reader.wait_and_read(done)
+    if quotas is not None and quotas.empties_fetch(_bytes_of(done)):
+        # A new session is not begun, and one that goes on does not learn what was not sent: as in Kafka.
+        if session is not None and not incremental:
+            fetch_sessions.close(session.id)
+        return FetchResponse(session_id=session.id if session is not None and incremental else NO_SESSION)
     if done.unconverted:
         from barnabas.handlers.fetch_conversion import convert
 
@@ -212,23 +222,27 @@ class _Reader:
         self._failures = failures
         version = context.api_version
         self._replica_id = max(request.replica_id, request.replica_state.replica_id)
-        self._is_follower = self._replica_id >= 0
-        self._may_follow = not self._is_follower or context.authorizes(
+        self.is_follower = self._replica_id >= 0
+        self._may_follow = not self.is_follower or context.authorizes(
             Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
         )
-        self._needs_leader = self._is_follower or version < FOLLOWERS_SERVE_SINCE
-        self._reads_committed = request.isolation_level == READ_COMMITTED and not self._is_follower
+        self._needs_leader = self.is_follower or version < FOLLOWERS_SERVE_SINCE
+        self._reads_committed = request.isolation_level == READ_COMMITTED and not self.is_follower
         self._rack = ""
         if (
             request.rack_id
             and version >= FOLLOWERS_SERVE_SINCE
-            and not self._is_follower
+            and not self.is_follower
             and reads_from_rack(config)
         ):
             self._rack = request.rack_id
         self._bytes_max = config.get(settings.FETCH_MAX_BYTES)
         if version >= WHOLE_FIRST_BATCH_SINCE:
             self._bytes_max = min(self._bytes_max, request.max_bytes)
+        if context.quotas is not None and not self.is_follower:
+            # More could never be sent: it would be over the quota all by itself.
+            quota_bytes = context.quotas.fetch_bytes_max
+            self._bytes_max = self._bytes_max if quota_bytes is None else min(self._bytes_max, quota_bytes)
         self._first = 0
         if version < RECORD_BATCHES_SINCE and wanted:
             # So little is converted for one answer that some of the partitions must take turns.
@@ -281,7 +295,7 @@ class _Reader:
             name = self._metadata.image.topic_name(name) or ""
             if not name:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
-        if not self._is_follower and not self._context.authorizes(Operation.READ, ResourceType.TOPIC, name):
+        if not self.is_follower and not self._context.authorizes(Operation.READ, ResourceType.TOPIC, name):
             raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if self._needs_leader:
             return self._replicas.leader(name, want.index, want.current_leader_epoch)
@@ -292,7 +306,7 @@ class _Reader:
     ) -> int:
         """Fill in one partition's answer; returns its size in bytes."""
         partition = self._partition_of(want)
-        is_follower = self._is_follower
+        is_follower = self.is_follower
         if is_follower:
             partition.check_follower(self._replica_id, want.current_leader_epoch)
         done.seen[partition] = partition.appended_bytes if is_follower else partition.committed_bytes
@@ -377,9 +391,9 @@ class _Reader:
         deadline = trio.current_time() + request.max_wait_ms / 1000
         while done.size < request.min_bytes and not done.must_answer:
             watched = list(done.seen)
-            watcher = _MoreBytes(done, request.min_bytes - done.size, is_follower=self._is_follower)
+            watcher = _MoreBytes(done, request.min_bytes - done.size, is_follower=self.is_follower)
             for partition in watched:
-                partition.subscribe(watcher, to_log_end=self._is_follower)
+                partition.subscribe(watcher, to_log_end=self.is_follower)
                 watcher.partition_advanced(partition)  # what came since it was read counts too
             try:
                 with trio.move_on_at(deadline) as scope:
@@ -393,6 +407,11 @@ class _Reader:
             if scope.cancelled_caught:
                 break
         return done
+
+
+def _bytes_of(done: _Pass) -> int:
+    """About how many bytes the response will have."""
+    return done.size + RESPONSE_BYTES * (1 + len(done.served))
 
 
 def _fail(data: PartitionData, error: RequestError) -> None:

@@ -195,6 +195,11 @@ async def _create_missing(
         await budget.checkpoint()
     if missing:
         not_made = await topic_creation.ensure_all(missing)
+        mutations = context.mutations(refuses=False)
+        for name in missing if mutations is not None else ():
+            made = metadata.image.topics.get(name) if name not in not_made else None
+            if mutations is not None and made is not None:
+                mutations.charge(name, len(made.partitions))
         unforeseen = {
             name: why for name, why in not_made.items() if why.code != ErrorCode.LEADER_NOT_AVAILABLE
         }

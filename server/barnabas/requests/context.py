@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.requests.memory import Reservation
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.log_limit import LogLimit
     from barnabas.requests.memory import Memory
+    from barnabas.requests.quotas import BrokerQuotas, Mutations, RequestQuotas
     from barnabas.security.authorizer import Authorizer
     from barnabas.security.sasl.server import SaslServer
 
@@ -77,31 +78,17 @@ class ConnectionInfo:
         return Requester(self.principal, host_of(address) if ":" in address else address)
 
     @property
+    def user(self) -> str:
+        """The name in the principal: quotas of users are for it."""
+        return self.principal.partition(":")[2]
+
+    @property
     def client_host(self) -> str:
         """The peer's address as Kafka shows it in group descriptions: `/127.0.0.1`."""
         return "/" + self.peer_address[0]
 
     def __str__(self) -> str:
         return f"{_join(self.peer_address)}->{_join(self.local_address)}#{self.connection_id}"
-
-
-class Quotas(Protocol):
-    """Decides who is throttled, and for how long.
-
-    A client that is over a quota is answered at once, told for how long it is throttled, and not read from for that
-    long (KIP-219). Only changes of the cluster may be refused instead (KIP-599).
-    """
-
-    def admit(self, context: RequestContext, request: Any) -> None:
-        """Look at a request before it is handled. Raises RequestError THROTTLING_QUOTA_EXCEEDED to refuse it."""
-
-    def throttle_ms(
-        self, context: RequestContext, request: Any, response: Any, *, request_bytes: int, seconds: float
-    ) -> int:
-        """Charge a request that took so many seconds to handle; return for how long its client is throttled, 0 if not.
-
-        `response` is None where the request wants none; it may be changed, as that of a Fetch over its quota is.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +98,8 @@ class Shared:
     memory: Memory
     log_limit: LogLimit
     authorizer: Authorizer
-    quotas: Quotas | None = None
-    """None where nobody is throttled."""
+    quotas: BrokerQuotas | None = None
+    """None where nobody is throttled, whatever the quotas."""
     asks_authorizer: bool = field(init=False)
     """Whether anybody may be refused anything."""
 
@@ -135,6 +122,8 @@ class RequestContext:
     close_after_response: bool = field(default=False)
     """Set by a handler whose answer must be the connection's last."""
     reservation: Reservation | None = field(default=None)
+    quotas: RequestQuotas | None = field(default=None)
+    """What the request is charged to; None where nobody has a quota."""
 
     def __str__(self) -> str:
         return (
@@ -170,6 +159,13 @@ class RequestContext:
         """Give back `size` bytes of what was reserved, for memory that is no longer held."""
         if self.reservation is not None:
             self.reservation.reduce(size)
+
+    def mutations(self, *, refuses: bool) -> Mutations | None:
+        """Return what new and deleted partitions are charged to, None where no quota applies (KIP-599).
+
+        `refuses` where the version of the request has an error for it; otherwise the client is throttled afterwards.
+        """
+        return self.quotas.mutations(refuses=refuses) if self.quotas is not None else None
 
     @property
     def asks_authorizer(self) -> bool:

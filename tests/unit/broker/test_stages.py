@@ -31,19 +31,30 @@ CREATE_TOPICS, METADATA, THROTTLE_MS = 19, 3, 700
 class FixedQuotas:
     """Throttles everybody alike, and refuses to make topics; remembers what it was charged."""
 
+    is_set = True
+
     def __init__(self) -> None:
-        self.charged: list[tuple[int, int, bool]] = []
+        self.charged: list[tuple[int, int]] = []
+        self.ended = 0
+        self._api_key = 0
 
-    def admit(self, context: Any, _request: Any) -> None:
-        if context.api_key == CREATE_TOPICS:
-            raise RequestError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many topics")
+    def begin(self, _user: str, _client_id: str | None, api_key: int) -> FixedQuotas:
+        self._api_key = api_key
+        return self
 
-    def throttle_ms(
-        self, context: Any, _request: Any, response: Any, *, request_bytes: int, seconds: float
-    ) -> int:
-        assert seconds >= 0
-        self.charged.append((context.api_key, request_bytes, response is not None))
+    def mutations(self, *, refuses: bool) -> FixedQuotas:
+        assert refuses
+        return self
+
+    def charge(self, _topic: str, _partitions: int) -> None:
+        raise RequestError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many topics")
+
+    def throttle_ms(self, _request: Any, request_bytes: int) -> int:
+        self.charged.append((self._api_key, request_bytes))
         return THROTTLE_MS
+
+    def end(self) -> None:
+        self.ended += 1
 
 
 class Sent:
@@ -98,7 +109,7 @@ async def asked(tmp_path):
 
 def pipeline_of(asked: Any, quotas: FixedQuotas | None = None) -> Pipeline:
     environment = real_environment()
-    shared = Shared(asked.broker.memory, LogLimit(), AllowEverything(), quotas)
+    shared = Shared(asked.broker.memory, LogLimit(), AllowEverything(), quotas)  # type: ignore[arg-type]
     codecs = CodecWorker(environment.threads)
     return Pipeline(asked.services, shared, codecs, now_s=environment.monotonic)
 
@@ -134,7 +145,8 @@ async def test_a_client_over_its_quota_is_answered_at_once_and_then_not_read_fro
     # From the answers on: until there is one, the clock also jumps while a thread of the broker is at work.
     pauses = [read - answered for answered, read in zip(sent.sent_at, sent.read_at[1:], strict=True)]
     assert pauses == pytest.approx([THROTTLE_MS / 1000] * 2)
-    assert quotas.charged == [(METADATA, len(frame), True)] * 2
+    assert quotas.charged == [(METADATA, len(frame))] * 2
+    assert quotas.ended == 2
     answer = sent.data[4 : len(sent.data) // 2]
     assert decode_response(answer, METADATA, 9)[1].throttle_time_ms == THROTTLE_MS
 

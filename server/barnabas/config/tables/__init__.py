@@ -49,7 +49,7 @@ WITHOUT_EFFECT = {
     "oauth": "OAuth is not served",
     "plaintext": "brokers speak PLAINTEXT with each other",
     "purgatory": "a request that waits is forgotten as soon as it is answered",
-    "quotas": "quotas are not enforced",
+    "quotas": "the rate of moves between log directories is limited without samples",
     "removed": "Kafka 4 has no such setting",
     "sasl": "SASL is not served",
     "sockets": "left to the operating system",

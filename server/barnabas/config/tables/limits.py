@@ -9,13 +9,13 @@ from barnabas.config.tables import Row
 
 # fmt: off
 ROWS: tuple[Row, ...] = (
-    ("quota.window.num", "int", "11", "1..", "low", "", "quotas",
+    ("quota.window.num", "int", "11", "1..", "low", "", "",
      "Samples that client quotas remember."),
-    ("quota.window.size.seconds", "int", "1", "1..", "low", "", "quotas",
+    ("quota.window.size.seconds", "int", "1", "1..", "low", "", "",
      "Length of one such sample."),
-    ("controller.quota.window.num", "int", "11", "1..", "low", "", "quotas",
+    ("controller.quota.window.num", "int", "11", "1..", "low", "", "",
      "Samples that the quota on controller changes remembers."),
-    ("controller.quota.window.size.seconds", "int", "1", "1..", "low", "", "quotas",
+    ("controller.quota.window.size.seconds", "int", "1", "1..", "low", "", "",
      "Length of one such sample."),
     ("replication.quota.window.num", "int", "11", "1..", "low", "", "cluster",
      "Samples that the quota on replication remembers."),

@@ -1,0 +1,74 @@
+"""What is remembered of each client for a while, in bounded memory. Pure.
+
+The rule: what was not asked for during a whole period is forgotten if it can be made again without anybody noticing; and
+when there are too many, those are forgotten that were asked for least recently. A client that invents names makes others'
+limits a little wider at worst, and never the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+
+class Forgettable(Protocol):
+    """What may be forgotten."""
+
+    def is_forgettable(self, now_ms: int, /) -> bool:
+        """Whether a new one would say the same."""
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V", bound=Forgettable)
+
+PERIOD_MS = 30_000
+KEPT_MAX = 5_000
+
+
+class Kept(Generic[K, V]):
+    """Values by key, each made when it is first asked for: at most twice `kept_max` of them."""
+
+    __slots__ = ("_before", "_kept_max", "_make", "_now", "_period_ends_ms", "_period_ms", "on_forgotten")
+
+    def __init__(
+        self, make: Callable[[K, int], V], *, period_ms: int = PERIOD_MS, kept_max: int = KEPT_MAX
+    ) -> None:
+        """`make` gets the key and the time; `on_forgotten` is called where what points to the values must be dropped."""
+        self._make = make
+        self._period_ms = period_ms
+        self._kept_max = kept_max
+        self._now: dict[K, V] = {}
+        """Those that were asked for in this period."""
+        self._before: dict[K, V] = {}
+        self._period_ends_ms = 0
+        self.on_forgotten: Callable[[], object] = bool
+
+    def __len__(self) -> int:
+        return len(self._now) + len(self._before)
+
+    def items(self) -> list[tuple[K, V]]:
+        """Return all that are kept."""
+        return [*self._before.items(), *self._now.items()]
+
+    def get(self, key: K, now_ms: int) -> V:
+        """Return the value of a key."""
+        if now_ms >= self._period_ends_ms or len(self._now) >= self._kept_max:
+            self._begin_period(now_ms)
+        found = self._now.get(key)
+        if found is None:
+            found = self._before.pop(key, None)
+            if found is None:
+                found = self._make(key, now_ms)
+            self._now[key] = found
+        return found
+
+    def _begin_period(self, now_ms: int) -> None:
+        """Forget what was not asked for, except where that would be noticed."""
+        room = max(self._kept_max // 2 - len(self._now), 0)
+        debtors = [
+            (key, value) for key, value in self._before.items() if room and not value.is_forgettable(now_ms)
+        ]
+        self._before = {**dict(debtors[-room:] if room else ()), **self._now}
+        self._now = {}
+        self._period_ends_ms = now_ms + self._period_ms
+        self.on_forgotten()
