@@ -13,13 +13,14 @@ import warnings
 from pathlib import Path
 
 from compat.cluster import checks
-from compat.cluster.nodes import KAFKA, KINDS, OURS, Cluster, ClusterError, KafkaError
+from compat.cluster.nodes import KAFKA, KINDS, OLD, OURS, Cluster, ClusterError, KafkaError
 
 MIXES = {
     "kafka": (KAFKA, KAFKA, KAFKA),
     "one-of-ours": (KAFKA, KAFKA, OURS),
     "two-of-ours": (KAFKA, OURS, OURS),
     "ours": (OURS, OURS, OURS),
+    "old": (OLD, OURS, OURS),
     "rolled": (KAFKA, KAFKA, KAFKA),
 }
 
@@ -28,7 +29,7 @@ def main(given: list[str]) -> int:
     """Returns the exit code: 0 when every check holds in every mix."""
     parser = argparse.ArgumentParser(prog="python -m compat.cluster", description=__doc__)
     parser.add_argument(
-        "--mixes", default="one-of-ours,two-of-ours,ours,rolled", help=f"of {', '.join(MIXES)}"
+        "--mixes", default="one-of-ours,two-of-ours,ours,old,rolled", help=f"of {', '.join(MIXES)}"
     )
     parser.add_argument("--checks", default="", help="only these, after creation")
     parser.add_argument("--controller", choices=KINDS, help="which kind of broker is made the controller")

@@ -22,8 +22,10 @@ from compat.kafka import KafkaError, RealKafka, ZooKeeperServer, free_port, rele
 from compat.matrix.brokers import Barnabas, BrokerError
 
 KAFKA = "kafka"
+OLD = "kafka-2.6"
+"""Whose leaders write the ISR into ZooKeeper, and who knows no topic ids."""
 OURS = "ours"
-KINDS = (KAFKA, OURS)
+KINDS = (KAFKA, OLD, OURS)
 VERSION = "3.9"
 SESSION_MS = 6000
 # A broker that is killed is noticed soon, and a follower that hangs too; otherwise Kafka's defaults.
@@ -74,12 +76,14 @@ class Node(Protocol):
 class KafkaNode:
     """Apache Kafka in ZooKeeper mode."""
 
+    version = VERSION
+
     def __init__(
         self, broker_id: int, port: int, directory: Path, settings: Mapping[str, str], zookeeper: str
     ) -> None:
         own = {**settings, "broker.id": str(broker_id), "broker.id.generation.enable": "false"}
         self._kafka = RealKafka(
-            VERSION, port, data=directory, settings=own, mode="zookeeper", zookeeper=zookeeper
+            self.version, port, data=directory, settings=own, mode="zookeeper", zookeeper=zookeeper
         )
         self.bootstrap = self._kafka.bootstrap
 
@@ -103,6 +107,12 @@ class KafkaNode:
     def complaints(self) -> list[str]:
         lines = self._kafka.output.read_text(errors="replace").splitlines()
         return [line for line in lines if " ERROR " in line or " FATAL " in line]
+
+
+class OldKafkaNode(KafkaNode):
+    """Apache Kafka 2.6."""
+
+    version = "2.6"
 
 
 class OurNode:
@@ -140,7 +150,7 @@ class OurNode:
         return self._broker.complaints()
 
 
-MAKERS: Mapping[str, Callable[..., Node]] = {KAFKA: KafkaNode, OURS: OurNode}
+MAKERS: Mapping[str, Callable[..., Node]] = {KAFKA: KafkaNode, OLD: OldKafkaNode, OURS: OurNode}
 
 
 class Cluster:
@@ -150,7 +160,8 @@ class Cluster:
         self, directory: Path, kinds: Sequence[str], settings: Mapping[str, str] | None = None
     ) -> None:
         self.directory = directory
-        self.settings = {**SETTINGS, **(settings or {})}
+        protocol = {"inter.broker.protocol.version": "2.6"} if OLD in kinds else {}
+        self.settings = {**SETTINGS, **protocol, **(settings or {})}
         self.zookeeper = ZooKeeperServer(release(VERSION), directory / "zookeeper")
         self.connect = f"{self.zookeeper.address}/kafka"
         self.ports = {broker_id: free_port() for broker_id in range(1, len(kinds) + 1)}
@@ -183,7 +194,8 @@ class Cluster:
     def close(self) -> None:
         """Stop everything; data stay where they are."""
         for node in self.nodes.values():
-            node.kill()
+            with contextlib.suppress(BrokerError):  # it has ended already
+                node.kill()
         if self._client is not None:
             self._client.stop()
             self._client.close()
@@ -204,7 +216,7 @@ class Cluster:
             self.connect,
         )
         self.nodes[broker_id] = node
-        if kind == KAFKA:  # which ends when its own old session still has the id
+        if kind != OURS:  # Kafka ends when its own old session still has the id
             wait_until(lambda: broker_id not in self.live(), f"the old session of broker {broker_id} ends")
         try:
             node.start()
@@ -323,4 +335,4 @@ def wait_until(
     return time.monotonic() - begun
 
 
-__all__ = ["KAFKA", "KINDS", "OURS", "Cluster", "ClusterError", "KafkaError", "Node", "wait_until"]
+__all__ = ["KAFKA", "KINDS", "OLD", "OURS", "Cluster", "ClusterError", "KafkaError", "Node", "wait_until"]

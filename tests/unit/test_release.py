@@ -20,4 +20,4 @@ async def test_coordinators_write_the_versions_of_the_profile(tmp_path):
         async with assembled(config, real_environment(), release=release) as broker:
             services = broker.services
             assert services.group_coordinator.settings.record_versions.group_metadata == group
-            assert services.transaction_coordinator.settings.record_version == transaction
+            assert services.transaction_coordinator.settings.record_version() == transaction

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.group_settings import group_settings
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from barnabas.cluster.protocol_version import protocol_of, record_versions
 from barnabas.cluster.topic_creation import LocalTopicCreation
 from barnabas.config import broker as settings
 from barnabas.coordination.groups import GroupCoordinator
@@ -73,9 +74,12 @@ def coordination_parts(
     def internal(topic: str) -> InternalTopic:
         return InternalTopic(topic, metadata=metadata, replicas=replicas, creation=ports.topic_creation)
 
+    versions = release.record_versions
+    if storage.peers is not None:
+        versions = record_versions(protocol_of(config), versions)
     groups = GroupCoordinator(
         internal(OFFSETS_TOPIC),
-        group_settings(config, release.record_versions),
+        group_settings(config, versions),
         now_ms,
         lambda: metadata.image,
         give_way=budget.checkpoint,
@@ -87,7 +91,7 @@ def coordination_parts(
         TransactionSettings(
             timeout_ms_max=config.get(settings.TRANSACTION_MAX_TIMEOUT_MS),
             id_expiration_ms=config.get(settings.TRANSACTIONAL_ID_EXPIRATION_MS),
-            record_version=release.record_versions.of_transactions(
+            record_version=lambda: release.record_versions.of_transactions(
                 finalized(release.features, metadata.image.features)
             ),
         ),

@@ -17,7 +17,7 @@ from barnabas.broker.handing_over import hand_over
 from barnabas.broker.startup import StartupError
 from barnabas.broker.storage_parts import Membership
 from barnabas.cluster import protocol_version
-from barnabas.cluster.protocol_version import ProtocolVersion
+from barnabas.cluster.protocol_version import protocol_of
 from barnabas.cluster.zookeeper.registration import IdTakenError, generated_broker_id
 from barnabas.cluster.zookeeper.session import ZooKeeper, ZooKeeperError
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
@@ -132,11 +132,6 @@ async def _opened_store(
     return store
 
 
-def protocol_of(config: BrokerConfig) -> ProtocolVersion:
-    """The version of Kafka whose requests and znodes the cluster's brokers know."""
-    return ProtocolVersion.parse(config.get(settings.INTER_BROKER_PROTOCOL_VERSION))
-
-
 def _text(error: ZooKeeperError) -> str:
     return f"{type(error).__name__} {error}"
 
@@ -185,6 +180,18 @@ class Participation:
             log.warning(
                 "no controller has told of this broker in %d s; it serves what it knows", KNOWN_SECONDS
             )
+        self._say_features()
+
+    def _say_features(self) -> None:
+        """Log which features the cluster has not switched on: clients that need them are refused."""
+        levels = self._store.image.features or {}
+        off = [f"{one.name}={one.finalized_level}" for one in KAFKA_4.features if not levels.get(one.name)]
+        if off:
+            log.info(
+                "features that are off in this cluster: %s; consumer groups of KIP-848, share groups, streams groups and "
+                "transactions of version 2 need theirs. Once all brokers know them: kafka-features.sh upgrade --feature %s",
+                ", ".join(off), " --feature ".join(off),
+            )  # fmt: skip
 
     def _registration(self) -> BrokerRegistration:
         protocols = self._config.listener_security_protocols()

@@ -12,6 +12,7 @@ from barnabas.broker.storage_parts import Membership, Storage, follow_first, log
 from barnabas.client import ClientSettings
 from barnabas.cluster.image import BROKER
 from barnabas.cluster.peers import Peers
+from barnabas.cluster.protocol_version import V2_7_IV2, protocol_of
 from barnabas.cluster.zookeeper.consumer_offsets import ZooKeeperConsumerOffsets
 from barnabas.cluster.zookeeper.features import ZooKeeperFeatures
 from barnabas.cluster.zookeeper.registration import until_answered
@@ -25,6 +26,7 @@ from barnabas.replicas.failures import LogDirFailures
 from barnabas.replicas.fetcher import FetcherParts
 from barnabas.replicas.fetching import ReplicaFetchers
 from barnabas.replicas.flushing import Flusher
+from barnabas.replicas.isr_writing import WrittenIsrs
 from barnabas.replicas.lost_dirs import LostDirs
 from barnabas.replicas.manager import Replicas
 from barnabas.replicas.replica import ReplicaContext
@@ -65,7 +67,11 @@ async def open_member(
         environment.network,
         ClientSettings(client_id=f"broker-{broker_id}", software_name="barnabas"),
     )
-    alter_partition = membership.alter_partition or RemoteAlterPartition(broker_id, peers, own_epoch)
+    alter_partition = membership.alter_partition or (
+        WrittenIsrs(broker_id, membership.zookeeper, budget)
+        if membership.zookeeper is not None and protocol_of(config) < V2_7_IV2
+        else RemoteAlterPartition(broker_id, peers, own_epoch)
+    )
 
     def clock_ms() -> int:
         return int(environment.monotonic() * 1000)

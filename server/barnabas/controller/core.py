@@ -33,7 +33,7 @@ class ControllerSettings:
         return cls(
             broker_id=broker_id,
             listener=inter_broker_listener(config),
-            protocol=ProtocolVersion.parse(get(settings.INTER_BROKER_PROTOCOL_VERSION)),
+            protocol=versions.protocol_of(config),
             delete_topic_enable=get(settings.DELETE_TOPIC_ENABLE),
             auto_leader_rebalance_enable=get(settings.AUTO_LEADER_REBALANCE_ENABLE),
             leader_imbalance_check_interval_s=get(settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS),

@@ -69,7 +69,7 @@ class RemoteAlterPartition:
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
-            proposals = [one for one in self._waiting.values() if _is_current(one)]
+            proposals = [one for one in self._waiting.values() if is_current(one)]
             self._waiting.clear()
             for at in range(0, len(proposals), CHANGES_AT_ONCE):
                 left = await self._carry_out(proposals[at : at + CHANGES_AT_ONCE])
@@ -146,7 +146,7 @@ class RemoteAlterPartition:
     def _settle(self, proposal: Proposal, answers: dict[TopicPartition, PartitionAnswer]) -> bool:
         """Tell the leader what became of a proposal; False if it is to be sent again."""
         replica, change = proposal
-        if not _is_current(proposal):
+        if not is_current(proposal):
             return True
         answer = answers.get((replica.topic, replica.index))
         if answer is None:
@@ -164,7 +164,8 @@ class RemoteAlterPartition:
         return code in NOT_DONE or code in OUTDATED
 
 
-def _is_current(proposal: Proposal) -> bool:
+def is_current(proposal: Proposal) -> bool:
+    """Say whether the replica still leads in the epoch in which it made a proposal."""
     replica, change = proposal
     return replica.role is Role.LEADER and replica.leader_epoch == change.leader_epoch
 

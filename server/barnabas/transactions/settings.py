@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+
+def newest_record_version() -> int:
+    """Return the version in which transactional ids are written where all features are on."""
+    return 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,5 +17,6 @@ class TransactionSettings:
 
     timeout_ms_max: int = 900_000
     id_expiration_ms: int = 7 * 86_400_000
-    record_version: int = 1
-    """In which version transactional ids are written (`features.RecordVersions`)."""
+    record_version: Callable[[], int] = newest_record_version
+    """Returns in which version a transactional id is written now (`features.RecordVersions`): `transaction.version` may
+    change while the broker runs."""

@@ -251,7 +251,7 @@ class TransactionShard:
 
     def _become(self, new: Transaction, out: Decision) -> None:
         self._decided[new.id] = new
-        out.records.append(transaction_record(new, self.settings.record_version))
+        out.records.append(transaction_record(new, self.settings.record_version()))
 
     def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:
         """Replay a record; `loading` when it is read again after a start. Raises DecodeError."""

@@ -349,7 +349,7 @@ def test_listing_filters(harness):
 def test_ids_are_written_in_the_version_of_the_feature(level, version):
     record_version = RecordVersions().of_transactions([Feature("transaction.version", 0, 2, level)])
     assert record_version == version
-    harness = Harness(TransactionSettings(record_version=record_version))
+    harness = Harness(TransactionSettings(record_version=lambda: record_version))
     producer = harness.init()
     harness.add(producer, TWO)
     harness.end(producer, version=min(level, 1) * 2)
@@ -358,6 +358,17 @@ def test_ids_are_written_in_the_version_of_the_feature(level, version):
     harness.restart()
     after = harness.transaction
     assert (after.state, after.partitions, after.epoch) == (before.state, before.partitions, before.epoch)
+
+
+def test_a_feature_that_changes_while_the_broker_runs_changes_the_version_of_what_is_written_next():
+    level = [0]
+    harness = Harness(TransactionSettings(record_version=lambda: level[0]))
+    producer = harness.init()
+    level[0] = 1
+    harness.add(producer, TWO)
+    assert [int.from_bytes(value[:2], "big") for _, value in harness.journal] == [0, 1]
+    harness.restart()
+    assert harness.transaction.partitions == TWO
 
 
 @pytest.mark.parametrize("version", [0, 1])

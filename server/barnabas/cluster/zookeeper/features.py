@@ -51,6 +51,8 @@ class ZooKeeperFeatures:
         def decide(image: ClusterImage) -> list[Change]:
             if (image.features, image.features_epoch) == (levels, epoch):
                 return []
+            if levels != (image.features or {}):
+                log.info("the features of the cluster are now %s", levels or "all off")
             return [FeaturesChanged(tuple(sorted(levels.items())), epoch)]
 
         await self._store.publish(decide)
