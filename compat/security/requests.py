@@ -89,6 +89,26 @@ def _of_share_session(names: Names, epoch: int, **more: int) -> Values:
 
 
 REQUESTS: dict[str, Callable[[Names], Values]] = {
+    "CreateDelegationToken": lambda _: {
+        "OwnerPrincipalType": "User",
+        "OwnerPrincipalName": "another",
+        "Renewers": [{"PrincipalType": "User", "PrincipalName": "b"}],
+        "MaxLifetimeMs": -1,
+    },
+    "DescribeDelegationToken": lambda _: {"Owners": None},
+    "DescribeUserScramCredentials": lambda _: {"Users": []},
+    "AlterUserScramCredentials": lambda _: {
+        "Deletions": [],
+        "Upsertions": [
+            {
+                "Name": "u",
+                "Mechanism": 1,
+                "Iterations": 4096,
+                "Salt": b"salt",
+                "SaltedPassword": b"salted",
+            }
+        ],
+    },
     "DescribeClientQuotas": lambda _: {"Components": [], "Strict": False},
     "AlterClientQuotas": lambda _: {
         "Entries": [

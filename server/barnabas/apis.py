@@ -33,6 +33,7 @@ DESCRIBE_CONFIGS, ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CO
 IDEMPOTENT_WRITE = Operation.IDEMPOTENT_WRITE
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+DELEGATION_TOKEN, USER = ResourceType.DELEGATION_TOKEN, ResourceType.USER
 
 
 class Access(NamedTuple):
@@ -168,6 +169,12 @@ _ROWS: tuple[Api, ...] = (
     Api(35, 0, 5, whole=(Access(DESCRIBE, CLUSTER),)),  # DescribeLogDirs
     Api(36, 0, 2),  # SaslAuthenticate
     Api(37, 0, 3, each=(Access(ALTER, TOPIC, "topics.name"),), controller=True),  # CreatePartitions
+    Api(38, 0, 3, each=(Access(Operation.CREATE_TOKENS, USER, "owner_principal_name"),)),  # CreateDelegationToken
+    Api(39, 0, 2),  # RenewDelegationToken
+    Api(40, 0, 2),  # ExpireDelegationToken
+    Api(41, 0, 3, each=(
+        Access(DESCRIBE, DELEGATION_TOKEN), Access(Operation.DESCRIBE_TOKENS, USER),
+    )),  # DescribeDelegationToken
     Api(42, 0, 2, each=(Access(DELETE, GROUP, "groups_names"),)),  # DeleteGroups
     Api(43, 0, 2, whole=(Access(ALTER, CLUSTER),), controller=True),  # ElectLeaders
     Api(44, 0, 1, each=_ALTERED_RESOURCES),  # IncrementalAlterConfigs
@@ -176,6 +183,8 @@ _ROWS: tuple[Api, ...] = (
     Api(47, 0, 0, whole=(Access(DELETE, GROUP, "group_id"),), each=(Access(READ, TOPIC, "topics.name"),)),  # OffsetDelete
     Api(48, 0, 1, whole=(Access(DESCRIBE_CONFIGS, CLUSTER),)),  # DescribeClientQuotas
     Api(49, 0, 1, whole=(Access(ALTER_CONFIGS, CLUSTER),)),  # AlterClientQuotas
+    Api(50, 0, 0, whole=(Access(DESCRIBE, CLUSTER),)),  # DescribeUserScramCredentials
+    Api(51, 0, 0, whole=(Access(ALTER, CLUSTER),), controller=True),  # AlterUserScramCredentials
     Api(56, 0, 3, whole=(_CLUSTER_ACTION,), member_only=True),  # AlterPartition
     Api(57, 0, 2, whole=(Access(ALTER, CLUSTER),), controller=True),  # UpdateFeatures
     Api(60, 0, 2, each=(Access(DESCRIBE, CLUSTER),)),  # DescribeCluster

@@ -6,13 +6,15 @@ from barnabas import apis
 from barnabas.security.authorizer import OPERATIONS_ON, ResourceType
 from barnabas.wire import registry
 
-# Nobody has authenticated yet, or everybody may ask.
+# Nobody has authenticated yet, or everybody may ask, or who may is said by what is asked for, as by a token.
 OPEN_TO_ALL = {
     "SaslHandshake",
     "ApiVersions",
     "SaslAuthenticate",
     "GetTelemetrySubscriptions",
     "PushTelemetry",
+    "RenewDelegationToken",
+    "ExpireDelegationToken",
 }
 
 

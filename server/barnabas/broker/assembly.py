@@ -31,7 +31,8 @@ from barnabas.broker.stalls import StallMeter
 from barnabas.broker.startup import advertised_endpoints, open_listeners, parse_metrics_address
 from barnabas.broker.storage import opened_storage
 from barnabas.broker.storage_parts import Membership, Storage
-from barnabas.cluster.credentials import ClusterCredentials
+from barnabas.cluster.credentials import ClusterCredentials, token_secret_key
+from barnabas.cluster.delegation_tokens import DelegationTokens
 from barnabas.cluster.internal_topics import SHARE_TOPIC
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
@@ -215,6 +216,25 @@ def _assemble(
     mover = LogMover(config, logs, replicas, storage.failures, environment)
     housekeeping = Housekeeping(config, logs, storage.failures, groups, transactions, budget, environment)
 
+    # --- who logs in ----------------------------------------------------------------------------------------
+    credentials = ClusterCredentials(
+        metadata,
+        token_secret_key(config),
+        clock_ms=now_ms,
+        entropy=environment.entropy,
+        threads=threads,
+        budget=budget,
+    )
+    delegation_tokens = DelegationTokens(
+        metadata,
+        credentials,
+        lifetime_max_ms=config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS),
+        expiry_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS),
+        check_interval_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS),
+        clock_ms=now_ms,
+        entropy=environment.entropy,
+    )
+
     # --- requests -------------------------------------------------------------------------------------------
     services = Services(
         config=config,
@@ -227,6 +247,7 @@ def _assemble(
         budget=budget,
         piecework=piecework,
         metadata=metadata,
+        delegation_tokens=delegation_tokens,
         controller=in_cluster.controller
         if in_cluster is not None
         else EmbeddedController(metadata, replicas, storage.lost_dirs, budget),
@@ -264,9 +285,6 @@ def _assemble(
         if telemetry.if_made is not None:
             telemetry.if_made.instances.connection_closed(connection_id)
 
-    credentials = ClusterCredentials(
-        metadata, None, clock_ms=now_ms, entropy=environment.entropy, threads=threads, budget=budget
-    )
     secure(
         listeners, config, LoginParts(credentials, environment, environment.entropy.token_bytes(SECRET_BYTES))
     )
@@ -316,7 +334,7 @@ def _assemble(
 
     for run in (
         storage.flusher.run, storage.alter_partition.run, housekeeping.run, memory.run, log_limit.run, mover.run,
-        groups.run, transactions.run, coordinator_events.run, *coordination.ports.runs,
+        delegation_tokens.run, groups.run, transactions.run, coordinator_events.run, *coordination.ports.runs,
         *(in_cluster.runs if in_cluster is not None else ()),
     ):  # fmt: skip
         background.start_soon(run)

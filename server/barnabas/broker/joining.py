@@ -17,6 +17,7 @@ from barnabas.broker.handing_over import hand_over
 from barnabas.broker.startup import StartupError
 from barnabas.broker.storage_parts import Membership
 from barnabas.cluster import protocol_version
+from barnabas.cluster.credentials import token_secret_key
 from barnabas.cluster.protocol_version import protocol_of
 from barnabas.cluster.zookeeper.registration import IdTakenError, generated_broker_id
 from barnabas.cluster.zookeeper.session import ZooKeeper, ZooKeeperError
@@ -117,6 +118,7 @@ async def _opened_store(
         budget,
         has_topic_ids=protocol_of(config) >= protocol_version.V2_8_IV0,
         has_acls=has_authorizer(config),
+        has_tokens=token_secret_key(config) is not None,
     )
     await store.open(uuid_text(new_uuid(environment.entropy)))
     for path, meta in metas.items():

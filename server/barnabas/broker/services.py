@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barnabas.apis import Api
+    from barnabas.cluster.delegation_tokens import DelegationTokens
     from barnabas.cluster.ports import ConsumerOffsets, Controller, FeatureLevels, Member
     from barnabas.cluster.store import MetadataStore
     from barnabas.cluster.topic_creation import TopicCreation
@@ -48,6 +49,7 @@ class Services:
     budget: LoopBudget
     piecework: Piecework
     metadata: MetadataStore
+    delegation_tokens: DelegationTokens
     controller: Controller
     topic_creation: TopicCreation
     logs: LogManager

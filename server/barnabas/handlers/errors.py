@@ -114,6 +114,7 @@ _ECHOES: dict[int, Echo] = {
         _partitions("OngoingPartitionReassignment", asked="partition_indexes"),
     ),
     49: Echo("entries", "entries", "EntryData", ("entity",)),
+    51: Echo("deletions+upsertions", "results", "AlterUserScramCredentialsResult", ("name=user",)),
     61: Echo(
         "topics", "topics", "TopicResponse", ("name",),
         Echo("partition_indexes", "partitions", "PartitionResponse", ("partition_index",)),

@@ -25,7 +25,15 @@ from tests.support.broker import NOW_MS, Asked, broker_to_ask
 
 SECRET = b"a secret"
 OPEN_TO_ALL = frozenset(
-    ("SaslHandshake", "ApiVersions", "SaslAuthenticate", "GetTelemetrySubscriptions", "PushTelemetry")
+    (
+        "SaslHandshake",
+        "ApiVersions",
+        "SaslAuthenticate",
+        "GetTelemetrySubscriptions",
+        "PushTelemetry",
+        "RenewDelegationToken",
+        "ExpireDelegationToken",
+    )
 )
 Denied = tuple[Operation, ResourceType]
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (
@@ -34,6 +42,7 @@ READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (
 DESCRIBE_CONFIGS, ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+TOKEN, USER = ResourceType.DELEGATION_TOKEN, ResourceType.USER
 
 
 class Deny:
@@ -86,7 +95,7 @@ class World:
             CodecWorker(self.environment.threads),
             now_s=self.environment.monotonic,
         )
-        connection = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 2))
+        connection = ConnectionInfo(1, "SASL_PLAINTEXT", "SASL_PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 2))
         sent: list[bytes] = []
 
         class Transport:
@@ -232,6 +241,10 @@ REFUSED: dict[str, dict[Denied, Where]] = {
     "IncrementalAlterConfigs": {(ALTER_CONFIGS, kind): RESOURCES for kind in (CLUSTER, TOPIC, GROUP)},
     "AlterPartitionReassignments": {(ALTER, CLUSTER): "Responses.Partitions.ErrorCode"},
     "ListPartitionReassignments": {(DESCRIBE, CLUSTER): "ErrorCode"},
+    "CreateDelegationToken": {(Operation.CREATE_TOKENS, USER): ((0, ""), (3, "ErrorCode"))},
+    "DescribeDelegationToken": {(DESCRIBE, TOKEN): SILENT, (Operation.DESCRIBE_TOKENS, USER): SILENT},
+    "DescribeUserScramCredentials": {(DESCRIBE, CLUSTER): "ErrorCode"},
+    "AlterUserScramCredentials": {(ALTER, CLUSTER): "Results.ErrorCode"},
     "DescribeClientQuotas": {(DESCRIBE_CONFIGS, CLUSTER): "ErrorCode"},
     "AlterClientQuotas": {(ALTER_CONFIGS, CLUSTER): "Entries.ErrorCode"},
     "OffsetDelete": {(DELETE, GROUP): "ErrorCode", (READ, TOPIC): PARTITIONS},
@@ -261,7 +274,12 @@ REFUSED: dict[str, dict[Denied, Where]] = {
     "AlterShareGroupOffsets": {(READ, GROUP): "ErrorCode", (READ, TOPIC): "Responses.Partitions.ErrorCode"},
     "DeleteShareGroupOffsets": {(DELETE, GROUP): "ErrorCode", (READ, TOPIC): "Responses.ErrorCode"},
 }  # fmt: skip
-LISTS = {"ListGroups": "Groups", "ListTransactions": "TransactionStates", "DescribeLogDirs": "Results"}
+LISTS = {
+    "ListGroups": "Groups",
+    "ListTransactions": "TransactionStates",
+    "DescribeLogDirs": "Results",
+    "DescribeDelegationToken": "Tokens",
+}
 """APIs that leave out what may not be seen, and say nothing; and what is empty then."""
 
 
@@ -289,7 +307,8 @@ async def test_who_may_nothing_learns_and_changes_nothing(tmp_path: Path) -> Non
         await world.fill()
         before = world.state()
         for api in rows():
-            for version in range(api.min_version, api.max_version + 1):
+            first = OWNER_SINCE if api.name == "CreateDelegationToken" else api.min_version
+            for version in range(first, api.max_version + 1):
                 names: dict[str, Any] = {"group": groups_of(api.name)}
                 answer = await world.ask(api.name, version, Deny(), **names)
                 assert answer is not None, f"{api.name} v{version} closed the connection"
@@ -314,8 +333,12 @@ async def test_who_may_nothing_learns_and_changes_nothing(tmp_path: Path) -> Non
                 assert world.state() == before, (api.name, version)
 
 
-SETTINGS = {"group.share.assignment.interval.ms": "0"}
-"""The clock stands: a second assignment would never be old enough."""
+SETTINGS = {
+    "group.share.assignment.interval.ms": "0",  # the clock stands: a second one would never be old enough
+    "delegation.token.secret.key": "key",
+}
+OWNER_SINCE = 3
+"""The version of CreateDelegationToken that can name an owner; anybody may create tokens of their own."""
 
 
 @pytest.mark.parametrize("api", rows(), ids=lambda api: api.name)

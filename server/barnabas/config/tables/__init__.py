@@ -56,7 +56,6 @@ WITHOUT_EFFECT = {
     "threads": "one event loop does this work",
     "tiered": "there is no tiered storage",
     "tls": "TLS is not served",
-    "tokens": "delegation tokens are not served",
     "zookeeper": "it is about a cluster on ZooKeeper, and without zookeeper.connect a broker is alone",
 }
 

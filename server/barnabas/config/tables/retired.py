@@ -21,7 +21,7 @@ ROWS: tuple[Row, ...] = (
      "Attempts to hand over leadership before a stop."),
     ("controlled.shutdown.retry.backoff.ms", "long", "5000", "", "medium", "", "zookeeper",
      "Wait between these."),
-    ("delegation.token.master.key", "password", None, "", "medium", "", "!removed",
+    ("delegation.token.master.key", "password", None, "", "medium", "internal", "",
      "Older name of delegation.token.secret.key."),
     ("eligible.leader.replicas.enable", "boolean", "false", "", "high", "", "removed",
      "Whether eligible leader replicas were tracked."),

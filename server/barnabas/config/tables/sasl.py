@@ -119,13 +119,13 @@ ROWS: tuple[Row, ...] = (
      "Password of that file."),
     ("sasl.oauthbearer.assertion.template.file", "string", None, "", "medium", "", "oauth",
      "File with further claims of assertions."),
-    ("delegation.token.secret.key", "password", None, "", "medium", "", "!tokens",
+    ("delegation.token.secret.key", "password", None, "", "medium", "", "",
      "Secret that signs delegation tokens; no tokens without it."),
-    ("delegation.token.max.lifetime.ms", "long", "604800000", "1..", "medium", "", "tokens",
+    ("delegation.token.max.lifetime.ms", "long", "604800000", "1..", "medium", "", "",
      "Longest life of a token."),
-    ("delegation.token.expiry.time.ms", "long", "86400000", "1..", "medium", "", "tokens",
+    ("delegation.token.expiry.time.ms", "long", "86400000", "1..", "medium", "", "",
      "Life of a token that is not renewed."),
-    ("delegation.token.expiry.check.interval.ms", "long", "3600000", "1..", "low", "", "tokens",
+    ("delegation.token.expiry.check.interval.ms", "long", "3600000", "1..", "low", "", "",
      "How often expired tokens are removed."),
 )
 # fmt: on

@@ -1,0 +1,120 @@
+"""AlterUserScramCredentials v0. Sets and deletes SCRAM credentials of users (KIP-554); clients send salted passwords.
+
+A user is answered once. Whatever is wrong with one of a user's alterations is that user's error, and nothing of the
+user is altered; other users are. A user that is altered twice: DUPLICATE_RESOURCE.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.image import Change, ClusterImage, ScramCredentialChanged
+from barnabas.security.scram import BY_TYPE, credential_of_salted
+from barnabas.wire.generated.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.requests.context import RequestContext
+
+log = logging.getLogger(__name__)
+
+Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
+Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
+Alteration = Deletion | Upsertion
+Problem = tuple[ErrorCode, str]
+
+TWICE: Problem = (
+    ErrorCode.DUPLICATE_RESOURCE,
+    "A user credential cannot be altered twice in the same request",
+)
+
+
+async def handle(
+    context: RequestContext,
+    request: AlterUserScramCredentialsRequest,
+    *,
+    metadata: MetadataStore,
+    budget: LoopBudget,
+) -> AlterUserScramCredentialsResponse:
+    """Alter what can be, together, and answer each user."""
+    wanted: dict[str, Alteration] = {}
+    problems: dict[str, Problem] = {}
+    asked: list[Alteration] = [*request.deletions, *request.upsertions]
+    for one in asked:
+        if one.name in problems:
+            continue
+        if one.name in wanted:
+            problems[one.name] = TWICE
+            continue
+        problem = _problem(one)
+        if problem is not None:
+            problems[one.name] = problem
+        else:
+            wanted[one.name] = one
+        await budget.checkpoint()
+    missing: set[str] = set()
+
+    def decide(image: ClusterImage) -> Iterator[Change]:
+        missing.clear()
+        for name, one in wanted.items():
+            if name in problems:
+                continue
+            change = _change(one)
+            if change.credential is None and change.mechanism not in image.scram.get(name, {}):
+                missing.add(name)
+            else:
+                yield change
+
+    if any(name not in problems for name in wanted):
+        await metadata.change(decide)
+    for name in missing:
+        problems[name] = (
+            ErrorCode.RESOURCE_NOT_FOUND,
+            "Attempt to delete a user credential that does not exist",
+        )
+    return _answered(context, wanted, problems)
+
+
+def _answered(
+    context: RequestContext, wanted: dict[str, Alteration], problems: dict[str, Problem]
+) -> AlterUserScramCredentialsResponse:
+    done = [name for name in wanted if name not in problems]
+    if done:
+        log.info("SCRAM credentials of %d users altered by %s", len(done), context.connection.principal)
+    results = [Result(user=name, error_message=None) for name in done]
+    results += [
+        Result(user=name, error_code=code, error_message=text) for name, (code, text) in problems.items()
+    ]
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+def _problem(one: Alteration) -> Problem | None:
+    """Return what is wrong with an alteration, whatever there is."""
+    if not one.name:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+    mechanism = BY_TYPE.get(one.mechanism)
+    if mechanism is None:
+        return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+    if isinstance(one, Deletion):
+        return None
+    if one.iterations < mechanism.iterations_min:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
+    if one.iterations > mechanism.iterations_max:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
+    return None
+
+
+def _change(one: Alteration) -> ScramCredentialChanged:
+    mechanism = BY_TYPE[one.mechanism]
+    if isinstance(one, Deletion):
+        return ScramCredentialChanged(one.name, mechanism.name, None)
+    credential = credential_of_salted(mechanism, bytes(one.salted_password), bytes(one.salt), one.iterations)
+    return ScramCredentialChanged(one.name, mechanism.name, credential)

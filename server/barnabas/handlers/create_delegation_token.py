@@ -1,0 +1,73 @@
+"""CreateDelegationToken v0-v3. Creates a token with which its holder logs in as the token's owner (KIP-48).
+
+v3 lets somebody create a token for another owner, which needs CREATE_TOKENS on USER (KIP-373). Over PLAINTEXT, over SSL
+without a client certificate, and for somebody who has logged in with a token: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.handlers.token_requests import NO_TIMESTAMP, may_handle_tokens, parts_of
+from barnabas.security.authorizer import Operation, ResourceType
+from barnabas.security.tokens import USER_TYPE
+from barnabas.wire.generated.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.delegation_tokens import DelegationTokens
+    from barnabas.requests.context import RequestContext
+
+OWNER_SINCE = 3
+
+
+async def handle(
+    context: RequestContext,
+    request: CreateDelegationTokenRequest,
+    *,
+    delegation_tokens: DelegationTokens,
+) -> CreateDelegationTokenResponse:
+    """Create a token for the requester, or for the owner that it names."""
+    requester = owner = context.connection.principal
+    if context.api_version >= OWNER_SINCE and request.owner_principal_name:
+        owner = f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
+    response = CreateDelegationTokenResponse(
+        issue_timestamp_ms=NO_TIMESTAMP, expiry_timestamp_ms=NO_TIMESTAMP, max_timestamp_ms=NO_TIMESTAMP
+    )
+    response.principal_type, response.principal_name = parts_of(owner)
+    if context.api_version >= OWNER_SINCE:
+        kind, name = parts_of(requester)
+        response.token_requester_principal_type, response.token_requester_principal_name = kind, name
+    code = _refusal(context, request, owner, requester)
+    if code != ErrorCode.NONE:
+        response.error_code = code
+        return response
+    renewers = [f"{one.principal_type}:{one.principal_name}" for one in request.renewers]
+    try:
+        token = await delegation_tokens.create(owner, requester, renewers, request.max_lifetime_ms)
+    except RequestError as error:
+        response.error_code = error.code
+        return response
+    response.issue_timestamp_ms = token.issued_ms
+    response.expiry_timestamp_ms = token.expires_ms
+    response.max_timestamp_ms = token.expires_max_ms
+    response.token_id = token.token_id
+    response.hmac = delegation_tokens.mac_of(token)
+    return response
+
+
+def _refusal(
+    context: RequestContext, request: CreateDelegationTokenRequest, owner: str, requester: str
+) -> ErrorCode:
+    """Return why the request is refused, NONE if it is not."""
+    if not may_handle_tokens(context):
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    if owner != requester and not context.authorizes(Operation.CREATE_TOKENS, ResourceType.USER, owner):
+        return ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    if any(one.principal_type != USER_TYPE for one in request.renewers) or owner.startswith(":"):
+        return ErrorCode.INVALID_PRINCIPAL_TYPE
+    return ErrorCode.NONE

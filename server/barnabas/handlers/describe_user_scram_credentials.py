@@ -1,0 +1,70 @@
+"""DescribeUserScramCredentials v0. Which SCRAM credentials users have, without anything secret (KIP-554).
+
+Without users, or with an empty list, all are described. A user that is named twice: DUPLICATE_RESOURCE; one without
+credentials: RESOURCE_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas.security.scram import MECHANISMS
+from barnabas.wire.generated.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.requests.context import RequestContext
+    from barnabas.security.scram import ScramCredential
+
+Response = DescribeUserScramCredentialsResponse
+Result = Response.DescribeUserScramCredentialsResult
+USER_BYTES = 600
+"""About so much memory does a user take in an answer."""
+
+
+async def handle(
+    context: RequestContext,
+    request: DescribeUserScramCredentialsRequest,
+    *,
+    metadata: MetadataStore,
+    budget: LoopBudget,
+) -> Response:
+    """Describe each user."""
+    known = metadata.image.scram
+    named = Counter(user.name for user in request.users or ()) or Counter(list(known))
+    await context.reserve(len(named) * USER_BYTES)
+    response = Response(error_message=None)
+    for user, count in named.items():
+        response.results.append(_described(user, count, known))
+        await budget.checkpoint()
+    return response
+
+
+def _described(user: str, count: int, known: Mapping[str, Mapping[str, ScramCredential]]) -> Result:
+    if count > 1:
+        return Result(
+            user=user,
+            error_code=ErrorCode.DUPLICATE_RESOURCE,
+            error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
+        )
+    credentials = known.get(user)
+    if credentials is None:
+        return Result(
+            user=user,
+            error_code=ErrorCode.RESOURCE_NOT_FOUND,
+            error_message=f"Attempt to describe a user credential that does not exist: {user}",
+        )
+    infos = [
+        Response.CredentialInfo(mechanism=mechanism.type, iterations=credentials[name].iterations)
+        for name, mechanism in MECHANISMS.items()
+        if name in credentials
+    ]
+    return Result(user=user, error_message=None, credential_infos=infos)

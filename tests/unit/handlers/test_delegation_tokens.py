@@ -1,0 +1,166 @@
+"""The four APIs of delegation tokens, as clients see them."""
+
+import pytest
+
+from barnabas.security.tokens import token_hmac
+from barnabas.wire.generated.create_delegation_token import CreateDelegationTokenRequest
+from barnabas.wire.generated.describe_delegation_token import DescribeDelegationTokenRequest
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.expire_delegation_token import ExpireDelegationTokenRequest
+from barnabas.wire.generated.renew_delegation_token import RenewDelegationTokenRequest
+from tests.support.broker import NOW_MS, broker_to_ask
+
+DAY_MS = 86_400_000
+SETTINGS = {"delegation.token.secret.key": "key"}
+
+
+def as_user(asked, user, protocol="SASL_SSL", *, by_token=False):
+    asked.connection.principal = user
+    asked.connection.security_protocol = protocol
+    asked.connection.token_authenticated = by_token
+
+
+async def create(asked, *renewers, version=3, owner=None, lifetime_ms=-1):
+    people = [
+        CreateDelegationTokenRequest.CreatableRenewers(principal_type=kind, principal_name=name)
+        for kind, name in (one.split(":") for one in renewers)
+    ]
+    kind, _, name = (owner or ":").partition(":")
+    request = CreateDelegationTokenRequest(renewers=people, max_lifetime_ms=lifetime_ms)
+    if version >= 3:
+        request.owner_principal_type, request.owner_principal_name = kind or None, name or None
+    return await asked(request, version)
+
+
+async def renew(asked, hmac, period_ms=-1, version=2):
+    answer = await asked(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms), version)
+    return answer.error_code, answer.expiry_timestamp_ms
+
+
+async def expire(asked, hmac, period_ms=-1, version=2):
+    answer = await asked(ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms), version)
+    return answer.error_code, answer.expiry_timestamp_ms
+
+
+async def describe(asked, *owners, version=3, everybody=False):
+    people = [
+        DescribeDelegationTokenRequest.DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
+        for kind, name in (one.split(":") for one in owners)
+    ]
+    answer = await asked(DescribeDelegationTokenRequest(owners=None if everybody else people), version)
+    return answer.error_code, answer.tokens
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_a_token_is_created_with_the_hmac_of_its_id_and_described(tmp_path, version):
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
+        as_user(asked, "User:alice")
+        made = await create(asked, "User:bob", version=version)
+        assert (made.error_code, made.principal_type, made.principal_name) == (0, "User", "alice")
+        assert made.hmac == token_hmac("key", made.token_id)
+        times = made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms
+        assert times == (NOW_MS, NOW_MS + DAY_MS, NOW_MS + 7 * DAY_MS)
+        code, (token,) = await describe(asked, everybody=True, version=version)
+        assert (code, token.token_id, token.hmac, token.principal_name) == (
+            0,
+            made.token_id,
+            made.hmac,
+            "alice",
+        )
+        assert (token.issue_timestamp, token.expiry_timestamp, token.max_timestamp) == times
+        assert [one.principal_name for one in token.renewers] == ["bob"]
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
+        as_user(asked, "User:alice")
+        assert [one.token_id for one in (await describe(asked, everybody=True))[1]] == [made.token_id]
+
+
+async def test_a_token_for_another_owner_names_who_asked_for_it(tmp_path):
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
+        as_user(asked, "User:admin")
+        made = await create(asked, owner="User:alice", lifetime_ms=1_000)
+        assert (made.principal_name, made.token_requester_principal_name) == ("alice", "admin")
+        assert made.expiry_timestamp_ms == made.max_timestamp_ms == NOW_MS + 1_000
+        assert [one.token_requester_principal_name for one in (await describe(asked, "User:alice"))[1]] == [
+            "admin"
+        ]
+
+
+async def test_owners_and_renewers_renew_and_let_expire_and_nobody_else(tmp_path):
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
+        as_user(asked, "User:alice")
+        hmac = (await create(asked, "User:bob")).hmac
+        assert await renew(asked, hmac, 2_000) == (0, NOW_MS + 2_000)
+        as_user(asked, "User:bob")
+        assert await renew(asked, hmac) == (0, NOW_MS + DAY_MS)
+        assert await expire(asked, hmac, 3_000) == (0, NOW_MS + 3_000)
+        as_user(asked, "User:mallory")
+        assert await renew(asked, hmac) == (ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, -1)
+        assert await expire(asked, hmac) == (ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, -1)
+        as_user(asked, "User:alice")
+        assert await renew(asked, b"another") == (ErrorCode.DELEGATION_TOKEN_NOT_FOUND, -1)
+        assert await expire(asked, hmac) == (0, NOW_MS)
+        assert await expire(asked, hmac) == (ErrorCode.DELEGATION_TOKEN_NOT_FOUND, -1)
+
+
+async def test_an_expired_token_is_not_renewed_and_is_removed(tmp_path):
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
+        as_user(asked, "User:alice")
+        hmac = (await create(asked, lifetime_ms=1_000)).hmac
+        tokens = asked.services.delegation_tokens
+        await tokens.remove_expired()
+        tokens._clock_ms = lambda: NOW_MS + 1_001
+        assert await renew(asked, hmac) == (ErrorCode.DELEGATION_TOKEN_EXPIRED, -1)
+        assert await expire(asked, hmac, 5) == (ErrorCode.DELEGATION_TOKEN_EXPIRED, -1)
+        await tokens.remove_expired()
+        assert await describe(asked, everybody=True) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("user", "protocol", "by_token"),
+    [
+        ("User:alice", "PLAINTEXT", False),
+        ("User:ANONYMOUS", "SSL", False),
+        ("User:alice", "SASL_SSL", True),
+    ],
+)
+async def test_tokens_are_not_asked_for_without_authentication_nor_with_a_token(
+    tmp_path, user, protocol, by_token
+):
+    refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
+        as_user(asked, user, protocol, by_token=by_token)
+        made = await create(asked)
+        assert (made.error_code, made.token_id, made.hmac, made.issue_timestamp_ms) == (refused, "", b"", -1)
+        assert await renew(asked, b"x") == await expire(asked, b"x") == (refused, -1)
+        assert await describe(asked, everybody=True) == (refused, [])
+
+
+async def test_without_a_secret_key_tokens_are_disabled(tmp_path):
+    async with broker_to_ask(tmp_path) as asked:
+        as_user(asked, "User:alice")
+        disabled = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        assert (await create(asked)).error_code == disabled
+        assert await renew(asked, b"x") == await expire(asked, b"x") == (disabled, -1)
+        assert await describe(asked, everybody=True) == (disabled, [])
+
+
+async def test_the_older_name_of_the_secret_key_is_known(tmp_path):
+    async with broker_to_ask(tmp_path, {"delegation.token.master.key": "old"}) as asked:
+        as_user(asked, "User:alice")
+        made = await create(asked)
+        assert made.hmac == token_hmac("old", made.token_id)
+
+
+async def test_renewers_are_users(tmp_path):
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
+        as_user(asked, "User:alice")
+        assert (await create(asked, "Group:x")).error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+
+
+async def test_an_empty_list_of_owners_asks_for_nothing_and_named_ones_for_theirs(tmp_path):
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
+        as_user(asked, "User:alice")
+        token_id = (await create(asked, "User:bob")).token_id
+        assert await describe(asked) == (0, [])
+        for owner, wanted in (("User:alice", [token_id]), ("User:bob", [token_id]), ("User:eve", [])):
+            assert [one.token_id for one in (await describe(asked, owner))[1]] == wanted
