@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from barnabas.loop_budget import LoopBudget
 from barnabas.requests.context import ConnectionInfo, RequestContext, Shared
 from barnabas.requests.log_limit import LogLimit
 from barnabas.wire.headers import decode_response, encode_request, encode_response, parse_request_header
+from barnabas.wire.regions import Chunk, FileRegion
 
 NOW_MS = 1_700_000_000_000
 
@@ -64,8 +66,15 @@ class Asked:
             response = await authorized(api, handler, context, received)
         except RequestError as error:
             response = error_response(api, context, received, error.code, error.message)
-        answer = b"".join(bytes(chunk) for chunk in encode_response(api.key, version, 1, response))[4:]
+        answer = b"".join(map(_read, encode_response(api.key, version, 1, response)))[4:]
         return decode_response(answer, api.key, version)[1]
+
+
+def _read(chunk: Chunk) -> bytes:
+    """Return the bytes of a chunk, be they in memory or in a file."""
+    if isinstance(chunk, FileRegion):
+        return os.pread(chunk.fd, chunk.size, chunk.position)
+    return bytes(chunk)
 
 
 A = TypeVar("A", bound=Asked)

@@ -46,6 +46,7 @@ FOLLOWERS_SERVE_SINCE = 11
 CURRENT_LEADER_SINCE = 16
 READ_COMMITTED = 1
 PARTITIONS_PER_STEP = 250
+PARTITIONS_PER_CHECKPOINT = 16
 
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -53,6 +54,12 @@ CONVERTED_BYTES_MAX = 1 << 20
 """What is read to be converted for one answer, beside a first batch that is larger."""
 
 PartitionData = FetchResponse.PartitionData
+_NO_EPOCH_END = FetchResponse.EpochEndOffset()
+_NO_LEADER = FetchResponse.LeaderIdAndEpoch()
+_NO_SNAPSHOT = FetchResponse.SnapshotId()
+_NOT_ABORTED: list[FetchResponse.AbortedTransaction] = []
+"""What most answers say; shared, so they are replaced, never changed."""
+
 Served = tuple[SessionPartition, PartitionData]
 
 
@@ -76,6 +83,7 @@ async def handle(
         context,
         request,
         wanted,
+        incremental=incremental,
         metadata=metadata,
         replicas=replicas,
         config=config,
@@ -207,6 +215,7 @@ class _Reader:
         request: FetchRequest,
         wanted: list[SessionPartition],
         *,
+        incremental: bool,
         metadata: MetadataStore,
         replicas: Replicas,
         config: BrokerConfig,
@@ -250,16 +259,39 @@ class _Reader:
             self._first = context.correlation_id % len(wanted)
             wanted = wanted[self._first :] + wanted[: self._first]
         self._wanted = wanted
+        self._may_leave_out = (
+            incremental and version >= ZSTD_SINCE and not self.is_follower and not self._rack
+        )
 
     async def read(self, *, is_first: bool) -> _Pass:
         """One pass over the partitions."""
         remaining = self._bytes_max
         done = _Pass(is_first=is_first)
-        for want in self._wanted:
-            data = PartitionData(partition_index=want.index)
+        topic: str | bytes | None = None
+        name = ""
+        is_known = may_read = False
+        for count, want in enumerate(self._wanted, 1):
+            if not count % PARTITIONS_PER_CHECKPOINT:
+                await self._checkpoint()
+            if want.topic != topic:
+                topic = want.topic
+                name = topic if isinstance(topic, str) else self._metadata.image.topic_name(topic) or ""
+                is_known = name != "" or isinstance(topic, str)
+                may_read = is_known and self._may_read(name)
+            if may_read and self._may_leave_out and self._is_quiet(want, name, done):
+                continue
+            data = PartitionData(
+                want.index, 0, 0, -1, -1, _NO_EPOCH_END, _NO_LEADER, _NO_SNAPSHOT, _NOT_ABORTED, -1, b""
+            )
             done.served.append((want, data))
             try:
-                count = self._read_partition(want, data, max(remaining, 0), done)
+                if not may_read:
+                    raise RequestError(
+                        ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                        if is_known or not self._may_follow
+                        else ErrorCode.UNKNOWN_TOPIC_ID
+                    )
+                size = self._read_partition(want, name, data, remaining if remaining > 0 else 0, done)
             except (RequestError, StorageError) as failure:
                 error = self._failures.failed(failure) if isinstance(failure, StorageError) else failure
                 if done.size and isinstance(failure, StorageError) and lacks_files(failure.cause):
@@ -268,44 +300,58 @@ class _Reader:
                     continue
                 _fail(data, error)
                 if self._context.api_version >= CURRENT_LEADER_SINCE and error.code in _MOVED:
-                    self._name_leader(want, data)
+                    leader = self._replicas.current_leader(name, want.index)
+                    data.current_leader = FetchResponse.LeaderIdAndEpoch(*leader)
                 done.must_answer = True
             else:
-                done.size += count
-                remaining -= count
-                if data.diverging_epoch.epoch >= 0:
+                done.size += size
+                remaining -= size
+                if data.diverging_epoch is not _NO_EPOCH_END:
                     done.must_answer = True
-            await self._checkpoint()
         if self._first:
             done.served = done.served[-self._first :] + done.served[: -self._first]
         return done
 
-    def _name_leader(self, want: SessionPartition, data: PartitionData) -> None:
-        topic = want.topic
-        if isinstance(topic, bytes):
-            topic = self._metadata.image.topic_name(topic) or ""
-        leader = data.current_leader
-        leader.leader_id, leader.leader_epoch = self._replicas.current_leader(topic, want.index)
+    def _may_read(self, topic: str) -> bool:
+        """Say whether who fetches may: a broker of the cluster every topic, everybody else those with READ."""
+        if self.is_follower:
+            return self._may_follow
+        return self._context.authorizes(Operation.READ, ResourceType.TOPIC, topic)
 
-    def _partition_of(self, want: SessionPartition) -> Replica:
-        if not self._may_follow:
-            raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        name = want.topic
-        if isinstance(name, bytes):
-            name = self._metadata.image.topic_name(name) or ""
-            if not name:
-                raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
-        if not self.is_follower and not self._context.authorizes(Operation.READ, ResourceType.TOPIC, name):
-            raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    def _is_quiet(self, want: SessionPartition, topic: str, done: _Pass) -> bool:
+        """Say whether an incremental answer leaves a partition out: nothing to read, and nothing that was not told."""
+        partition = self._replicas.find(topic, want.index)
+        if (
+            partition is None
+            or partition.closed
+            or want.told_error
+            or want.last_fetched_epoch >= 0
+            or want.current_leader_epoch not in (-1, partition.leader_epoch)
+        ):
+            return False
+        log = partition.log
+        last_stable, high_watermark = log.last_stable_offset, log.high_watermark
+        upper = last_stable if self._reads_committed else high_watermark
+        if (
+            not upper <= want.fetch_offset <= log.log_end_offset
+            or high_watermark != want.told_high_watermark
+            or last_stable != want.told_last_stable_offset
+            or log.log_start_offset != want.told_log_start_offset
+        ):
+            return False
+        done.seen[partition] = partition.committed_bytes
+        return True
+
+    def _partition_of(self, want: SessionPartition, topic: str) -> Replica:
         if self._needs_leader:
-            return self._replicas.leader(name, want.index, want.current_leader_epoch)
-        return self._replicas.local(name, want.index, want.current_leader_epoch)
+            return self._replicas.leader(topic, want.index, want.current_leader_epoch)
+        return self._replicas.local(topic, want.index, want.current_leader_epoch)
 
     def _read_partition(
-        self, want: SessionPartition, data: PartitionData, remaining: int, done: _Pass
+        self, want: SessionPartition, topic: str, data: PartitionData, remaining: int, done: _Pass
     ) -> int:
         """Fill in one partition's answer; returns its size in bytes."""
-        partition = self._partition_of(want)
+        partition = self._partition_of(want, topic)
         is_follower = self.is_follower
         if is_follower:
             partition.check_follower(self._replica_id, want.current_leader_epoch)
@@ -325,7 +371,6 @@ class _Reader:
         data.last_stable_offset = partition_log.last_stable_offset
         data.log_start_offset = partition_log.log_start_offset
         data.aborted_transactions = None
-        data.records = b""
         if self._rack and self._names_near_replica(partition, want, data):
             done.must_answer = True
             return 0
@@ -338,7 +383,7 @@ class _Reader:
                 return 0
         result = partition_log.read(
             want.fetch_offset,
-            max_bytes=min(max(want.max_bytes, 0), remaining),
+            max_bytes=remaining if remaining < want.max_bytes else max(want.max_bytes, 0),
             upper_offset=upper,
             min_one_batch=not done.size,
         )

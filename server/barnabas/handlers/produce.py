@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.ports import TransactionVerifier
     from barnabas.loop_budget import LoopBudget
+    from barnabas.records.validate import ValidatedBatches
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
     from barnabas.requests.piecework import Piecework
@@ -42,7 +43,17 @@ CURRENT_LEADER_SINCE = 10
 IMPLICIT_SINCE = 12
 TOPIC_IDS_SINCE = 13
 
+_KNOWN_ACKS = (ACKS_ALL, 0, 1)
+
+PARTITIONS_PER_CHECKPOINT = 16
+BYTES_PER_PARTITION = 16 * 1024
+"""Between two looks at the loop's budget: so many small partitions, or as many bytes of records."""
+
 PartitionResponse = ProduceResponse.PartitionProduceResponse
+_NO_LEADER = ProduceResponse.LeaderIdAndEpoch()
+_NO_RECORD_ERRORS: list[ProduceResponse.BatchIndexAndErrorMessage] = []
+"""What most answers say; shared, so it is replaced, never changed."""
+
 Pending = list[tuple[Replica, int, PartitionResponse]]  # with the offset after the records
 
 
@@ -126,13 +137,14 @@ class _Appender:
         is_transactional = False
         for topic in self._request.topic_data:
             found = []
-            for data in topic.partition_data:
+            for count, data in enumerate(topic.partition_data, 1):
                 if (
                     isinstance(data.records, memoryview)
                     and (known := transactional_producer(data.records)) is not None
                 ):
                     found.append((data.index, Producer(*known)))
-                await self._checkpoint()
+                if not count % PARTITIONS_PER_CHECKPOINT:
+                    await self._checkpoint()
             if found:
                 is_transactional = True
                 name = self._name(topic)
@@ -173,49 +185,63 @@ class _Appender:
     ) -> ProduceResponse.TopicProduceResponse:
         """Append the records of all partitions, and answer each of them on its own."""
         name = self._name(topic)
-        refused = self._refused
-        responses = []
+        responses: list[PartitionResponse] = []
         may_write = self._context.authorizes(Operation.WRITE, ResourceType.TOPIC, name)
+        acks, version, now_ms = self._request.acks, self._context.api_version, self._context.now_ms
+        may_append = bool(name) and may_write and not self._refused and acks in _KNOWN_ACKS
+        room = PARTITIONS_PER_CHECKPOINT * BYTES_PER_PARTITION
         for data in topic.partition_data:
-            await self._checkpoint()
-            response = PartitionResponse(index=data.index)
+            index, records = data.index, data.records
+            room -= max(BYTES_PER_PARTITION, len(records or b""))
+            if room < 0:
+                room = PARTITIONS_PER_CHECKPOINT * BYTES_PER_PARTITION
+                await self._checkpoint()
+            response = PartitionResponse(index, 0, 0, -1, -1, _NO_RECORD_ERRORS, None, _NO_LEADER)
             responses.append(response)
             try:
-                if not name:
-                    raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
-                if not may_write:
-                    raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                if refused and (name, data.index) in refused:
-                    raise refused[name, data.index]
-                partition, end_offset = await self._append(name, data, response)
+                if not may_append:
+                    self._check(name, index, may_write=may_write)
+                partition = self._replicas.leader(name, index)
+                if not isinstance(records, memoryview):
+                    raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
+                steps = partition.validation(records, acks=acks, api_version=version, now_ms=now_ms)
+                try:
+                    step = next(steps)
+                except StopIteration as end:  # it was short
+                    valid = end.value
+                else:
+                    valid = await self._piecework.go_on(steps, step)
+                self._append(partition, valid, response)
             except RequestError as error:
                 _fail(self._context, name, response, error)
-            else:
-                if partition.log.high_watermark < end_offset:
-                    self.pending.append((partition, end_offset, response))
         return ProduceResponse.TopicProduceResponse(
             name=name, topic_id=topic.topic_id, partition_responses=responses
         )
 
-    async def _append(
-        self, topic: str, data: ProduceRequest.PartitionProduceData, response: PartitionResponse
-    ) -> tuple[Replica, int]:
-        """Append, and return where to and up to which offset."""
-        acks = self._request.acks
-        if acks not in (ACKS_ALL, 0, 1):
-            raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; -1, 0 and 1 are known")
-        partition = self._replicas.leader(topic, data.index)
-        records = data.records
-        if not isinstance(records, memoryview):
-            raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
-        version, now_ms = self._context.api_version, self._context.now_ms
-        valid = await self._piecework.do(
-            partition.validation(records, acks=acks, api_version=version, now_ms=now_ms)
-        )
+    def _check(self, topic: str, index: int, *, may_write: bool) -> None:
+        """Raise what speaks against appending to a partition, if anything does."""
+        if not topic:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if not may_write:
+            raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if (topic, index) in self._refused:
+            raise self._refused[topic, index]
+        if self._request.acks not in _KNOWN_ACKS:
+            raise RequestError(
+                ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._request.acks}; -1, 0 and 1 are known"
+            )
+
+    def _append(self, partition: Replica, valid: ValidatedBatches, response: PartitionResponse) -> None:
+        """Append validated records without letting anybody run in between, and fill in the answer. Raises RequestError."""
         if valid.batches and valid.batches[0].is_transactional:
-            self._check_still_open(topic, data.index, valid.batches[0])
+            self._check_still_open(partition.topic, partition.index, valid.batches[0])
         try:
-            result = partition.append(valid, acks=acks, api_version=version, now_ms=now_ms)
+            result = partition.append(
+                valid,
+                acks=self._request.acks,
+                api_version=self._context.api_version,
+                now_ms=self._context.now_ms,
+            )
         except RequestError as error:
             if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 response.log_start_offset = partition.log.log_start_offset
@@ -223,7 +249,9 @@ class _Appender:
         response.base_offset = result.base_offset
         response.log_append_time_ms = result.log_append_time_ms
         response.log_start_offset = result.log_start_offset
-        return partition, result.last_offset + 1
+        end_offset = result.last_offset + 1
+        if partition.log.high_watermark < end_offset:
+            self.pending.append((partition, end_offset, response))
 
     def _check_still_open(self, topic: str, index: int, header: BatchHeader) -> None:
         """Raise if the transaction that the records were admitted to has ended while they were validated."""
@@ -241,10 +269,10 @@ def _name_leaders(
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader = answer.current_leader
-                leader.leader_id, leader.leader_epoch = replicas.current_leader(topic.name, answer.index)
-                leaders.add(leader.leader_id)
-    for node in advertised_nodes(metadata.image, context.connection, leaders):
+                leader_id, leader_epoch = replicas.current_leader(topic.name, answer.index)
+                answer.current_leader = ProduceResponse.LeaderIdAndEpoch(leader_id, leader_epoch)
+                leaders.add(leader_id)
+    for node in advertised_nodes(metadata.image, context.connection, leaders) if leaders else ():
         response.node_endpoints.append(
             ProduceResponse.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
         )

@@ -79,6 +79,10 @@ class Replicas:
             )
         return replica
 
+    def find(self, topic: str, index: int) -> Replica | None:
+        """Return a partition's replica, whatever its role; None if there is none here."""
+        return self._replicas.get((topic, index))
+
     def local(self, topic: str, index: int, current_leader_epoch: int = -1) -> Replica:
         """Return a partition's replica, be it leader or follower. Raises RequestError as `leader` does."""
         replica = self._replicas.get((topic, index))

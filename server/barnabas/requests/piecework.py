@@ -38,9 +38,10 @@ class Piecework:
             step = next(steps)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        return await self._go_on(steps, step)
+        return await self.go_on(steps, step)
 
-    async def _go_on(self, steps: Steps[T], step: Step) -> T:
+    async def go_on(self, steps: Steps[T], step: Step) -> T:
+        """Go through all steps after `step`, which was the first: for who has looked whether there is more than one."""
         lane: trio.Semaphore | None = None
         try:
             while True:

@@ -6,7 +6,9 @@ The rule: counting stops as soon as there is too much, so it costs little whatev
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
+from collections.abc import Callable, Collection
+from dataclasses import fields, is_dataclass
+from operator import attrgetter
 from struct import Struct
 from struct import error as struct_error
 from typing import Any
@@ -18,51 +20,69 @@ PRODUCE = 0
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 
-Arrays = tuple[tuple[str, bool, bool], ...]
-"""Fields of a struct that are arrays or hold some: name, whether it is an array, whether there is more inside."""
+_Getter = Callable[[Any], Any]
 
-_arrays: dict[type[Any], Arrays] = {}
+
+class _Parts:
+    """The fields of a struct that hold entries of arrays."""
+
+    __slots__ = ("arrays", "arrays_of_structs", "structs")
+
+    def __init__(self, kind: type[Any]) -> None:
+        self.arrays: list[_Getter] = []
+        """Those that are arrays, with no arrays inside."""
+        self.arrays_of_structs: list[tuple[_Getter, _Parts]] = []
+        """Those that are arrays of structs with arrays inside."""
+        self.structs: list[tuple[_Getter, _Parts]] = []
+        """Those that are structs with arrays inside."""
+        for field in fields(kind):
+            text = str(field.type)
+            is_array = text.startswith("list[")
+            outer, _, inner = text.removeprefix("list[").split("]")[0].split(" ")[0].rpartition(".")
+            nested = (
+                getattr(getattr(sys.modules[kind.__module__], outer, None), inner, None) if outer else None
+            )
+            parts = _Parts(nested) if isinstance(nested, type) and is_dataclass(nested) else None
+            getter = attrgetter(field.name)
+            if parts is not None and parts:
+                (self.arrays_of_structs if is_array else self.structs).append((getter, parts))
+            elif is_array:
+                self.arrays.append(getter)
+
+    def __bool__(self) -> bool:
+        return bool(self.arrays or self.arrays_of_structs or self.structs)
+
+
+_parts: dict[type[Any], _Parts] = {}
 
 
 def has_more_entries(message: Any, most: int) -> bool:
     """Whether the arrays of a generated struct, nested ones included, have more than `most` entries together."""
-    return _left(message, most) < 0
+    parts = _parts.get(type(message))
+    if parts is None:
+        parts = _parts[type(message)] = _Parts(type(message))
+    return _left((message,), parts, most) < 0
 
 
-def _left(struct: Any, left: int) -> int:
-    kind = type(struct)
-    arrays = _arrays.get(kind)
-    if arrays is None:
-        arrays = _arrays[kind] = _find_arrays(kind)
-    for name, is_array, is_nested in arrays:
-        value = getattr(struct, name)
-        if not value:
-            continue
-        if not is_array:
-            left = _left(value, left)
-        else:
-            left -= len(value)
-            if left >= 0 and is_nested:
-                for item in value:
-                    left = _left(item, left)
-                    if left < 0:
-                        break
+def _left(structs: Collection[Any], parts: _Parts, left: int) -> int:
+    """Return how many of `left` entries more there may be beside those in `structs`; negative if there are too many."""
+    for get in parts.arrays:
+        left -= sum(map(len, filter(None, map(get, structs))))
         if left < 0:
-            break
+            return left
+    for get, inner in parts.arrays_of_structs:
+        for items in filter(None, map(get, structs)):
+            left -= len(items)
+            if left < 0:
+                return left
+            left = _left(items, inner, left)
+            if left < 0:
+                return left
+    for get, inner in parts.structs:
+        left = _left([one for one in map(get, structs) if one is not None], inner, left)
+        if left < 0:
+            return left
     return left
-
-
-def _find_arrays(kind: type[Any]) -> Arrays:
-    found = []
-    for field in fields(kind):
-        text = str(field.type)
-        is_array = text.startswith("list[")
-        outer, _, inner = text.removeprefix("list[").split("]")[0].split(" ")[0].rpartition(".")
-        nested = getattr(getattr(sys.modules[kind.__module__], outer, None), inner, None) if outer else None
-        is_nested = isinstance(nested, type) and bool(_find_arrays(nested))
-        if is_array or is_nested:
-            found.append((field.name, is_array, is_nested))
-    return tuple(found)
 
 
 def produces_to_more(frame: Buffer, pos: int, version: int, most: int) -> bool:

@@ -148,7 +148,7 @@ def encode_response(
     """
     codec = registry.response_codec(key)
     out: list[Chunk] = [b""]
-    if response_header_version(key, version):
+    if codec.flexible_from is not None and version >= codec.flexible_from and key != API_VERSIONS:
         if header_tags:
             write_tags(out, [], header_tags)
         else:

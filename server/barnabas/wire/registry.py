@@ -94,7 +94,8 @@ def request_codec(key: int) -> MessageCodec[Any]:
 
 def response_codec(key: int) -> MessageCodec[Any]:
     """The codec of the API's responses. Raises KeyError for an unknown key."""
-    return codec(key)[1]
+    found = _codecs.get(key)
+    return found[1] if found is not None else codec(key)[1]
 
 
 def record_type_ids(topic: str) -> tuple[int, ...]:
