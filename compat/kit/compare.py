@@ -19,8 +19,14 @@ from compat.kit.sides import Side
 from compat.kit.wire import ZERO_UUID, Values, WireError
 
 WORDS = ("ErrorMessage", "Documentation", "ThrottleTimeMs", "ClusterId")
-KEYS = (("ResourceType", "ResourceName"), ("Name",), ("PartitionIndex",), ("TopicName",), ("Key",))
+_ACL = ("Principal", "Host", "Operation", "PermissionType")
+KEYS = (
+    ("PatternType", "ResourceType", "ResourceName", *_ACL), _ACL, ("ResourceType", "ResourceName"), ("Name",),
+    ("PartitionIndex",), ("TopicName",), ("Key",), ("GroupId",), ("Topic",),
+)  # fmt: skip
 """Fields that tell the entries of a list apart, where order means nothing."""
+SETS = ("SubscribedTopicNames", "SourceTopics")
+"""Lists of texts whose order means nothing."""
 READS = ("Describe", "List", "Metadata", "Find")
 SETTLE_S = 3.0
 """How long a change may take until it is seen: Kafka's brokers learn of it from their controller."""
@@ -36,6 +42,8 @@ class Step:
     api: str
     version: int
     values: Values | Callable[[Seen], Values]
+    user: str = ""
+    """Who asks; nobody who has logged in if it is empty."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,7 @@ def run(steps: Iterable[Step], theirs: Side, ours: Side, meant: Sequence[Meant])
 def _ask(side: Side, step: Step, seen: Seen) -> Values:
     values = step.values(seen) if callable(step.values) else step.values
     try:
-        with side.connect() as connection:
+        with side.connect(user=step.user) as connection:
             answer = connection.ask(step.api, step.version, values)
     except (WireError, ConnectionError) as error:
         answer = {"connection": str(error)}
@@ -98,6 +106,8 @@ def _normal(value: Any, name: str = "") -> Any:
     """Lists by what tells their entries apart; words, random ids and ports replaced."""
     if isinstance(value, dict):
         return {key: _normal(item, key) for key, item in value.items() if key not in WORDS}
+    if isinstance(value, list) and name in SETS:
+        return sorted(value)
     if isinstance(value, list):
         if value and all(isinstance(item, dict) for item in value):
             for fields in KEYS:

@@ -18,10 +18,11 @@ from pathlib import Path
 
 from barnabas.testing.running import import_path
 from compat.kafka import RealKafka, free_port
-from compat.kit.wire import Connection
+from compat.kit.wire import Connection, WireError
 
 ROOT = Path(__file__).resolve().parents[2]
 STOP_TIMEOUT_S = 30
+PASSWORD = "secret"
 
 
 class StartError(Exception):
@@ -30,14 +31,23 @@ class StartError(Exception):
 
 @dataclass
 class Side:
-    """One broker: its name, and how to reach it."""
+    """One broker: its name, and how to reach it; users log in at `sasl_port`, all with the same password."""
 
     name: str
     port: int
+    sasl_port: int = 0
 
-    def connect(self, client_id: str = "kit") -> Connection:
-        """A new connection."""
-        return Connection("127.0.0.1", self.port, client_id)
+    def connect(self, client_id: str = "kit", user: str = "") -> Connection:
+        """A new connection, of somebody who has logged in with PLAIN if `user` says who. Raises WireError."""
+        if not user:
+            return Connection("127.0.0.1", self.port, client_id)
+        connection = Connection("127.0.0.1", self.sasl_port, client_id)
+        connection.ask("SaslHandshake", 1, {"Mechanism": "PLAIN"})
+        token = f"\0{user}\0{PASSWORD}".encode()
+        answer = connection.ask("SaslAuthenticate", 2, {"AuthBytes": token})
+        if answer["ErrorCode"]:
+            raise WireError(f"{user} cannot log in: {answer}")
+        return connection
 
 
 @contextmanager

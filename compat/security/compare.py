@@ -7,75 +7,29 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from barnabas import apis
 from barnabas.security.authorizer import Operation, ResourceType
-from compat.kafka import KafkaError, RealKafka, free_port
-from compat.kafka.broker import COMMON_SETTINGS
+from compat.kafka import KafkaError
 from compat.kit.compare import Seen, Step, judge, run
 from compat.kit.records import record_batch
-from compat.kit.sides import Side, StartError, barnabas
+from compat.kit.sides import Side, StartError
 from compat.kit.wire import ZERO_UUID, Values, WireError
 from compat.security.meant import MEANT
 from compat.security.requests import REQUESTS, Names
-from compat.security.rules import ADMIN, OPERATIONS, PASSWORD, name_without, set_acls
+from compat.security.rules import OPERATIONS, name_without, set_acls
+from compat.security.scenarios import scenarios
+from compat.security.sides import both
 
-MECHANISM = "org.apache.kafka.common.security.plain.PlainLoginModule"
 DESTRUCTIVE = ("DeleteTopics", "DeleteGroups", "DeleteRecords")
 FREE = "free"
 BEFORE_EXTRA = "StreamsGroupDescribe"
 SERVED_SINCE = {"Produce": 3}
 """Kafka says that it serves v0 of it, so that librdkafka knows what it can do, and does not."""
-
-
-def kafka_settings(port: int, admin_port: int, controller_port: int) -> dict[str, str]:
-    """Return the settings of a Kafka whose clients are anonymous, and whose brokers and administrator are not."""
-    jaas = f'{MECHANISM} required username="{ADMIN}" password="{PASSWORD}" user_{ADMIN}="{PASSWORD}";'
-    addresses = f"PLAINTEXT://127.0.0.1:{port},ADMIN://127.0.0.1:{admin_port}"
-    return {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": f"User:{ADMIN}",
-        "listeners": f"{addresses},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": addresses,
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,ADMIN:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
-        "inter.broker.listener.name": "ADMIN",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "sasl.mechanism.controller.protocol": "PLAIN",
-        "listener.name.admin.plain.sasl.jaas.config": jaas,
-        "listener.name.controller.plain.sasl.jaas.config": jaas,
-    }
-
-
-@contextmanager
-def both(version: str) -> Iterator[tuple[Side, Side]]:
-    """(Apache Kafka, Barnabas), running with the same rules. Raises KafkaError, StartError."""
-    with tempfile.TemporaryDirectory(prefix="compare-") as name:
-        directory = Path(name)
-        data = directory / "kafka"
-        data.mkdir()
-        port, admin_port, controller_port = free_port(), free_port(), free_port()
-        (data / "controller.port").write_text(str(controller_port))
-        settings = kafka_settings(port, admin_port, controller_port)
-        with RealKafka(version, port, data=data, settings=settings) as kafka:
-            set_acls(admin_port)
-            ours, properties = free_port(), directory / "server.properties"
-            lines = {
-                **COMMON_SETTINGS,
-                "broker.id": "1",
-                "log.dirs": str(directory / "barnabas"),
-                "listeners": f"PLAINTEXT://127.0.0.1:{ours}",
-            }
-            properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-            with barnabas(properties, ("compat.security.broker",)):
-                yield Side("Kafka", kafka.port), Side("Barnabas", ours)
 
 
 def made(topic: str) -> Step:
@@ -214,21 +168,34 @@ def main() -> int:
     parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
     parser.add_argument("--all-versions", action="store_true", help="not the oldest and the newest alone")
     parser.add_argument("--only", default="", metavar="API", help="ask this API alone")
+    parser.add_argument("--mode", default="kraft", choices=("kraft", "zookeeper"), help="of Kafka")
+    parser.add_argument(
+        "--scenario", action="append", help="refusals, or one of compat.security.scenarios; all"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the scenario `decisions`")
     options = parser.parse_args()
+    found = scenarios(options.seed)
+    wanted = options.scenario or (["refusals"] if options.only else ["refusals", *found])
     try:
-        with both(options.version) as (kafka, ours):
+        with both(options.version, options.mode) as (kafka, ours):
+            set_acls(kafka)
+            set_acls(ours)
             settle(kafka)
             settle(ours)
-            asked = [
-                one
-                for one in steps(partial(versions, kafka, options.all_versions))
-                if one.label.startswith(("create ", options.only))
-            ]
+            asked: list[Step] = []
+            if "refusals" in wanted:
+                asked += (
+                    one
+                    for one in steps(partial(versions, kafka, options.all_versions))
+                    if one.label.startswith(("create ", options.only))
+                )
+            for name in wanted:
+                asked += found[name]() if name in found else ()
             differences = run(asked, kafka, ours, MEANT)
     except (KafkaError, StartError, WireError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    bad = judge(differences, MEANT, complete=not options.only, together=True)
+    bad = judge(differences, MEANT, complete=not options.only and not options.scenario, together=True)
     print(f"{len(asked)} requests, {len(differences)} differences, {bad} of them not as meant")
     return 1 if bad else 0
 

@@ -1,12 +1,14 @@
 """The rules of the comparison: everything is allowed on topics, groups and transactional ids, but for what names say.
 
 The rule: a topic called `no-describe` may not be described, `no-read` not be read, and so on for the other types;
-`nothing` may not be used at all; and nothing is allowed on the cluster. Kafka gets this as ACLs.
+`nothing` may not be used at all; and nothing is allowed on the cluster. Both sides get this as ACLs.
 """
 
 from __future__ import annotations
 
-from compat.kit.wire import Connection, Values
+from compat.kit.sides import Side
+from compat.kit.wire import Values
+from compat.security.sides import ADMIN
 
 RESOURCES = {"TOPIC": 2, "GROUP": 3, "TRANSACTIONAL_ID": 5}
 OPERATIONS = {
@@ -21,7 +23,6 @@ OPERATIONS = {
     "ALTER_CONFIGS": 11,
 }
 LITERAL, ALLOW, DENY = 3, 3, 2
-ADMIN, PASSWORD = "admin", "secret"
 ANONYMOUS = "User:ANONYMOUS"
 
 
@@ -30,13 +31,8 @@ def name_without(operation: str) -> str:
     return "nothing" if operation == "ALL" else f"no-{operation.lower().replace('_', '-')}"
 
 
-def is_allowed(operation: str, resource_type: str, name: str) -> bool:
-    """Return what the rules say."""
-    return resource_type in RESOURCES and name not in (name_without(operation), name_without("ALL"))
-
-
-def set_acls(port: int) -> None:
-    """Create the ACLs of these rules, as the administrator, on a listener with SASL. Raises WireError."""
+def set_acls(side: Side) -> None:
+    """Create the ACLs of these rules, as the administrator. Raises WireError."""
 
     def acl(resource_type: int, name: str, operation: int, permission: int) -> Values:
         return {
@@ -55,12 +51,7 @@ def set_acls(port: int) -> None:
         for kind in RESOURCES.values()
         for name, operation in OPERATIONS.items()
     ]
-    with Connection("127.0.0.1", port, "admin") as connection:
-        connection.ask("SaslHandshake", 1, {"Mechanism": "PLAIN"})
-        token = f"\0{ADMIN}\0{PASSWORD}".encode()
-        answers = [
-            connection.ask("SaslAuthenticate", 2, {"AuthBytes": token}),
-            *connection.ask("CreateAcls", 3, {"Creations": acls})["Results"],
-        ]
+    with side.connect(user=ADMIN) as connection:
+        answers = connection.ask("CreateAcls", 3, {"Creations": acls})["Results"]
     for answer in answers:
         assert not answer["ErrorCode"], answer

@@ -1,0 +1,78 @@
+"""Apache Kafka and Barnabas with the same settings: an authorizer, anonymous clients, and users who log in with PLAIN.
+
+The rule: both read the same lines; only ports, directories and what KRaft needs are different.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from compat.kafka import RealKafka, free_port
+from compat.kafka.broker import COMMON_SETTINGS
+from compat.kit.sides import PASSWORD, Side, barnabas
+
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+AUTHORIZERS = {
+    "kraft": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "zookeeper": "kafka.security.authorizer.AclAuthorizer",
+}
+ADMIN = "admin"
+USERS = ("alice", "bob")
+
+
+def settings(mode: str, port: int, sasl_port: int, controller_port: int = 0) -> dict[str, str]:
+    """Return the settings of a broker whose anonymous clients come to `port`, and users to `sasl_port`.
+
+    With a `controller_port` it is a Kafka in KRaft mode.
+    """
+    users = "".join(f' user_{name}="{PASSWORD}"' for name in (ADMIN, *USERS))
+    jaas = f'{MODULE} required username="{ADMIN}" password="{PASSWORD}"{users};'
+    addresses = f"PLAINTEXT://127.0.0.1:{port},USERS://127.0.0.1:{sasl_port}"
+    lines = {
+        "authorizer.class.name": AUTHORIZERS[mode],
+        "super.users": f"User:{ADMIN}",
+        "listeners": addresses,
+        "advertised.listeners": addresses,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.users.plain.sasl.jaas.config": jaas,
+    }
+    if mode == "zookeeper" or controller_port:
+        lines |= {"inter.broker.listener.name": "USERS", "sasl.mechanism.inter.broker.protocol": "PLAIN"}
+    if controller_port:
+        lines["listeners"] += f",CONTROLLER://127.0.0.1:{controller_port}"
+        lines["listener.security.protocol.map"] += ",CONTROLLER:SASL_PLAINTEXT"
+        lines |= {
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "listener.name.controller.plain.sasl.jaas.config": jaas,
+        }
+    return lines
+
+
+@contextmanager
+def both(version: str, mode: str = "kraft") -> Iterator[tuple[Side, Side]]:
+    """(Apache Kafka, Barnabas), running, without any ACLs. Raises KafkaError, StartError."""
+    with tempfile.TemporaryDirectory(prefix="compare-") as name:
+        directory = Path(name)
+        data = directory / "kafka"
+        data.mkdir()
+        port, sasl_port, controller_port = free_port(), free_port(), 0
+        if mode == "kraft":
+            controller_port = free_port()
+            (data / "controller.port").write_text(str(controller_port))
+        lines = settings(mode, port, sasl_port, controller_port)
+        with RealKafka(version, port, data=data, settings=lines, mode=mode) as kafka:
+            ours, sasl_ours, properties = free_port(), free_port(), directory / "server.properties"
+            lines = {
+                **COMMON_SETTINGS,
+                "broker.id": "1",
+                "log.dirs": str(directory / "barnabas"),
+                **settings("kraft", ours, sasl_ours),
+                "authorizer.class.name": AUTHORIZERS[mode],
+            }
+            properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+            with barnabas(properties):
+                yield Side("Kafka", kafka.port, sasl_port), Side("Barnabas", ours, sasl_ours)
