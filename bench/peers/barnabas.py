@@ -12,7 +12,7 @@ from bench.tools import ROOT, code_of
 
 
 class Barnabas(Peer):
-    """One `barnabas serve` process, with its defaults but for `settings`."""
+    """One `barnabas serve`, with its defaults but for `settings`; `workers=N` among them is the option of that name."""
 
     has_targets = True
 
@@ -36,8 +36,11 @@ class Barnabas(Peer):
 
     def command(self, data: Path, port: int) -> list[str]:
         command = ["-m", "barnabas", "serve", "--listen", f"127.0.0.1:{port}", "--data", str(data)]
+        settings = dict(self.settings)
+        if "workers" in settings:
+            command += ["--workers", settings.pop("workers")]
         # Files of deleted topics must not linger into the next arm.
-        for name, value in {"log.segment.delete.delay.ms": "100", **self.settings}.items():
+        for name, value in {"log.segment.delete.delay.ms": "100", **settings}.items():
             command += ["--set", f"{name}={value}"]
         return command
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas import __version__
+
+if TYPE_CHECKING:
+    from barnabas.config.loading import BrokerConfig
 
 USAGE_ERROR = 2
 FAILED = 1
@@ -85,6 +88,11 @@ def _add_serve(commands: Any) -> None:
         metavar="N",
         help="the broker's number in the cluster (default: ZooKeeper gives it one)",
     )
+    serve.add_argument(
+        "--workers", type=_workers, default=1, metavar="N",
+        help="how many brokers to start, one for each core that they may use; to clients they are one cluster, on "
+        "this port and the next ones (default: 1)",
+    )  # fmt: skip
     serve.add_argument("--rack", metavar="NAME", help="the rack or zone that the broker is in")
     where = serve.add_mutually_exclusive_group()
     where.add_argument(
@@ -106,6 +114,12 @@ def _add_serve(commands: Any) -> None:
         help="how much to log on standard error (default: %(default)s)",
     )  # fmt: skip
     serve.set_defaults(run=_serve)
+
+
+def _workers(text: str) -> int:
+    if not text.isdigit() or not 0 < int(text) <= 64:
+        raise argparse.ArgumentTypeError(f"{text}: a number from 1 to 64 expected")
+    return int(text)
 
 
 def _add_tools(commands: Any) -> None:
@@ -146,12 +160,31 @@ def _serve(options: argparse.Namespace) -> int:
         names = ", ".join(f"{name} ({given.origins[name]})" for name in verdict.ignored)
         print(f"barnabas: these settings have no effect here: {names}", file=sys.stderr)
 
-    from barnabas.broker.process import run
-
     if not options.ephemeral:
-        return run(config)
+        return _run_serve(options, config, given.settings)
 
     from barnabas.ephemeral import ephemeral_directory
 
     with ephemeral_directory() as directory:
-        return run(BrokerConfig({**given.settings, "log.dirs": directory}, given.origins))
+        in_memory = {**given.settings, "log.dirs": directory}
+        return _run_serve(options, BrokerConfig(in_memory, given.origins), in_memory)
+
+
+def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping[str, str]) -> int:
+    from barnabas.config.cluster import is_clustered
+    from barnabas.config.setting import SettingError
+    from barnabas.serve_options import check_workers
+
+    try:
+        check_workers(config.log_dirs, options.workers, is_clustered=is_clustered(config))
+    except SettingError as error:
+        print(f"barnabas: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    if options.workers > 1:
+        from barnabas.localcluster.workers import run as run_workers
+
+        return run_workers(config, given, options.workers, options.log_level)
+
+    from barnabas.broker.process import run
+
+    return run(config)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 
 from barnabas.config import tables
 from barnabas.config.loading import parse_pairs, protocols_of
@@ -14,8 +15,31 @@ from barnabas.config.properties import parse_lines
 from barnabas.config.setting import SettingError
 
 SET_OPTION = "--set"
+WORKER_DIRECTORY = "worker-"
+"""What the directories of workers are called in each log dir, before their number."""
 DEFAULT_NAME = "PLAINTEXT"
 """The name of a listener that is given as HOST:PORT."""
+
+
+def check_workers(log_dirs: Sequence[str], workers: int, *, is_clustered: bool) -> None:
+    """Raise SettingError unless log dirs are new, or were used by as many workers, or by fewer of several."""
+    if workers > 1 and is_clustered:
+        raise SettingError(
+            f"--workers {workers}: workers are a cluster of their own; for one on ZooKeeper start each broker by itself"
+        )
+    for path in log_dirs:
+        known = 0
+        while os.path.isdir(os.path.join(path, f"{WORKER_DIRECTORY}{known + 1}")):
+            known += 1
+        if workers > 1 and not known and os.path.exists(os.path.join(path, "meta.properties")):
+            raise SettingError(
+                f"--workers {workers}: {path} holds the data of one broker; give the workers a directory of their own, "
+                "or start without --workers"
+            )
+        if known > workers:
+            raise SettingError(
+                f"{path} holds the data of {known} workers: start with --workers {known}, or with more"
+            )
 
 
 class Given:

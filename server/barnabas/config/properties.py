@@ -6,7 +6,7 @@ The rule: whatever Java reads, this reads in the same way, and says on which lin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from barnabas.config.setting import SettingError
 
@@ -14,6 +14,21 @@ from barnabas.config.setting import SettingError
 def parse_properties(text: str) -> dict[str, str]:
     """The keys and values of a Java properties file; the last of several values counts."""
     return {key: value for _, key, value in parse_lines(text)}
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """The text of a Java properties file with these keys and values."""
+    return "".join(f"{_escaped(key, is_key=True)}={_escaped(value)}\n" for key, value in properties.items())
+
+
+def _escaped(text: str, *, is_key: bool = False) -> str:
+    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
+    if is_key:
+        special |= {char: f"\\{char}" for char in " :=#!"}
+    escaped = "".join(special.get(char, char) for char in text)
+    if escaped[-1:].isspace():
+        escaped = f"{escaped[:-1]}\\u{ord(escaped[-1]):04x}"
+    return f"\\{escaped}" if escaped[:1] == " " else escaped
 
 
 def parse_lines(text: str) -> Iterator[tuple[int, str, str]]:

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import trio
@@ -26,8 +27,11 @@ class ChildError(Exception):
 class Child:
     """One process. Lifecycle: `start`, `wait` in one task, `stop`."""
 
-    def __init__(self, name: str, command: Sequence[str], output: Path) -> None:
-        """`output` gets what the process writes, to standard error and (unless a line is read of it) output."""
+    def __init__(self, name: str, command: Sequence[str], output: Path | None) -> None:
+        """`output` gets what the process writes, to standard error and (unless a line is read of it) output.
+
+        Without it that goes where this process writes its own.
+        """
         self.name = name
         self.command = tuple(command)
         self.output = output
@@ -41,13 +45,18 @@ class Child:
         return self._process.pid
 
     @property
+    def has_started(self) -> bool:
+        """Whether there is, or was, a process."""
+        return self._process is not None
+
+    @property
     def code(self) -> int | None:
         """The exit code, minus the signal that ended it, None while it runs."""
         return self._process.returncode if self._process is not None else None
 
     def start(self, *, reads_output: bool) -> None:
         """Start it, in a session of its own: a terminal's Ctrl-C is for the parent. Raises ChildError."""
-        with self.output.open("ab") as output:
+        with self.output.open("ab") if self.output is not None else nullcontext() as output:
             try:
                 self._process = subprocess.Popen(
                     self.command,
@@ -61,8 +70,10 @@ class Child:
                 raise ChildError(f"{self.name} cannot be started: {error}") from error
 
     async def wait(self) -> int:
-        """Wait for its end; returns the exit code as in `code`."""
+        """Wait for its end, beside others if need be; returns the exit code as in `code`."""
         assert self._process is not None
+        if self._process.returncode is not None:
+            return self._process.returncode
         descriptor = os.pidfd_open(self._process.pid)
         try:
             await trio.lowlevel.wait_readable(descriptor)
@@ -93,7 +104,9 @@ class Child:
         return received.partition(b"\n")[0].decode(errors="replace")
 
     def last_words(self) -> str:
-        """The end of what it has written to standard error, with the file's name."""
+        """The end of what it has written to standard error, with the file's name; empty if that is seen anyway."""
+        if self.output is None:
+            return ""
         try:
             tail = self.output.read_bytes()[-TAIL_BYTES:].decode(errors="replace").strip()
         except OSError:
@@ -104,10 +117,10 @@ class Child:
         """End it by SIGTERM, and by SIGKILL after `seconds`; returns whether it has ended in time."""
         self.signal(signal.SIGTERM)
         with trio.move_on_after(seconds):
-            await self.ended.wait()
+            await self.wait()
             return True
         self.signal(signal.SIGKILL)
-        await self.ended.wait()
+        await self.wait()
         return False
 
     def signal(self, number: signal.Signals) -> None:
@@ -124,6 +137,14 @@ def ending(code: int) -> str:
         except ValueError:
             return f"killed by signal {-code}"
     return f"exit code {code}"
+
+
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of a group."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _end_with_parent() -> Callable[[], None]:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import trio
 
-from barnabas.localcluster.children import Child, ChildError, ending
+from barnabas.localcluster.children import Child, ChildError, ending, first_error
+from barnabas.localcluster.defaults import settings_of
 from barnabas.localcluster.features import switch_on
 from barnabas.localcluster.jars import MAVEN_CENTRAL, NoZooKeeperError, find
 from barnabas.localcluster.zookeeper import ApacheZooKeeper, OwnZooKeeper, is_free
@@ -26,9 +27,6 @@ FAILED = 1
 READY = "bootstrap.servers="
 READY_SECONDS = 120.0
 STOP_SECONDS = 30.0
-COPIES_MAX = 3
-SESSION_MS = 6000
-"""How long a killed broker is taken for alive: shorter than Kafka's 18 s, since all is on one machine."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -167,9 +165,9 @@ class Cluster:
                         await self._stop()
                 nursery.cancel_scope.cancel()
         except* ChildError as group:
-            raise _first(group) from None
+            raise first_error(group) from None
         except* NoZooKeeperError as group:
-            raise _first(group) from None
+            raise first_error(group) from None
         return FAILED if self._has_failed else 0
 
     async def _stop_on_signals(self, signals: AsyncIterator[int]) -> None:
@@ -265,7 +263,7 @@ class Cluster:
         if options.config:
             command += ["--config", options.config]
         else:
-            for name, value in _defaults(options.brokers).items():
+            for name, value in settings_of(options.brokers).items():
                 command += ["--set", f"{name}={value}"]
         for pair in options.set:
             command += ["--set", pair]
@@ -329,26 +327,3 @@ class Cluster:
         )
         if child.code not in (0, 143, -signal.SIGTERM):  # a Java virtual machine ends with 143 on SIGTERM
             self._has_failed = True
-
-
-def _defaults(brokers: int) -> dict[str, str]:
-    """Settings for as many brokers, where no file gives any: three copies, two of which must have what is acknowledged."""
-    copies, least = min(brokers, COPIES_MAX), min(brokers, COPIES_MAX - 1)
-    return {
-        "default.replication.factor": str(copies),
-        "min.insync.replicas": str(least),
-        "offsets.topic.replication.factor": str(copies),
-        "transaction.state.log.replication.factor": str(copies),
-        "transaction.state.log.min.isr": str(least),
-        "share.coordinator.state.topic.replication.factor": str(copies),
-        "share.coordinator.state.topic.min.isr": str(least),
-        "zookeeper.session.timeout.ms": str(SESSION_MS),
-        "controlled.shutdown.retry.backoff.ms": "500",
-    }
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

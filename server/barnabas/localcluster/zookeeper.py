@@ -30,8 +30,9 @@ PORTS = (20_000, 30_000)
 class OwnZooKeeper:
     """Our server, in this process. Lifecycle: `start`, `run` in a task, `close`."""
 
-    def __init__(self, directory: Path) -> None:
-        self.server = Server(directory)
+    def __init__(self, directory: Path, *, credentials: str | None = None) -> None:
+        """`credentials` are `user:password` that clients must have; None for everybody on this machine."""
+        self.server = Server(directory, credentials=credentials)
         self.address = ""
 
     async def start(self) -> None:

@@ -59,6 +59,9 @@ from barnabas.zkserver.tree import (
 )
 from barnabas.zkserver.watches import Watches, WatchKind
 
+_FOR_ALL = (Op.AUTH, Op.PING, Op.CLOSE_SESSION)
+"""What a client may ask before it has said who it is, where that is required."""
+
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
@@ -104,7 +107,8 @@ class _Batch:
 class Core:
     """The state, and what comes of requests. Times: `now_ms` since 1970 for znodes, `clock_ms` for sessions."""
 
-    def __init__(self, *, timeout_min_ms: int, timeout_max_ms: int) -> None:
+    def __init__(self, *, timeout_min_ms: int, timeout_max_ms: int, required: Identity | None = None) -> None:
+        """`required` is who alone may do anything; None for everybody."""
         self.tree = Tree()
         self.sessions = Sessions()
         self.watches = Watches()
@@ -114,6 +118,7 @@ class Core:
         self.messages: list[tuple[int, bytes]] = []
         """Notifications of watches by session that have not been taken by the server yet."""
         self._timeouts = timeout_min_ms, timeout_max_ms
+        self._required = required
         self.last_session_id = 0
         self._handlers: dict[int, Callable[[Peer, Reader, int], bytes]] = {
             Op.EXISTS: self._exists,
@@ -220,6 +225,8 @@ class Core:
         try:
             if handler is None:
                 raise RefusedError(Code.UNIMPLEMENTED, f"request of type {op}")
+            if self._required is not None and self._required not in peer.identities and op not in _FOR_ALL:
+                raise RefusedError(Code.NO_AUTH)
             body = handler(peer, reader, now_ms)
         except RefusedError as error:
             code = error.code

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import trio
 
-from barnabas.zkserver.acl import Identity
+from barnabas.zkserver.acl import Identity, digest_identity
 from barnabas.zkserver.core import Core, Peer
 from barnabas.zkserver.errors import RefusedError
 from barnabas.zkserver.jute import Reader, encode_bool, encode_buffer, encode_int, encode_long
@@ -108,8 +108,10 @@ class _Connection:
 class Server:
     """A server of one node. Lifecycle: `open`, `run` in a task, `close`. Raises StorageError where the disk fails."""
 
-    def __init__(self, directory: Path) -> None:
-        self.core = Core(timeout_min_ms=TIMEOUT_MIN_MS, timeout_max_ms=TIMEOUT_MAX_MS)
+    def __init__(self, directory: Path, *, credentials: str | None = None) -> None:
+        """`credentials` are `user:password` that clients must have (scheme digest) to do anything; None for all."""
+        required = digest_identity(credentials.encode()) if credentials is not None else None
+        self.core = Core(timeout_min_ms=TIMEOUT_MIN_MS, timeout_max_ms=TIMEOUT_MAX_MS, required=required)
         self.written_zxid = 0
         """The last transaction that is on disk."""
         self._storage = Storage(directory)
@@ -141,6 +143,19 @@ class Server:
         for listener in self._listeners:
             await listener.aclose()
         self._storage.close()
+
+    def end_owner_of(self, path: str) -> None:
+        """End the session that an ephemeral znode is of, if there is one: its client is known to be gone."""
+        node = self.core.tree.nodes.get(path)
+        if node is not None and node.owner:
+            self._end_session(node.owner)
+
+    def _end_session(self, session_id: int) -> None:
+        self.core.end_session(session_id, _now_ms())
+        connection = self._connections.get(session_id)
+        if connection is not None:
+            connection.scope.cancel()
+        self._follow()
 
     # --- the journal ----------------------------------------------------------------------------------------
 
@@ -185,10 +200,7 @@ class Server:
             last_ms = clock_ms
             for session_id in self.core.sessions.expired(clock_ms):
                 log.info("session 0x%x has expired", session_id)
-                self.core.end_session(session_id, _now_ms())
-                connection = self._connections.get(session_id)
-                if connection is not None:
-                    connection.scope.cancel()
+                self._end_session(session_id)
             if ticks % CHECK_NODES_TICKS == 0:
                 self.core.remove_expired_nodes(_now_ms())
             self._follow()

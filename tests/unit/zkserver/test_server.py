@@ -5,6 +5,7 @@ import socket
 import struct
 
 import pytest
+import trio
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NodeExistsError, NotEmptyError
 from kazoo.recipe.lock import Lock
@@ -13,7 +14,9 @@ from kazoo.security import make_digest_acl
 from barnabas.zkserver import storage
 from barnabas.zkserver.core import Core, Peer
 from barnabas.zkserver.errors import Code
+from barnabas.zkserver.jute import encode_buffer, encode_int, encode_string
 from barnabas.zkserver.requests import Op
+from barnabas.zkserver.server import Server
 from barnabas.zkserver.storage import Storage
 from tests.support.zookeeper_wire import WireClient, create, read, set_data
 
@@ -193,3 +196,29 @@ def test_nonsense_closes_its_own_connection_alone(server, sent, connect):
     code, _ = client.ask(Op.GET_DATA, b"\0\0\0\xff/")
     assert code == Code.MARSHALLING_ERROR
     assert client.ask(-77)[0] == Code.UNIMPLEMENTED
+
+
+async def test_where_somebody_is_required_nobody_else_may_do_anything(tmp_path):
+    server = Server(tmp_path, credentials="broker:secret")
+    port = await server.open("127.0.0.1", 0)
+
+    def ask():
+        with WireClient(f"127.0.0.1:{port}") as client:
+            stranger = client.ask(Op.CREATE, create("/a")), client.ask(Op.GET_DATA, read("/"))
+            wrong = client.ask(Op.AUTH, auth(b"broker:guess")), client.ask(Op.CREATE, create("/a"))
+            right = client.ask(Op.AUTH, auth(b"broker:secret")), client.ask(Op.CREATE, create("/a", flags=1))
+            return [code for code, _ in (*stranger, *wrong, *right)]
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run)
+        assert await trio.to_thread.run_sync(ask) == [Code.NO_AUTH, Code.NO_AUTH, 0, Code.NO_AUTH, 0, 0]
+        assert "/a" in server.core.tree.nodes
+        server.end_owner_of("/a")  # without waiting for its time-out
+        assert "/a" not in server.core.tree.nodes
+        server.end_owner_of("/a")
+        nursery.cancel_scope.cancel()
+    await server.close()
+
+
+def auth(credentials):
+    return encode_int(0) + encode_string("digest") + encode_buffer(credentials)

@@ -1,0 +1,25 @@
+"""Settings of brokers that are all on one machine, where nobody gives any."""
+
+from __future__ import annotations
+
+SESSION_MS = 6000
+"""How long a killed broker is taken for alive: shorter than Kafka's 18 s, since all is on one machine."""
+COPIES_MAX = 3
+
+
+def settings_of(brokers: int) -> dict[str, str]:
+    """Settings for as many brokers that have copies for each other: up to three, all but one of which must have what
+    is acknowledged.
+    """
+    copies, least = min(brokers, COPIES_MAX), min(brokers, COPIES_MAX - 1)
+    return {
+        "default.replication.factor": str(copies),
+        "min.insync.replicas": str(least),
+        "offsets.topic.replication.factor": str(copies),
+        "transaction.state.log.replication.factor": str(copies),
+        "transaction.state.log.min.isr": str(least),
+        "share.coordinator.state.topic.replication.factor": str(copies),
+        "share.coordinator.state.topic.min.isr": str(least),
+        "zookeeper.session.timeout.ms": str(SESSION_MS),
+        "controlled.shutdown.retry.backoff.ms": "500",
+    }

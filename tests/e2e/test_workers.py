@@ -1,0 +1,185 @@
+"""`barnabas serve --workers 2` as a user has it: one killed, all stopped and started again, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.testing.running import import_path
+
+WAIT_S = 60
+READY = "barnabas is ready: bootstrap.servers="
+COUNT = 60
+
+
+class Running:
+    """The processes, and what they say."""
+
+    def __init__(self, process: subprocess.Popen[str], line: str) -> None:
+        self.process = process
+        self.bootstrap = line.removeprefix(READY).split()[0]
+
+    def until(self, words: str) -> str:
+        """Read what it says up to a line with these words."""
+        assert self.process.stderr is not None
+        said = ""
+        for line in self.process.stderr:
+            said += line
+            if words in line:
+                return line
+        raise AssertionError(said)
+
+
+def command(directory: Path, *more: str) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        str(directory),
+        *more,
+    ]
+
+
+@contextmanager
+def workers(directory: Path, count: int) -> Iterator[Running]:
+    process = subprocess.Popen(
+        command(directory, "--workers", str(count), "--log-level", "error"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": import_path()},
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        line = process.stdout.readline()
+        assert line.startswith(READY), line + process.stderr.read()
+        yield Running(process, line)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == 0, process.stderr.read()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def produce(bootstrap: str, values: list[str]) -> set[bytes]:
+    acknowledged: set[bytes] = set()
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
+    for number, value in enumerate(values):
+        producer.produce(
+            "t", value, partition=number % 4,
+            on_delivery=lambda error, message: None if error else acknowledged.add(message.value()),
+        )  # fmt: skip
+    assert producer.flush(WAIT_S) == 0
+    return acknowledged
+
+
+def read(bootstrap: str, count: int) -> set[bytes]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest", "log_level": 0}
+    )
+    consumer.subscribe(["t"])
+    found: set[bytes] = set()
+    while len(found) < count:
+        message = consumer.poll(WAIT_S)
+        assert message is not None, f"{len(found)} of {count} records are there"
+        if message.error() is None:
+            found.add(message.value())
+    consumer.close()
+    return found
+
+
+def pid_of(parent: int, directory: Path, number: int) -> int:
+    """The process id of a worker."""
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        if f"{directory}/worker-{number}.properties" in Path(f"/proc/{child}/cmdline").read_text():
+            return int(child)
+    raise AssertionError("there is no such worker")
+
+
+def test_workers_share_the_partitions_and_one_that_is_killed_comes_back(tmp_path: Path) -> None:
+    with workers(tmp_path, 2) as running:
+        first = running.bootstrap.split(",")[0]
+        admin = AdminClient({"bootstrap.servers": first})
+        admin.create_topics([NewTopic("t", 4, 1)])["t"].result(WAIT_S)
+        partitions = admin.list_topics(timeout=WAIT_S).topics["t"].partitions.values()
+        assert sorted(partition.leader for partition in partitions) == [1, 1, 2, 2]
+        sent = produce(first, [f"before {n}" for n in range(COUNT)])
+        os.kill(pid_of(running.process.pid, tmp_path, 2), signal.SIGKILL)
+        assert re.search("worker 2 has ended .killed by SIGKILL.", running.until("has ended"))
+        running.until("worker 2 is ready again")
+        sent |= produce(first, [f"after {n}" for n in range(COUNT)])
+        assert len(sent) == 2 * COUNT
+    with workers(tmp_path, 2) as running:
+        assert read(running.bootstrap, 2 * COUNT) == sent
+
+
+def test_a_directory_stays_what_it_is(tmp_path: Path) -> None:
+    """Workers do not begin beside the data of one broker, and one broker, or fewer workers, not beside that of workers."""
+
+    def refused(directory: Path, *options: str) -> str:
+        done = subprocess.run(
+            command(directory, *options), capture_output=True, text=True, timeout=WAIT_S, check=False,
+            env={**os.environ, "PYTHONPATH": import_path()},
+        )  # fmt: skip
+        assert done.returncode == 2
+        return done.stderr
+
+    alone, several = tmp_path / "alone", tmp_path / "several"
+    alone.mkdir()
+    (alone / "meta.properties").write_text("version=1\n")
+    assert "holds the data of one broker" in refused(alone, "--workers", "2")
+    for number in (1, 2, 3):
+        (several / f"worker-{number}").mkdir(parents=True)
+    assert "holds the data of 3 workers: start with --workers 3, or with more" in refused(several)
+    assert "holds the data of 3 workers" in refused(several, "--workers", "2")
+    assert "a cluster of their own" in refused(
+        tmp_path / "new", "--workers", "2", "--zookeeper", "localhost:1"
+    )
+    assert "a number from 1 to 64" in refused(tmp_path / "new", "--workers", "0")
+
+
+@pytest.mark.slow
+def test_workers_need_no_more_than_an_option_to_keep_everything_in_memory() -> None:
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "barnabas",
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--ephemeral",
+            "--workers",
+            "3",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": import_path()},
+    )
+    with process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.count("127.0.0.1:") == 3
+        directory = Path(line.partition(" data=")[2].strip())
+        assert (directory / "worker-3").is_dir()
+        assert (directory / "worker-1.properties").stat().st_mode & 0o77 == 0
+        process.terminate()
+        assert process.wait(WAIT_S) == 0
+    assert not directory.exists()
