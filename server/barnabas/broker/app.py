@@ -71,6 +71,7 @@ class Broker:
             for listener in self.listeners:
                 accepting.start_soon(listener.accept_forever, self.connections)
             accepting.start_soon(self.connections.close_idle_forever)
+            accepting.start_soon(self.connections.close_excess_forever)
             if self.participation is not None:
                 await self._unless_stopping(self.participation.begin)
             task_status.started(self)

@@ -17,6 +17,7 @@ from barnabas.broker.authorization import authorizer_of
 from barnabas.broker.buffers import BufferPool
 from barnabas.broker.codecs import CodecWorker
 from barnabas.broker.connection import ConnectionParts
+from barnabas.broker.connection_limits import ConnectionLimits
 from barnabas.broker.coordination_parts import coordination_parts
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.image_follower import ImageFollower
@@ -195,6 +196,10 @@ def _assemble(
     served = release.served_by(config)
     quotas = broker_quotas(config, served, budget, environment.monotonic)
     quotas.follow(metadata.image.quotas, metadata.image.quotas)
+    limits = ConnectionLimits(
+        config, {one.name: one.security_protocol for one in listeners}, environment.monotonic, log_limit
+    )
+    limits.quotas_changed(metadata.image.quotas, metadata.image.quotas)
 
     # --- what follows the metadata and the clock ------------------------------------------------------------
     metadata.subscribe(
@@ -205,6 +210,7 @@ def _assemble(
             replicas,
             telemetry=telemetry,
             quotas=quotas,
+            limits=limits,
             now_ms=now_ms,
         )
     )
@@ -307,7 +313,8 @@ def _assemble(
             now_s=environment.monotonic,
             on_closed=connection_closed,
         ),
-        config,
+        limits,
+        idle_seconds_max=config.get(settings.CONNECTIONS_MAX_IDLE_MS) / 1000,
         count_max=connections_max(allow_open_files()),
     )
     metrics = None
@@ -321,7 +328,8 @@ def _assemble(
             metadata=metadata,
             logs=logs,
             replicas=replicas,
-            connections=connections,
+            connections=limits,
+            quotas=quotas,
             listener_names=[listener.name for listener in listeners],
             telemetry=telemetry,
             cleaner=lambda: housekeeping.cleaner,

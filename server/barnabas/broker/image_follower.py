@@ -15,6 +15,7 @@ from barnabas.log.config import LogConfig
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.broker.connection_limits import ConnectionLimits
     from barnabas.cluster.image import Delta
     from barnabas.config.loading import BrokerConfig
     from barnabas.lazy import Lazy
@@ -36,6 +37,7 @@ class ImageFollower:
         *,
         telemetry: Lazy[Telemetry],
         quotas: BrokerQuotas,
+        limits: ConnectionLimits,
         now_ms: Callable[[], int],
     ) -> None:
         self._config = config
@@ -44,6 +46,7 @@ class ImageFollower:
         self._replicas = replicas
         self._telemetry = telemetry
         self._quotas = quotas
+        self._limits = limits
         self._now_ms = now_ms
 
     async def prepare(self, delta: Delta) -> None:
@@ -63,6 +66,7 @@ class ImageFollower:
         self._replicas.publish(delta)
         if delta.quotas:
             self._quotas.follow(delta.new.quotas, delta.quotas)
+            self._limits.quotas_changed(delta.new.quotas, delta.quotas)
 
     def _obey(self, delta: Delta) -> None:
         new, config = delta.new, self._config
@@ -70,6 +74,7 @@ class ImageFollower:
         if BROKER in changed:
             config.set_dynamic(new.settings_of(BROKER, ""), new.settings_of(BROKER, str(self._broker_id)))
             self._logs.set_producer_expiration(config.get(settings.PRODUCER_ID_EXPIRATION_MS))
+            self._limits.settings_changed()
         if CLIENT_METRICS in changed and (telemetry := self._telemetry.if_made) is not None:
             telemetry.take_subscriptions(new.configs)
 

@@ -9,6 +9,7 @@ import errno
 import logging
 import math
 from functools import partial
+from heapq import nsmallest
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,12 @@ import trio
 
 from barnabas.broker.channel import NO_SECURITY
 from barnabas.broker.connection import Connection, ConnectionParts
-from barnabas.config import broker as settings
 from barnabas.requests.context import ConnectionInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.config.loading import BrokerConfig
+    from barnabas.broker.connection_limits import ConnectionLimits
     from barnabas.network.transport import Acceptor, Address, Transport
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,9 @@ DRAIN_SECONDS = 1.0
 IDLE_CHECK_SECONDS = 5.0
 CLOSED_AT_ONCE = 50
 """How many connections are closed in one turn of the event loop, each by its own task."""
+
+THROTTLED_MAX = 1000
+"""So many connections that come too fast from their address are kept open until they are closed; others are at once."""
 
 _OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -78,7 +81,7 @@ class Listener:
                     transport = acceptor.accept_now()
                     if transport is None:
                         break
-                    connections.start(self, transport)
+                    await connections.take(self, transport)
                     if (
                         connections.parts.budget.is_used_up
                     ):  # one comes in even in a turn that others have used up
@@ -99,60 +102,89 @@ class Listener:
             acceptor.close()
 
 
-def most_from(host: str, config: BrokerConfig) -> int:
-    """How many connections may be open from an address: max.connections.per.ip, or an override for that address."""
-    overrides = config.get(settings.MAX_CONNECTIONS_PER_IP_OVERRIDES)
-    for item in overrides.split(",") if overrides else ():
-        name, _, count = item.strip().rpartition(":")
-        if name == host.removeprefix("::ffff:"):
-            return int(count)
-    return config.get(settings.MAX_CONNECTIONS_PER_IP)
-
-
 def _is_idle(since_s: float, connection: Connection) -> bool:
     """Whether nothing has come or gone since then, and no request is in hand."""
     return connection.last_active < since_s and not connection.answering
+
+
+def _idle_first(connection: Connection) -> tuple[bool, float]:
+    """Order connections: those that answer nothing first, and of them those that have been idle for longest."""
+    return connection.answering, connection.last_active
 
 
 class Connections:
     """All open connections of a broker, living in one nursery."""
 
     def __init__(
-        self, nursery: trio.Nursery, parts: ConnectionParts, config: BrokerConfig, *, count_max: int | None
+        self,
+        nursery: trio.Nursery,
+        parts: ConnectionParts,
+        limits: ConnectionLimits,
+        *,
+        idle_seconds_max: float,
+        count_max: int | None,
     ) -> None:
         """`count_max` is what the system allows, None for any number."""
         self.parts = parts
+        self.limits = limits
         self._nursery = nursery
-        self._config = config
+        self._throttled_count = 0
         self._count_max = count_max
         self._ids = count(1)
         self._open: set[Connection] = set()
-        self._idle_seconds_max = config.get(settings.CONNECTIONS_MAX_IDLE_MS) / 1000
-        self._per_ip: dict[str, int] = {}
-        self._per_listener: dict[str, int] = {}
-        self.accepted: dict[str, int] = {}
-        """How many have been accepted since the start, by the name of the listener."""
-
-    def open_on(self, listener: str) -> int:
-        """How many are open on a listener."""
-        return self._per_listener.get(listener, 0)
+        self._idle_seconds_max = idle_seconds_max
 
     def __len__(self) -> int:
         return len(self._open)
 
+    async def take(self, listener: Listener, transport: Transport) -> None:
+        """Serve an accepted connection, when there is room and not too many come; those after it wait too."""
+        limits, name = self.limits, listener.name
+        delay_ms = limits.delay_ms(name)
+        if delay_ms or not limits.has_room(name):
+            try:
+                await limits.wait_for_turn(name, delay_ms)
+            except BaseException:
+                transport.close()
+                raise
+        throttle_ms = limits.throttle_ms(name, transport.peer_address[0])
+        if throttle_ms:
+            self._throttle(transport, throttle_ms)
+        else:
+            self.start(listener, transport)
+
+    def _throttle(self, transport: Transport, throttle_ms: int) -> None:
+        """Close a connection after a while, so that a client that tries again at once does so later."""
+        host = transport.peer_address[0]
+        self.parts.log_limit.log(
+            log, logging.WARNING, "connections throttled", host,
+            "connections from %s come faster than its quota allows: they are closed after %d ms", host, throttle_ms,
+        )  # fmt: skip
+        if self._throttled_count >= THROTTLED_MAX:
+            transport.close()
+            return
+        self._throttled_count += 1
+        self._nursery.start_soon(self._close_later, transport, throttle_ms)
+
+    async def _close_later(self, transport: Transport, throttle_ms: int) -> None:
+        try:
+            await trio.sleep(throttle_ms / 1000)
+        finally:
+            self._throttled_count -= 1
+            transport.close()
+
     def start(self, listener: Listener, transport: Transport) -> None:
         """Serve an accepted connection in a task of its own, or refuse it when there are too many."""
         host = transport.peer_address[0]
-        most = self._config.get(settings.MAX_CONNECTIONS)
-        if len(self._open) >= most or self._per_ip.get(host, 0) >= most_from(host, self._config):
+        if self.limits.refuses(host):
             self.parts.log_limit.log(
                 log, logging.WARNING, "connections refused", host,
                 "refusing a connection from %s: %d are open, %d of them from there",
-                host, len(self._open), self._per_ip.get(host, 0),
+                host, len(self._open), self.limits.per_ip[host],
             )  # fmt: skip
             transport.close()
             return
-        if self._count_max is not None and len(self._open) >= self._count_max:
+        if self._count_max is not None and len(self._open) + self._throttled_count >= self._count_max:
             transport.close()
             self.parts.log_limit.log(
                 log, logging.ERROR, "connections refused for want of open files", "all hosts",
@@ -170,9 +202,7 @@ class Connections:
         )
         connection = Connection(self.parts, transport, info)
         self._open.add(connection)
-        self._per_ip[host] = self._per_ip.get(host, 0) + 1
-        self._per_listener[listener.name] = self._per_listener.get(listener.name, 0) + 1
-        self.accepted[listener.name] = self.accepted.get(listener.name, 0) + 1
+        self.limits.opened(listener.name, host)
         self._nursery.start_soon(self._serve, connection)
 
     async def _serve(self, connection: Connection) -> None:
@@ -180,13 +210,24 @@ class Connections:
             await connection.serve()
         finally:
             self._open.discard(connection)
-            self._per_listener[connection.info.listener] -= 1
-            host = connection.info.peer_address[0]
-            left = self._per_ip[host] - 1
-            if left:
-                self._per_ip[host] = left
-            else:
-                del self._per_ip[host]
+            self.limits.closed(connection.info.listener, connection.info.peer_address[0])
+
+    async def close_excess_forever(self) -> None:
+        """Close the connections that have been idle for longest, when there are more than the broker may have."""
+        limits = self.limits
+        while True:
+            if limits.excess > 0:
+                leaving = sum(one.scope.cancel_called for one in self._open)
+                others = (
+                    one
+                    for one in self._open
+                    if limits.may_go(one.info.listener) and not one.scope.cancel_called
+                )
+                count = limits.excess - leaving
+                for connection in nsmallest(count, others, key=_idle_first):
+                    log.info("closing %s: more connections are open than max.connections", connection.info)
+                    connection.scope.cancel()
+            await limits.wait_for_change()
 
     async def close_idle_forever(self) -> None:
         """Close connections that have sent nothing for connections.max.idle.ms, half-sent frames included.

@@ -75,7 +75,7 @@ KINDS: dict[str, Kind[Any]] = {
     kind.name: kind for kind in (BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD)
 }
 
-_OF_LISTENERS = ("ssl.", "sasl.", "connections.max.reauth.ms")
+_OF_LISTENERS = frozenset(("connections.max.reauth.ms", "max.connection.creation.rate", "max.connections"))
 
 ANY_CASE = "/"
 REPLICAS = "replicas"
@@ -130,10 +130,10 @@ class Setting(Generic[T]):
         )
 
     def for_listener(self, name: str) -> Setting[Any]:
-        """The same setting for one listener, unset by default; those of TLS and SASL are acted upon."""
+        """The same setting for one listener, unset by default; those of TLS, SASL and connections are acted upon."""
         kind: Kind[Any] = self.kind
         effect = f"{'!' if self.stops else ''}{self.effect}"
-        if not effect and not self.name.startswith(_OF_LISTENERS):
+        if not effect and self.name not in _OF_LISTENERS and not self.name.startswith(("ssl.", "sasl.")):
             effect = "!limits"
         columns = (self.allowed, self.importance, self.changes, effect, self.doc)
         return Setting(name, kind, None, *columns, base=self.name)

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from barnabas import __version__
 from barnabas.loop_budget import BOUNDS_SECONDS
 from barnabas.metrics.families import GAUGE, INFO, SUMMARY, Families
+from barnabas.metrics.of_quotas import client_quota_families
 from barnabas.telemetry.payload import Distribution
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
     from barnabas.cluster.store import MetadataStore
     from barnabas.groups.shard import GroupShard
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
     from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.metrics.meter import RequestMeter
+    from barnabas.quotas.connections import Throttling
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.log_limit import LogLimit
     from barnabas.requests.memory import Memory
+    from barnabas.requests.quotas import BrokerQuotas
 
 T = TypeVar("T")
 
@@ -46,7 +49,17 @@ CLASSIC_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
 class OpenConnections(Protocol):
     """What is counted of connections, by the name of their listener."""
 
-    accepted: dict[str, int]
+    @property
+    def accepted(self) -> Mapping[str, int]:
+        """How many have been accepted."""
+
+    @property
+    def delayed(self) -> Mapping[str, Throttling]:
+        """How long they waited since they came too fast to the broker or to the listener."""
+
+    @property
+    def throttled(self) -> Mapping[str, Throttling]:
+        """For how long they were throttled since they came too fast from an address."""
 
     def open_on(self, listener: str) -> int:
         """How many are open."""
@@ -62,6 +75,7 @@ class Sources:
     replicas: Replicas
     connections: OpenConnections
     listener_names: Collection[str]
+    quotas: BrokerQuotas
     telemetry: Lazy[Telemetry]
     cleaner: Callable[[], LogCleaner | None]
     budget: LoopBudget
@@ -76,6 +90,7 @@ async def broker_families(sources: Sources, meter: RequestMeter, shards: list[Gr
     await _node(families, sources)
     _requests(families, meter)
     _sockets(families, sources, meter)
+    client_quota_families(families, sources.quotas)
     await _topics(families, sources, meter)
     await _logs(families, sources)
     _cleaner(families, sources)
@@ -202,6 +217,17 @@ def _sockets(families: Families, sources: Sources, meter: RequestMeter) -> None:
             connections.accepted.get(name, 0),
             listener=name,
         )
+        for kind, text, throttling in (
+            ("", "to the broker or the listener", connections.delayed[name]),
+            ("ip_", "from an address", connections.throttled[name]),
+        ):
+            throttled = f"{prefix}{kind}connection_accept_throttle"
+            families.counter(
+                f"{throttled}s", f"Connections that came too fast {text}", throttling.count, listener=name
+            )
+            families.counter(
+                f"{throttled}_time_ms", "For how long these had to wait", throttling.ms, listener=name
+            )
     incoming = sum(counts.bytes_in for counts in meter.requests.values())
     outgoing = sum(counts.bytes_out for counts in meter.requests.values())
     families.counter(f"{prefix}incoming_byte", "Bytes of all requests", incoming)

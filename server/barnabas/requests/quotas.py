@@ -47,6 +47,11 @@ class BrokerQuotas:
         """What is counted."""
         return self._clients
 
+    @property
+    def now_ms(self) -> int:
+        """The time by which is counted, in ms."""
+        return int(self._now_s() * 1000)
+
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> None:
         """Apply these quotas from now on; `changed` names those that differ from before."""
         self._clients.follow(quotas, changed)

@@ -44,8 +44,7 @@ async def test_idle_connections_are_closed_some_at_a_time(autojump_clock):
     turns = Turns()
     parts = SimpleNamespace(budget=LoopBudget(), now_s=lambda: 10_000.0)
     async with trio.open_nursery() as nursery:
-        config = BrokerConfig({"connections.max.idle.ms": "1000"})
-        connections = Connections(nursery, parts, config, count_max=None)
+        connections = Connections(nursery, parts, SimpleNamespace(), idle_seconds_max=1, count_max=None)
         connections._open.update(Idle(turns) for _ in range(COUNT))
         connections._open.add(Idle(turns, answering=True))
         trio.lowlevel.add_instrument(turns)
@@ -62,11 +61,11 @@ async def test_connections_are_counted_by_their_listener(tmp_path):
         streams = [await trio.open_tcp_stream(*broker.listeners[0].addresses[0]) for _ in range(7)]
         while len(broker.connections) < len(streams):
             await trio.testing.wait_all_tasks_blocked()
-        assert broker.connections.open_on("PLAINTEXT") == 7
+        assert broker.connections.limits.open_on("PLAINTEXT") == 7
         for stream in streams[:3]:
             await stream.aclose()
         while len(broker.connections) > 4:
             await trio.testing.wait_all_tasks_blocked()
-        assert broker.connections.open_on("PLAINTEXT") == 4
+        assert broker.connections.limits.open_on("PLAINTEXT") == 4
         for stream in streams[3:]:
             await stream.aclose()

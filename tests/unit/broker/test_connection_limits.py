@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.broker.listener import most_from
+from barnabas.broker.connection_limits import most_from
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
 

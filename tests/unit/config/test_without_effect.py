@@ -110,7 +110,7 @@ def test_one_node_in_both_roles_starts_and_a_cluster_does_not(settings, refused)
 
 def test_a_setting_of_one_listener_is_judged_as_the_setting():
     assert judged({"listener.name.plaintext.ssl.keystore.location": "/k"}).refusals
-    assert judged({"listener.name.plaintext.max.connections": "5"}).refusals
+    assert judged({"listener.name.plaintext.max.connections.per.ip": "5"}).refusals
     assert judged({"listener.name.plaintext.num.network.threads": "5"}).ignored
 
 
