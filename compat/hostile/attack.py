@@ -6,6 +6,7 @@ has opened. What it finds wrong it says with `expect`; what the broker owes ever
 
 from __future__ import annotations
 
+import os
 import random
 import select
 import socket
@@ -85,7 +86,8 @@ class Peer:
     def send_some(self, data: bytes) -> int:
         """Send what fits now; returns how many bytes. Raises PeerClosed."""
         try:
-            return self.socket.send(data, socket.MSG_DONTWAIT)
+            # `socket.send` would wait for as long as the timeout says, whatever its flags.
+            return os.write(self.socket.fileno(), data)
         except BlockingIOError:
             return 0
         except OSError as error:

@@ -8,8 +8,9 @@ the wait of a client that sends little does not grow with the number of those th
 Who has given way waits in one of three queues, each first come first served, and some of each are let through in
 every turn: requests on connections that have just been active, requests on all others, and long work. So a crowd of
 one kind cannot hold up the other kinds, and nobody waits for ever. Long work is what has had two steps of more than a
-millisecond, and the next request of the same task. It may have the first 2 ms of a turn, one while requests on active
-connections wait; these may have all 5.
+millisecond, and the next request of the same task. It may have the first half of a turn, and steps of a millisecond
+while requests on active connections wait; these may have all of it. Of the other two queues only one each runs in a
+turn that is used up; who was let through and comes too late is first in the next turn.
 
 Turns that are too long all the same are counted, with the task whose step was the longest of the turn.
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -25,8 +27,9 @@ from weakref import WeakKeyDictionary
 
 import trio
 
-BUDGET_SECONDS = 0.005
-LONG_WORK_SHARE = 0.4
+BUDGET_SECONDS = 0.002
+"""Whoever sends little waits for a turn or two. A turn by itself costs a twentieth of it."""
+LONG_WORK_SHARE = 0.5
 """How much of the budget long work may use up before it gives way."""
 LONG_SECONDS = 0.001
 SCORE_OF_LONG_STEP, SCORE_OF_LONG_WORK, SCORE_MAX = 2, 3, 4
@@ -46,7 +49,7 @@ number doubles after a turn that took less than half of its budget and is halved
 REQUESTS_PER_LONG_WORK = 8
 """How many requests are let through for each piece of long work; one piece of it in every turn at least."""
 
-_Queue = dict[trio.lowlevel.Task, None]
+_Queue = OrderedDict[trio.lowlevel.Task, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +111,10 @@ class LoopBudget(trio.abc.Instrument):
         self._longest_task: trio.lowlevel.Task | None = None
         self._turn_seconds = 0.0  # of the last turn that has ended
         self._counted: dict[trio.lowlevel.Task, TaskTime] = {}
-        self._active: _Queue = {}
-        self._inactive: _Queue = {}
-        self._long_work: _Queue = {}
+        self._active: _Queue = OrderedDict()
+        self._inactive: _Queue = OrderedDict()
+        self._long_work: _Queue = OrderedDict()
+        self._has_run: list[_Queue] = []  # of these two, which have had somebody run in this turn
         self._lets_through = False
         self._scores: WeakKeyDictionary[trio.lowlevel.Task, int] = WeakKeyDictionary()
         """How long the steps of a task have been of late: grows with each long one, shrinks with each request."""
@@ -175,6 +179,7 @@ class LoopBudget(trio.abc.Instrument):
         self._longest_step = 0.0
         self._longest_task = self._task = None
         self._steps = 0
+        self._has_run.clear()
 
     def _end_long_turn(self, seconds: float, last_step: float) -> None:
         if last_step > self._longest_step:
@@ -257,15 +262,25 @@ class LoopBudget(trio.abc.Instrument):
             return
         task = trio.lowlevel.current_task()
         queue[task] = None
-        if not self._lets_through:
-            self._lets_through = True
-            trio.lowlevel.spawn_system_task(self._let_through)
 
         def leave(_: object) -> trio.lowlevel.Abort:
             del queue[task]
             return trio.lowlevel.Abort.SUCCEEDED
 
-        await trio.lowlevel.wait_task_rescheduled(leave)
+        while True:
+            if not self._lets_through:
+                self._lets_through = True
+                trio.lowlevel.spawn_system_task(self._let_through)
+            await trio.lowlevel.wait_task_rescheduled(leave)
+            if queue is self._active or not self._is_measured:
+                return
+            if not any(queue is one for one in self._has_run):
+                self._has_run.append(queue)
+                return
+            if self._clock() < self._ends:
+                return
+            queue[task] = None
+            queue.move_to_end(task, last=False)
 
     async def _let_through(self) -> None:
         """Let some of each queue run in each turn, until all queues are empty."""

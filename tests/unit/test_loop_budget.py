@@ -229,6 +229,36 @@ async def test_a_turn_that_took_too_long_lets_fewer_through() -> None:
     assert max(after - before for before, after in pairwise(turns[5:])) <= 1
 
 
+async def test_of_long_requests_that_are_let_through_only_one_runs_in_a_used_up_turn() -> None:
+    """However many were let through together, a turn is no longer than its budget and a step."""
+    clock = Clock()
+    budget = LoopBudget(budget_seconds=1.0, clock=clock)
+    order: list[int] = []
+    turns: list[int] = []
+
+    async def ask(number: int) -> None:
+        await budget.admit(is_active=False)
+        order.append(number)
+        if number >= 40:  # so many are let through together by then
+            clock.now += 1.5
+
+    class Turns(trio.abc.Instrument):
+        def after_io_wait(self, timeout: float) -> None:
+            turns.append(len(order))
+
+    with budget:
+        watch = Turns()
+        trio.lowlevel.add_instrument(watch)
+        async with trio.open_nursery() as nursery:
+            for number in range(60):
+                nursery.start_soon(ask, number)
+                await trio.lowlevel.checkpoint()
+        trio.lowlevel.remove_instrument(watch)
+    assert sorted(order) == list(range(60))
+    from_40_on = [len([one for one in order[a:b] if one >= 40]) for a, b in pairwise([*turns, 60])]
+    assert max(from_40_on) == 1
+
+
 async def test_who_is_cancelled_while_it_waits_leaves_its_queue() -> None:
     used_up = UsedUp()
     with used_up.budget:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.buffers import SCRATCH_BYTES
+from barnabas.broker.buffers import GROWTH_BYTES_MAX, SCRATCH_BYTES
 from barnabas.errors import PeerError, StorageError
 from barnabas.requests.login import wait_after_failure
 from barnabas.requests.memory import Held
@@ -264,7 +264,8 @@ class Connection:
             else:
                 if used == len(buffer):
                     buffer = await self._grown(pool, buffer, size, memory, held)
-                with memoryview(buffer) as view, view[used:size] as part:
+                end = min(size, used + GROWTH_BYTES_MAX)
+                with memoryview(buffer) as view, view[used:end] as part:
                     count = self._transport.receive_now(part)
             if count == 0:
                 self._warn(CUT_SHORT, f"peer closed after {used} of a frame's {size} bytes")
