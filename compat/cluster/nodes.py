@@ -157,12 +157,20 @@ class Cluster:
     """Several brokers on one ZooKeeper, ids 1, 2, ... as in `kinds`; a context manager. Raises ClusterError, KafkaError."""
 
     def __init__(
-        self, directory: Path, kinds: Sequence[str], settings: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        kinds: Sequence[str],
+        settings: Mapping[str, str] | None = None,
+        *,
+        zookeeper_tls: Mapping[str, str] | None = None,
+        kazoo: Mapping[str, Any] | None = None,
     ) -> None:
+        """`kazoo` is what the own connection to ZooKeeper needs besides the address."""
         self.directory = directory
         protocol = {"inter.broker.protocol.version": "2.6"} if OLD in kinds else {}
         self.settings = {**SETTINGS, **protocol, **(settings or {})}
-        self.zookeeper = ZooKeeperServer(release(VERSION), directory / "zookeeper")
+        self.zookeeper = ZooKeeperServer(release(VERSION), directory / "zookeeper", zookeeper_tls)
+        self._kazoo = dict(kazoo or {})
         self.connect = f"{self.zookeeper.address}/kafka"
         self.ports = {broker_id: free_port() for broker_id in range(1, len(kinds) + 1)}
         self.kinds = dict(enumerate(kinds, 1))
@@ -177,7 +185,7 @@ class Cluster:
     def __enter__(self) -> Cluster:
         try:
             self.zookeeper.start()
-            self._client = KazooClient(self.connect)
+            self._client = KazooClient(self.connect, **self._kazoo)
             self._client.start(30)
             for broker_id in self.kinds:
                 self.start(broker_id)

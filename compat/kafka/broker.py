@@ -44,10 +44,14 @@ def free_port() -> int:
 
 
 class ZooKeeperServer:
-    """The ZooKeeper that Kafka brings along, on loopback, for one broker or for several; `address` is HOST:PORT."""
+    """The ZooKeeper that Kafka brings along, on loopback, for one broker or for several; `address` is HOST:PORT.
 
-    def __init__(self, of: Release, directory: Path) -> None:
+    `tls` are ZooKeeper's settings for TLS (`ssl.*`): with them it speaks nothing else.
+    """
+
+    def __init__(self, of: Release, directory: Path, tls: Mapping[str, str] | None = None) -> None:
         self._release = of
+        self._tls = tls
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self.port = kept_port(directory, "zookeeper.port")
@@ -65,10 +69,12 @@ class ZooKeeperServer:
     def start(self) -> None:
         """Start and wait until it accepts sessions. Raises KafkaError."""
         config = self.directory / "zoo.cfg"
+        port = "clientPort" if self._tls is None else "secureClientPort"
         lines = [
             f"dataDir={self.directory / 'zookeeper'}",
-            f"clientPort={self.port}",
-            "clientPortAddress=127.0.0.1",
+            f"{port}={self.port}",
+            f"{port}Address=127.0.0.1",
+            *(f"{name}={value}" for name, value in (self._tls or {}).items()),
             "admin.enableServer=false",
             "maxClientCnxns=0",
             "tickTime=1000",

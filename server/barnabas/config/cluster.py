@@ -71,11 +71,13 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
     session_ms = config.get(settings.ZOOKEEPER_SESSION_TIMEOUT_MS)
     connection_ms = config.get(settings.ZOOKEEPER_CONNECTION_TIMEOUT_MS)
     digest = _digest(config.get(settings.ZOOKEEPER_DIGEST_CREDENTIALS))
+    tls = _tls(config)
     has_acls = config.get(settings.ZOOKEEPER_SET_ACL)
-    if has_acls and digest is None:
+    if has_acls and digest is None and (tls is None or tls.key_file is None):
         raise SettingError(
             f"{settings.ZOOKEEPER_SET_ACL.name}=true needs an identity that the znodes are kept for: set "
-            f"{settings.ZOOKEEPER_DIGEST_CREDENTIALS.name}=USER:PASSWORD"
+            f"{settings.ZOOKEEPER_DIGEST_CREDENTIALS.name}=USER:PASSWORD, or a certificate by "
+            f"{settings.ZOOKEEPER_SSL_KEYSTORE_LOCATION.name}"
         )
     return ZooKeeperSettings(
         servers,
@@ -85,7 +87,7 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
         config.get(settings.ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS),
         has_acls,
         digest,
-        _tls(config),
+        tls,
     )
 
 

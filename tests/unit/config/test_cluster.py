@@ -59,6 +59,8 @@ def test_a_broker_without_zookeeper_is_alone():
 def test_acls_need_somebody_whose_they_are():
     with pytest.raises(SettingError, match=r"zookeeper\.digest\.credentials"):
         check_cluster(with_settings(zookeeper_set_acl="true"))
+    certificate = {"zookeeper_ssl_client_enable": "true", "zookeeper_ssl_keystore_location": "/k.pem"}
+    assert zookeeper_settings(with_settings(zookeeper_set_acl="true", **certificate)).has_acls
     found = zookeeper_settings(with_settings(zookeeper_set_acl="true", zookeeper_digest_credentials="u:p:q"))
     assert (found.has_acls, found.digest) == (True, ("u", "p:q"))
 

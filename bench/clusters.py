@@ -1,0 +1,418 @@
+"""`python -m bench.clusters`: three brokers of ours, three Apache Kafka 3.9 on ZooKeeper, three Kafka 4 with KRaft.
+
+The rule: one cluster runs at a time, each on empty directories of the same disk, with the same client, and rounds follow
+each other kind by kind; a run in which a record failed or is missing is an error, not a number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.peers.barnabas import Barnabas
+from bench.peers.base import Peer, Running, free_port, spawn
+from bench.peers.kafka import JVM_OPTIONS
+from bench.procfs import back_memory, cpu_s, describe_machine, rss_bytes
+from bench.scenarios.throughput import QUEUE
+from bench.tools import ROOT, BenchError, build, loadgen
+from compat.kafka import ZooKeeperServer
+from compat.kafka.releases import fetch, release
+
+BROKERS = (1, 2, 3)
+SESSION_S = 6.0
+"""After which a broker that was killed is given up: ZooKeeper's session, KRaft's heartbeats."""
+SETTINGS = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "auto.leader.rebalance.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.initial.task.delay.ms": "500",
+}
+ON_ZOOKEEPER = {"zookeeper.session.timeout.ms": str(int(SESSION_S * 1000))}
+WITH_KRAFT = {"broker.session.timeout.ms": str(int(SESSION_S * 1000)), "broker.heartbeat.interval.ms": "2000"}
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+MANY = 2_000
+MANY_PER_REQUEST = 500
+PARTITIONS = 6
+WAIT_S = 90.0
+POLL_S = 0.05
+Values = dict[str, float]
+
+
+class Kafka(Peer):
+    """One of three Apache Kafka brokers, on ZooKeeper or with KRaft, with the heap and flags of Kafka's own scripts."""
+
+    def __init__(self, label: str, version: str, settings: dict[str, str], port: int) -> None:
+        super().__init__(label)
+        self._release = release(version)
+        self._settings, self._port = settings, port
+
+    def describe(self) -> str:
+        return f"Apache Kafka {self._release.version}, {JVM_OPTIONS[0]} each"
+
+    def _conf(self, data: Path) -> str:
+        path = data.with_name(f"{data.name}.properties")
+        path.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
+        return str(path)
+
+    def format(self, data: Path) -> None:
+        super().format(data)
+        if "process.roles" in self._settings:
+            classpath = f"{fetch(self._release)}/*"
+            tool = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._conf(data))
+            subprocess.run(["java", "-Xmx256m", "-cp", classpath, *tool], check=True, capture_output=True)
+
+    def start(self, data: Path) -> Running:
+        command = ["java", *JVM_OPTIONS, "-cp", f"{fetch(self._release)}/*", "kafka.Kafka", self._conf(data)]
+        return spawn(self, command, data, self._port, dict(os.environ))
+
+
+class Ours(Barnabas):
+    """One of three of ours, always at the same port."""
+
+    def __init__(self, settings: dict[str, str], port: int) -> None:
+        super().__init__("barnabas", settings, None)
+        self._port = port
+
+    def describe(self) -> str:
+        return super().describe().partition(" default.replication.factor")[0]
+
+    def start(self, data: Path) -> Running:
+        command = [sys.executable, *self.command(data, self._port)]
+        return spawn(self, command, data, self._port, self.environment())
+
+
+def _ours(directory: Path, connect: str) -> dict[int, Peer]:
+    return {
+        broker_id: Ours(
+            {**SETTINGS, **ON_ZOOKEEPER, "broker.id": str(broker_id), "zookeeper.connect": connect},
+            free_port(),
+        )
+        for broker_id in BROKERS
+    }
+
+
+def _on_zookeeper(directory: Path, connect: str) -> dict[int, Peer]:
+    peers: dict[int, Peer] = {}
+    for broker_id in BROKERS:
+        port = free_port()
+        own = {
+            "broker.id": str(broker_id),
+            "zookeeper.connect": connect,
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": str(directory / f"data-{broker_id}"),
+        }
+        peers[broker_id] = Kafka("kafka-3.9", "3.9", {**SETTINGS, **ON_ZOOKEEPER, **own}, port)
+    return peers
+
+
+def _with_kraft(directory: Path, connect: str) -> dict[int, Peer]:
+    controllers = {broker_id: free_port() for broker_id in BROKERS}
+    voters = ",".join(f"{broker_id}@127.0.0.1:{port}" for broker_id, port in controllers.items())
+    peers: dict[int, Peer] = {}
+    for broker_id in BROKERS:
+        port = free_port()
+        own = {
+            "process.roles": "broker,controller",
+            "node.id": str(broker_id),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controllers[broker_id]}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": str(directory / f"data-{broker_id}"),
+        }
+        peers[broker_id] = Kafka("kafka-4", "4.x", {**SETTINGS, **WITH_KRAFT, **own}, port)
+    return peers
+
+
+KINDS: dict[str, Callable[[Path, str], dict[int, Peer]]] = {
+    "barnabas": _ours,
+    "kafka-3.9": _on_zookeeper,
+    "kafka-4": _with_kraft,
+}
+
+
+class Cluster:
+    """Three brokers that run, and the ZooKeeper of those that need one; a context manager."""
+
+    def __init__(self, kind: str, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True)
+        needs_zookeeper = kind != "kafka-4"
+        self.zookeeper = ZooKeeperServer(release("3.9"), directory / "zookeeper") if needs_zookeeper else None
+        self.peers = KINDS[kind](directory, f"{self.zookeeper.address}" if self.zookeeper else "")
+        self.brokers: dict[int, Running] = {}
+        self.ready_s = 0.0
+
+    def __enter__(self) -> Cluster:
+        try:
+            if self.zookeeper:
+                self.zookeeper.start()
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda one: self.peers[one].format(self._data(one)), BROKERS))
+                begun = time.monotonic()
+                self.brokers = dict(zip(BROKERS, pool.map(self._started, BROKERS), strict=True))
+            self.wait(
+                "all brokers know each other", lambda: len(self.admin.list_topics(timeout=10).brokers) == 3
+            )
+            self.ready_s = time.monotonic() - begun
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _data(self, broker_id: int) -> Path:
+        return self.directory / f"data-{broker_id}"
+
+    def _started(self, broker_id: int) -> Running:
+        return self.peers[broker_id].start(self._data(broker_id))
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(running.bootstrap for running in self.brokers.values())
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """A client of all brokers."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def close(self) -> None:
+        """End everything; nobody needs the data any more."""
+        for running in self.brokers.values():
+            running.process.kill()
+            running.process.wait()
+        if self.zookeeper:
+            self.zookeeper.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def cpu_s(self) -> float:
+        """CPU seconds of all brokers."""
+        return sum(cpu_s(running.pid) for running in self.brokers.values())
+
+    def rss_mb(self) -> float:
+        """Resident memory of all brokers, without ZooKeeper."""
+        return sum(rss_bytes(running.pid) for running in self.brokers.values()) / 1e6
+
+    def zookeeper_mb(self) -> float:
+        """Resident memory of ZooKeeper, 0 without one."""
+        return rss_bytes(self.zookeeper.pid) / 1e6 if self.zookeeper and self.zookeeper.pid else 0.0
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Make a topic with three replicas, and wait until all are in sync."""
+        self.admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(WAIT_S)
+        self.wait(f"the replicas of {topic} are in sync", lambda: self.in_sync(topic))
+
+    def in_sync(self, *topics: str) -> bool:
+        """Whether all partitions of these topics have three replicas in sync, as a broker says."""
+        found = self.admin.list_topics(timeout=10).topics
+        return all(
+            topic in found
+            and found[topic].partitions
+            and all(len(one.isrs) == 3 for one in found[topic].partitions.values())
+            for topic in topics
+        )
+
+    @staticmethod
+    def wait(what: str, is_so: Callable[[], bool]) -> float:
+        """Wait for a condition; returns after how many seconds it held. Raises BenchError."""
+        begun = time.monotonic()
+        while time.monotonic() - begun < WAIT_S:
+            with suppress(KafkaException):
+                if is_so():
+                    return time.monotonic() - begun
+            time.sleep(POLL_S)
+        raise BenchError(f"not in {WAIT_S:.0f} s: {what}")
+
+
+def load(cluster: Cluster, bytes_: int, count: int) -> Values:
+    """Measure throughput and latency with acks=all, three replicas and min.insync.replicas=2."""
+    values = {"ready_s": cluster.ready_s, "rss_idle_mb": cluster.rss_mb()}
+    cluster.create("warm", PARTITIONS)
+    client = {**QUEUE, "acks": "all"}
+    loadgen(
+        "produce",
+        cluster.bootstrap,
+        client=client,
+        topic="warm",
+        size=1024,
+        count=bytes_ // 4096,
+        partitions=PARTITIONS,
+    )
+    for name, size, partitions in (("100", 100, PARTITIONS), ("1k", 1024, PARTITIONS), ("1k_one", 1024, 1)):
+        cluster.create(f"load-{name}", partitions)
+        back_memory(bytes_ * 4)
+        before = cluster.cpu_s()
+        result = loadgen(
+            "produce", cluster.bootstrap, client=client, topic=f"load-{name}", size=size,
+            count=bytes_ // size // (2 if size < 1000 else 1),
+            partitions=partitions,
+        )  # fmt: skip
+        values[f"produce_{name}_mb_s"] = result["bytes_per_s"] / 1e6
+        values[f"produce_{name}_cpu_s_per_gb"] = (cluster.cpu_s() - before) / (
+            result["messages"] * size / 1e9
+        )
+    cluster.create("latency", 1)
+    result = loadgen(
+        "latency",
+        cluster.bootstrap,
+        client={"acks": "all"},
+        topic="latency",
+        size=100,
+        count=count,
+        warmup=count // 2,
+    )
+    values |= {"latency_p50_us": result["p50_us"], "latency_p99_us": result["p99_us"]}
+    values |= {"rss_loaded_mb": cluster.rss_mb(), "zookeeper_mb": cluster.zookeeper_mb()}
+    return values
+
+
+def failover(cluster: Cluster) -> Values:
+    """Kill a broker that leads a third of 2,000 partitions, start it again, and restart another one cleanly."""
+    topics = [f"many-{number}" for number in range(MANY // MANY_PER_REQUEST)]
+    begun = time.monotonic()
+    for topic in topics:
+        cluster.create(topic, MANY_PER_REQUEST)
+    values = {"create_s": time.monotonic() - begun, "rss_many_mb": cluster.rss_mb()}
+    controller = cluster.admin.list_topics(timeout=10).controller_id
+    victim = next(one for one in reversed(BROKERS) if one != controller)
+    others = ",".join(one.bootstrap for broker_id, one in cluster.brokers.items() if broker_id != victim)
+    watcher = AdminClient({"bootstrap.servers": others, "log_level": 0})
+
+    def all_led() -> bool:
+        found = watcher.list_topics(timeout=10).topics
+        return all(
+            one.leader not in (-1, victim) for topic in topics for one in found[topic].partitions.values()
+        )
+
+    os.kill(cluster.brokers[victim].pid, signal.SIGKILL)
+    cluster.brokers[victim].process.wait()
+    values["failover_s"] = cluster.wait("all partitions are led again", all_led)
+    values["failover_less_session_s"] = values["failover_s"] - SESSION_S
+    begun = time.monotonic()
+    cluster.brokers[victim] = cluster._started(victim)
+    cluster.wait("the killed broker is in sync", lambda: cluster.in_sync(*topics))
+    values["back_after_kill_s"] = time.monotonic() - begun
+    begun = time.monotonic()
+    cluster.brokers[victim].stop()
+    values["stop_s"] = time.monotonic() - begun
+    cluster.brokers[victim] = cluster._started(victim)
+    cluster.wait("the restarted broker is in sync", lambda: cluster.in_sync(*topics))
+    values["restart_s"] = time.monotonic() - begun
+    return values
+
+
+METRICS = {
+    "ready_s": "three brokers started, s",
+    "rss_idle_mb": "RSS of three, nothing to do, MB",
+    "rss_loaded_mb": "RSS of three after the load, MB",
+    "zookeeper_mb": "RSS of ZooKeeper beside them, MB",
+    "produce_100_mb_s": f"produce 100 B, {PARTITIONS} partitions, MB/s",
+    "produce_100_cpu_s_per_gb": "  CPU of the brokers, s/GB",
+    "produce_1k_mb_s": f"produce 1 KB, {PARTITIONS} partitions, MB/s",
+    "produce_1k_cpu_s_per_gb": "  CPU of the brokers, s/GB",
+    "produce_1k_one_mb_s": "produce 1 KB, one partition, MB/s",
+    "produce_1k_one_cpu_s_per_gb": "  CPU of the brokers, s/GB",
+    "latency_p50_us": "one in flight, 100 B, p50, us",
+    "latency_p99_us": "one in flight, 100 B, p99, us",
+    "create_s": f"{MANY:,} partitions made and in sync, s",
+    "rss_many_mb": f"RSS of three with {MANY:,} partitions each, MB",
+    "failover_s": f"killed, until {MANY:,} partitions are led again, s",
+    "failover_less_session_s": f"  without the session of {SESSION_S:.0f} s",
+    "back_after_kill_s": "started again, until in sync, s",
+    "stop_s": "clean stop of a broker, s",
+    "restart_s": "clean stop and start, until in sync, s",
+}
+
+
+def table(found: dict[str, list[Values]]) -> str:
+    """The medians, and those of the first kind divided by those of each other."""
+    kinds = list(found)
+    heads = ["metric", *kinds, *(f"{kinds[0]} / {other}" for other in kinds[1:])]
+    lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
+    for key, title in METRICS.items():
+        medians = {
+            kind: statistics.median(one[key] for one in found[kind])
+            for kind in kinds
+            if found[kind] and key in found[kind][0]
+        }
+        if not medians:
+            continue
+        cells = [
+            f"{medians[kind]:,.3g}" if medians[kind] < 1000 else f"{medians[kind]:,.0f}" for kind in kinds
+        ]
+        ratios = [
+            f"{medians[kinds[0]] / medians[kind]:.2f}" if medians[kind] > 0 else "-" for kind in kinds[1:]
+        ]
+        lines.append("| " + " | ".join([title, *cells, *ratios]) + " |")
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.clusters", description=__doc__)
+    parser.add_argument(
+        "--kinds", default=",".join(KINDS), help="in this order; ratios are those of the first"
+    )
+    parser.add_argument("--parts", default="load,failover", help="load, failover, or both")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--mb", type=int, default=300, help="megabytes for each throughput")
+    parser.add_argument("--count", type=int, default=2_000, help="requests for the latencies")
+    parser.add_argument("--data", type=Path, default=ROOT / ".data", metavar="DIR")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every value there")
+    options = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: terminated"))
+    build()
+    kinds = options.kinds.split(",")
+    found: dict[str, list[Values]] = {kind: [] for kind in kinds}
+    described: dict[str, str] = {}
+    directory = options.data.resolve() / f"clusters-{os.getpid()}"
+    try:
+        for number in range(options.rounds):
+            for kind in kinds:
+                begun = time.monotonic()
+                values: Values = {}
+                with Cluster(kind, directory / f"{kind}-{number}") as cluster:
+                    described[kind] = cluster.peers[BROKERS[0]].describe()
+                    if "load" in options.parts:
+                        values |= load(cluster, options.mb * 1_000_000, options.count)
+                    if "failover" in options.parts:
+                        values |= failover(cluster)
+                found[kind].append(values)
+                print(f"{kind}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    except (BenchError, OSError, subprocess.SubprocessError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        if options.json:
+            options.json.write_text(
+                json.dumps({"machine": describe_machine(), "kinds": described, "values": found}, indent=1)
+            )
+    print(", ".join(f"{name} {value}" for name, value in describe_machine().items()))
+    for kind, text in described.items():
+        print(f"- {kind}: {text}")
+    print(f"\nMedians of {options.rounds} rounds.\n\n{table(found)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

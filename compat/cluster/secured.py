@@ -1,0 +1,317 @@
+"""python -m compat.cluster.secured: three of ours and a ZooKeeper that wants TLS with certificates, a digest and ACLs.
+
+The rule: what is not allowed is tried too, and must be refused with a line that says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.security import ACL
+
+from compat.cluster import checks
+from compat.cluster.nodes import OURS, VERSION, Cluster, ClusterError, KafkaError, OurNode
+from compat.cluster.tools import ZOOKEEPER_SHELL
+from compat.kafka import free_port, release, tool_command
+from compat.matrix.brokers import BrokerError
+
+USER, PASSWORD = "kafka", "a secret"
+KEY_PASSWORD = "changeit"
+SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+"""What only the brokers may read, as Apache Kafka has it; all else the world may read, and /consumers write."""
+TOOL_S = 60
+
+
+class Certificates:
+    """A certificate authority, a server's certificate for 127.0.0.1, a client's with an encrypted key, and a stranger's."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self.directory = directory
+        self.authority = self._authority("ca")
+        self.server = self._signed("server", "ca")
+        self.client = self._signed("client", "ca", password=KEY_PASSWORD)
+        self.tool = self._signed(
+            "tool", "ca"
+        )  # ZooKeeper's client in a JDK 17 reads no encrypted key of today
+        self._authority("other-ca")
+        self.stranger = self._signed("stranger", "other-ca")
+
+    def _openssl(self, *arguments: str) -> None:
+        done = subprocess.run(
+            ["openssl", *arguments], cwd=self.directory, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise ClusterError(f"openssl {' '.join(arguments)}: {done.stderr}")
+
+    def _authority(self, name: str) -> Path:
+        self._openssl(
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+            "-keyout", f"{name}.key", "-out", f"{name}.pem",
+        )  # fmt: skip
+        return self.directory / f"{name}.pem"
+
+    def _signed(self, name: str, authority: str, password: str = "") -> Path:
+        self._openssl(
+            "req",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-subj",
+            f"/CN={name}",
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            f"{name}.csr",
+        )
+        extensions = self.directory / f"{name}.ext"
+        extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+        self._openssl(
+            "x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key",
+            "-CAcreateserial", "-days", "2", "-extfile", extensions.name, "-out", f"{name}.crt",
+        )  # fmt: skip
+        options = ("-v2", "aes-256-cbc", "-passout", f"pass:{password}") if password else ("-nocrypt",)
+        self._openssl("pkcs8", "-topk8", "-in", f"{name}.key", "-out", f"{name}.pkcs8", *options)
+        both = self.directory / f"{name}.pem"
+        both.write_text(
+            (self.directory / f"{name}.pkcs8").read_text() + (self.directory / f"{name}.crt").read_text()
+        )
+        return both
+
+    def of_zookeeper(self) -> dict[str, str]:
+        """ZooKeeper's settings: it wants a certificate of everybody."""
+        return {
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.keyStore.location": str(self.server),
+            "ssl.keyStore.type": "PEM",
+            "ssl.trustStore.location": str(self.authority),
+            "ssl.trustStore.type": "PEM",
+            "ssl.clientAuth": "need",
+        }
+
+    def of_broker(self) -> dict[str, str]:
+        """A broker's settings, by Kafka's names."""
+        return {
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+            "zookeeper.ssl.keystore.location": str(self.client),
+            "zookeeper.ssl.keystore.type": "PEM",
+            "zookeeper.ssl.keystore.password": KEY_PASSWORD,
+            "zookeeper.ssl.truststore.location": str(self.authority),
+            "zookeeper.ssl.truststore.type": "PEM",
+            "zookeeper.digest.credentials": f"{USER}:{PASSWORD}",
+            "zookeeper.set.acl": "true",
+        }
+
+    def of_kazoo(self) -> dict[str, Any]:
+        """What kazoo needs to connect."""
+        return {
+            "use_ssl": True,
+            "certfile": str(self.client),
+            "keyfile": str(self.client),
+            "keyfile_password": KEY_PASSWORD,
+            "ca": str(self.authority),
+        }
+
+
+def acls(cluster: Cluster, certificates: Certificates) -> str:
+    """Every znode has the ACLs that Apache Kafka would give it."""
+    client = KazooClient(
+        cluster.connect, auth_data=[("digest", f"{USER}:{PASSWORD}")], **certificates.of_kazoo()
+    )
+    client.start(30)
+    seen = 0
+
+    def look(path: str) -> None:
+        nonlocal seen
+        found, _ = client.get_acls(path or "/")
+        own = [
+            one
+            for one in found
+            if one.id.scheme == "digest" and one.id.id.startswith(f"{USER}:") and one.perms == 31
+        ]
+        world = [one.perms for one in found if one.id == ACL(1, _anyone()).id]
+        if path == "/consumers" or path.startswith("/consumers/"):
+            is_right = world == [31]
+        elif path.startswith(SENSITIVE):
+            is_right = len(own) == 1 and not world
+        else:
+            is_right = len(own) == 1 and world == [1]
+        if not is_right:
+            raise ClusterError(f"{path or '/'} has the ACLs {found}")
+        seen += 1
+        for name in client.get_children(path or "/"):
+            look(f"{path}/{name}")
+
+    try:
+        look("")
+    finally:
+        client.stop()
+        client.close()
+    return f"{seen} znodes"
+
+
+def _anyone() -> Any:
+    from kazoo.security import ANYONE_ID_UNSAFE
+
+    return ANYONE_ID_UNSAFE
+
+
+def shell(cluster: Cluster, certificates: Certificates, *lines: str) -> str:
+    """Run Kafka's own zookeeper-shell over TLS; returns what it says."""
+    settings = cluster.directory / "shell.properties"
+    wanted = {**certificates.of_broker(), "zookeeper.ssl.keystore.location": str(certificates.tool)}
+    del wanted["zookeeper.ssl.keystore.password"]
+    settings.write_text(
+        "".join(
+            f"{name}={value}\n"
+            for name, value in wanted.items()
+            if name.startswith(("zookeeper.ssl.", "zookeeper.clientCnxnSocket"))
+        )
+    )
+    command = tool_command(
+        release(VERSION), ZOOKEEPER_SHELL, "-server", cluster.connect, "-zk-tls-config-file", str(settings)
+    )
+    done = subprocess.run(
+        command,
+        input="\n".join((*lines, "quit", "")),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TOOL_S,
+    )
+    return done.stdout + done.stderr
+
+
+def strangers(cluster: Cluster, certificates: Certificates) -> str:
+    """Kafka's zookeeper-shell reads without the digest what it may, and writes with it alone."""
+    topic = f"/brokers/topics/{checks.TOPIC}"
+    without = shell(
+        cluster,
+        certificates,
+        f"get {topic}",
+        f"set {topic} spoiled",
+        "get /config/brokers",
+        "create /consumers/old x",
+    )
+    if "spoiled" in str(cluster.read(topic)) or '"partitions"' not in without:
+        raise ClusterError(f"without a digest: {without[-1500:]}")
+    if (
+        len(re.findall("NoAuth|Insufficient permission", without)) != 2
+        or "Created /consumers/old" not in without
+    ):
+        raise ClusterError(f"without a digest: {without[-1500:]}")
+    allowed = shell(
+        cluster,
+        certificates,
+        f"addauth digest {USER}:{PASSWORD.replace(' ', chr(92) + ' ')}",
+        "get /cluster/id",
+    )
+    if '"id"' not in allowed:
+        raise ClusterError(f"with the digest: {allowed[-1500:]}")
+    return "may read, may not write; /consumers is open"
+
+
+def refusals(cluster: Cluster, certificates: Certificates) -> str:
+    """A broker without TLS, of another authority, or with another digest does not start, and says why."""
+    usual = {**cluster.settings, **certificates.of_broker()}
+    wrong: dict[str, tuple[dict[str, str], str]] = {
+        "no TLS": ({"zookeeper.ssl.client.enable": "false"}, "could not be reached"),
+        "a stranger's certificate": (
+            {
+                "zookeeper.ssl.keystore.location": str(certificates.stranger),
+                "zookeeper.ssl.keystore.password": "",
+            },
+            "could not be reached",
+        ),
+        "another authority": (
+            {"zookeeper.ssl.truststore.location": str(certificates.directory / "other-ca.pem")},
+            "certificate verify failed",
+        ),
+        "a wrong key password": (
+            {"zookeeper.ssl.keystore.password": "wrong"},
+            "TLS to ZooKeeper cannot be set up",
+        ),
+        "another identity": (
+            {
+                # A certificate is an identity too, and the znodes are kept for all that their creator has.
+                "zookeeper.ssl.keystore.location": str(certificates.tool),
+                "zookeeper.ssl.keystore.password": "",
+                "zookeeper.digest.credentials": "somebody:else",
+            },
+            "zookeeper",
+        ),
+    }
+    said = []
+    for what, (changes, reason) in wrong.items():
+        settings = {name: value for name, value in {**usual, **changes, "broker.id": "9"}.items() if value}
+        settings["zookeeper.connection.timeout.ms"] = "4000"
+        node = OurNode(9, free_port(), cluster.directory / f"refused-{len(said)}", settings, cluster.connect)
+        try:
+            node.start()
+        except BrokerError as error:
+            if reason.lower() not in str(error).lower() or "Traceback" in str(error):
+                raise ClusterError(f"{what}: {error}") from error
+            said.append(what)
+        else:
+            node.kill()
+            raise ClusterError(f"{what}: the broker starts")
+    return ", ".join(said)
+
+
+def run(directory: Path) -> None:
+    """All of it. Raises ClusterError, KafkaError."""
+    certificates = Certificates(directory / "certificates")
+    steps: Mapping[str, Callable[[Cluster], str]] = {
+        "membership": checks.membership,
+        "creation": checks.creation,
+        "produce_and_consume": checks.produce_and_consume,
+        "acls": lambda cluster: acls(cluster, certificates),
+        "strangers": lambda cluster: strangers(cluster, certificates),
+        "refusals": lambda cluster: refusals(cluster, certificates),
+        "leader_killed": checks.leader_killed,
+        "identical_replicas": checks.identical_replicas,
+    }
+    with Cluster(
+        directory / "cluster", (OURS,) * 3, certificates.of_broker(),
+        zookeeper_tls=certificates.of_zookeeper(), kazoo=certificates.of_kazoo(),
+    ) as cluster:  # fmt: skip
+        for name, step in steps.items():
+            print(f"  PASS {name}: {step(cluster)}", flush=True)
+        complaints = cluster.complaints()
+        if complaints:
+            raise ClusterError(f"brokers have logged errors: {complaints}")
+
+
+def main(given: list[str]) -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m compat.cluster.secured", description=__doc__)
+    parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
+    options = parser.parse_args(given)
+    directory = Path(tempfile.mkdtemp(prefix="secured-", dir=options.dir))
+    try:
+        run(directory)
+    except (ClusterError, KafkaError) as error:
+        print(f"FAIL {error}")
+        return 1
+    if not options.dir:
+        shutil.rmtree(directory, ignore_errors=True)
+    print("PASS")
+    return 0
+
+
+if __name__ == "__main__":
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", "No chroot path exists")  # the first broker makes it
+    sys.exit(main(sys.argv[1:]))
