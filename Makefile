@@ -1,8 +1,12 @@
 # Each target sets up what it needs in .venv and .tools, from the locked requirements; nothing else has to be installed
 # first but Debian (or the like), Python 3.11+ with its venv module (python3-venv), and make.
 
-# The first of these that really runs and is new enough: a name on the PATH may be a shim with nothing behind it.
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+# The distribution's Python, if it is new enough and complete (venv, headers): it is built with profile-guided and link-time
+# optimisation, which one that was compiled by hand seldom is, and takes a tenth of a request's time less. Otherwise the first of
+# these that really runs and is new enough: a name on the PATH may be a shim with nothing behind it.
+PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, os, sys, sysconfig, venv; \
+	sys.exit(sys.version_info < (3, 11) or not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' 2>/dev/null \
+	&& echo /usr/bin/python3 || for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin

@@ -8,6 +8,8 @@ from __future__ import annotations
 import mmap
 import os
 import platform
+import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -62,6 +64,16 @@ def back_memory(size: int) -> None:
             memory[position] = 1
 
 
+def python_build() -> str:
+    """Say how this Python was built: with which optimisations, or whose it is where it does not say."""
+    arguments = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    named = {"--enable-optimizations": "PGO", "--with-lto": "LTO"}
+    found = [name for argument, name in named.items() if argument in arguments]
+    if found:
+        return ", ".join(found)
+    return "the distribution's" if sys.base_prefix == "/usr" else "no PGO, no LTO"
+
+
 def describe_machine() -> dict[str, str]:
     """What a reader must know of the machine to compare."""
     model = next(
@@ -77,6 +89,6 @@ def describe_machine() -> dict[str, str]:
         "cpu": f"{os.cpu_count()} x {model}",
         "memory": f"{memory_kb / 1024 / 1024:.0f} GiB",
         "kernel": platform.release(),
-        "python": platform.python_version(),
+        "python": f"{platform.python_version()} ({python_build()})",
         "load": " ".join(f"{value:.2f}" for value in os.getloadavg()),
     }
