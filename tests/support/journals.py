@@ -53,6 +53,9 @@ class MemoryJournal:
         self.records += records
         return len(self.records)
 
+    def is_committed(self, partition: int, end_offset: int) -> bool:
+        return self.commits.is_set()
+
     async def wait_committed(self, partition: int, end_offset: int) -> None:
         assert end_offset <= len(self.records)
         if not self.commits.is_set():

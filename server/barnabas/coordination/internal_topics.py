@@ -74,6 +74,11 @@ class InternalTopic:
         led = self._replicas.leader(self._topic, partition)
         return led.append_own(batch, now_ms=now_ms).last_offset + 1
 
+    def is_committed(self, partition: int, end_offset: int) -> bool:
+        """Whether the high watermark of a partition that is led here has reached `end_offset`."""
+        replica = self._replicas.find(self._topic, partition)
+        return replica is not None and not replica.closed and replica.log.high_watermark >= end_offset
+
     async def wait_committed(self, partition: int, end_offset: int) -> None:
         """Wait for the high watermark."""
         replica = self._replicas.leader(self._topic, partition)

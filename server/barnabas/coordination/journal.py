@@ -34,6 +34,9 @@ class Journal(Protocol):
         Raises RequestError, StorageError.
         """
 
+    def is_committed(self, partition: int, end_offset: int) -> bool:
+        """Whether `wait_committed` would return at once; False where in doubt."""
+
     async def wait_committed(self, partition: int, end_offset: int) -> None:
         """Wait for the high watermark to reach `end_offset`. Raises RequestError."""
 

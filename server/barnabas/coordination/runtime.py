@@ -118,7 +118,8 @@ class Runtime(Generic[M]):
         shard.waiting[number] = waiter
         try:
             self._decide(shard, lambda machine, out: event(machine, out, number))
-            await waiter.event.wait()
+            if not waiter.event.is_set():
+                await waiter.event.wait()
         finally:
             shard.waiting.pop(number, None)
         if waiter.failure is not None:
@@ -385,7 +386,7 @@ class Runtime(Generic[M]):
             self._nursery.start_soon(self._take_effect_when_committed, shard, shard.end_offset, out)
         if not out.replies:
             return
-        if self._nursery is None or not shard.end_offset:
+        if self._nursery is None or self._is_committed(shard, shard.end_offset):
             # Nothing to wait for, or nobody who could: before `run` there are no requests.
             self._answer(shard, out)
         else:
@@ -451,9 +452,15 @@ class Runtime(Generic[M]):
         await self._committed(shard, shard.end_offset)
         return result
 
+    def _is_committed(self, shard: Shard[M], end_offset: int) -> bool:
+        """Whether there is nothing to wait for: the usual case of a partition without followers."""
+        return shard.failure is None and (
+            not end_offset or self._journal.is_committed(shard.partition, end_offset)
+        )
+
     async def _committed(self, shard: Shard[M], end_offset: int) -> None:
         """Wait for the high watermark. Raises RequestError as for a client."""
-        if not end_offset:
+        if not end_offset or self._is_committed(shard, end_offset):
             return
         if shard.failure is not None:
             raise shard.failure

@@ -211,6 +211,9 @@ async def test_too_few_replicas_do_not_unload_what_is_in_the_log(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     class Failing(MemoryJournal):
+        def is_committed(self, partition: int, end_offset: int) -> bool:
+            return False
+
         async def wait_committed(self, partition: int, end_offset: int) -> None:
             raise RequestError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
