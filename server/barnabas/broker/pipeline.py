@@ -97,6 +97,7 @@ class Pipeline:
         connection.request = context
         handler = refused or self._handlers.get(api.key) or await self._bind(api)
         if handler is None:
+            transport.reset()
             return False
         quotas = self._shared.quotas
         if quotas is not None and quotas.is_set and (login is None or login.is_done):
@@ -214,7 +215,7 @@ class Pipeline:
 
         Its modules are imported in a thread: for some APIs that takes 70 ms. None for what a broker does not serve before
         it knows its cluster: an answer that a topic is unknown would have clients give up. As with a broker that does not
-        listen yet, they try the others.
+        listen yet, they try the others; the end of the connection without an error would be one of SASL to franz-go.
         """
         services = self._services
         is_early = services.membership is not None and not services.metadata.image.brokers

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +165,10 @@ class PlainTransport:
             position += count
             remaining -= count
             self._took_some()
+
+    def reset(self) -> None:
+        """Have the peer get an error (RST) when this is closed."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def close(self) -> None:
         """Close the socket; waiting tasks are woken with ClosedResourceError."""

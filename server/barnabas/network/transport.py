@@ -72,6 +72,9 @@ class Transport(Protocol):
     async def send(self, chunks: list[Chunk]) -> None:
         """Send all chunks in order. Raises OSError when the peer is gone."""
 
+    def reset(self) -> None:
+        """Have `close` break the connection off: the peer gets an error, not the end of what was sent."""
+
     def close(self) -> None:
         """Close the connection; tasks that wait on it are woken with trio.ClosedResourceError."""
 

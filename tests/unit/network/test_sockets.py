@@ -6,7 +6,7 @@ import socket
 import pytest
 import trio
 
-from barnabas.network.sockets import PlainTransport, bind_sockets
+from barnabas.network.sockets import PlainTransport, SocketNetwork, bind_sockets
 from barnabas.wire.regions import FileRegion
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
@@ -73,3 +73,16 @@ def test_a_port_that_the_system_chose_can_be_bound_again_after_a_crash() -> None
             sock.close()
     for sock in bind_sockets(*address):
         sock.close()
+
+
+async def test_a_peer_gets_an_error_after_a_reset():
+    (acceptor,) = SocketNetwork().bind("127.0.0.1", 0)
+    acceptor.listen()
+    with socket.create_connection(acceptor.address[:2]) as peer:
+        await acceptor.wait_acceptable()
+        transport = acceptor.accept_now()
+        transport.reset()
+        transport.close()
+        with pytest.raises(ConnectionResetError):
+            peer.recv(1)
+    acceptor.close()
