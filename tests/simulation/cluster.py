@@ -2,11 +2,11 @@
 
 The rule: at any time at most one broker is down, and clients want acks=all with min.insync.replicas=2; so nothing that was
 acknowledged may be lost, whoever is killed, whose session expires, and whichever answers of ZooKeeper get lost.
+A harsh history draws from more kinds of faults, which come closer together and at the worst moments (`cluster_faults`).
 """
 
 from __future__ import annotations
 
-import json
 import traceback
 from collections.abc import Awaitable, Callable
 from random import Random
@@ -31,6 +31,7 @@ from tests.simulation.clients import (
     asking,
     read_finals,
 )
+from tests.simulation.cluster_faults import HARSH, ClusterFaults
 from tests.simulation.history import History
 from tests.simulation.members import GROUP_ID, GROUP_PARTITIONS, Member, fetch_committed
 
@@ -49,18 +50,21 @@ SETTINGS = {
     "replica.fetch.wait.max.ms": "200",
     "controlled.shutdown.retry.backoff.ms": "500",
 }
+HARSH_SETTINGS = {"replica.fetch.wait.max.ms": "500", "log.flush.offset.checkpoint.interval.ms": "1000"}
 TOPICS = {TOPIC: TOPIC_PARTITIONS, OUTPUT: 1, LATEST_OF_KEYS: 1}
 KINDS = ("plain", "idempotent", "transactional", "members")
 FAULTS = ("kill", "power", "stop", "expire", "disconnect", "zookeeper", "cut")
+GAP_MAX_S = 0.3
+"""Between the faults of a harsh history."""
 
 
-def judged(seed: int) -> tuple[History, list[str]]:
+def judged(seed: int, *, harsh: bool = False) -> tuple[History, list[str]]:
     """Run the history of a seed and return it with what was broken in it."""
     history = History()
 
     async def program(world: World) -> None:
         async with trio.open_nursery() as nursery:
-            await _Run(world, nursery, history).run()
+            await _Run(world, nursery, history, harsh=harsh).run()
             nursery.cancel_scope.cancel()
 
     try:
@@ -75,13 +79,16 @@ def judged(seed: int) -> tuple[History, list[str]]:
 class _Run:
     """One history."""
 
-    def __init__(self, world: World, nursery: trio.Nursery, history: History) -> None:
+    def __init__(self, world: World, nursery: trio.Nursery, history: History, *, harsh: bool) -> None:
         self.world = world
+        self.harsh = harsh
         self.history = history
         self.random = Random(f"{world.seed}/cluster")
         random = self.random
         self.kinds = set(random.sample(KINDS, random.randint(1, 3)))
-        self.faults = random.sample(FAULTS, random.randint(1, 4))
+        if harsh:  # writes that are under way at the worst moment are what it is about
+            self.kinds = {random.choice(("plain", "idempotent")), random.choice(KINDS)}
+        self.kinds_of_faults = random.sample(HARSH if harsh else FAULTS, random.randint(1, 4))
         self.zookeeper = SimulatedZooKeeper(Random(f"{world.seed}/zookeeper"))
         self.weather = ZooKeeperWeather(
             request_max_s=random.choice((0.0, 0.002)),
@@ -92,17 +99,22 @@ class _Run:
             lost_request_probability=random.choice((0.0, 0.02)),
             lost_answer_probability=random.choice((0.0, 0.05)),
         )
+        if harsh:
+            self.weather.watch_max_s = random.choice((0.0, 0.05, 1.0))
+            self.weather.lost_answer_probability = random.choice((0.0, 0.05, 0.2))
+            self.weather.request_max_s = random.choice((0.0, 0.002, 0.1))
         self.zookeeper.weather = self.weather
         self.machines = {
             broker_id: SimulatedBroker(
                 world,
                 nursery,
                 f"broker-{broker_id}",
-                {**SETTINGS, "broker.id": str(broker_id)},
+                {**SETTINGS, **(HARSH_SETTINGS if harsh else {}), "broker.id": str(broker_id)},
                 zookeeper=self.zookeeper,
             )
             for broker_id in BROKERS
         }
+        self.faults = ClusterFaults(random, self.machines, self.zookeeper, world.network, self.note)
         self.bootstrap = ",".join(f"broker-{broker_id}:{PORT}" for broker_id in BROKERS)
 
     def note(self, text: str) -> None:
@@ -170,15 +182,15 @@ class _Run:
                 await producer.initialize()
             for _ in range(rounds):
                 await producer.produce(3)
-                await asker.pause(2)
+                await asker.pause(pause_s)
 
         async def transact(asker: Asker, rounds: int) -> None:
             producer = Producer(asker, transactional_id="transactional")
             for _ in range(rounds):
                 await producer.transact(2)
-                await asker.pause(2)
+                await asker.pause(pause_s)
 
-        rounds = random.randint(3, 20)
+        rounds, pause_s = (random.randint(8, 40), 0.3) if self.harsh else (random.randint(3, 20), 2)
         if "plain" in self.kinds:
             start("plain", lambda asker: produce(asker, rounds, is_idempotent=False))
         if "idempotent" in self.kinds:
@@ -193,49 +205,40 @@ class _Run:
 
     async def _fail(self) -> None:
         while True:
-            await trio.sleep(self.random.choice((self.random.uniform(0, 0.3), self.random.uniform(0, 5))))
-            fault = self.random.choice(self.faults)
-            broker_id = self.random.choice(BROKERS)
-            machine = self.machines[broker_id]
-            self.note(f"{fault}: broker {broker_id}")
-            if fault in ("kill", "power", "stop"):
-                await self._end_and_start(machine, fault)
-                await self._until_in_sync()
-            elif fault == "expire" and machine.session is not None:
-                self.zookeeper.expire(machine.session)
-            elif fault == "disconnect" and machine.session is not None:
-                machine.session.disconnect()
-                await trio.sleep(self.random.uniform(0, 12))
-                machine.session.connect_soon()
-            elif fault == "zookeeper":
-                self.zookeeper.stop()
-                await trio.sleep(self.random.uniform(0, 20))
-                self.zookeeper.start()
-            elif fault == "cut":
-                other = self.random.choice([one for one in BROKERS if one != broker_id])
-                self.world.network.cut(f"broker-{broker_id}", f"broker-{other}")
-                await trio.sleep(self.random.uniform(0, 8))
-                self.world.network.heal()
+            await trio.sleep(self._gap_s())
+            fault = self.random.choice(self.kinds_of_faults)
+            if self.harsh:
+                self.note(fault)
+                await getattr(self.faults, fault)()
+            else:
+                await self._mild(fault, self.random.choice(BROKERS))
 
-    async def _end_and_start(self, machine: SimulatedBroker, fault: str) -> None:
-        if fault == "kill":
-            machine.kill()
-        elif fault == "power":
-            machine.cut_power(self.random)
-        else:
-            await machine.stop()
-        await trio.sleep(self.random.choice((0.0, self.random.uniform(0, 10))))
-        await machine.start()
-        self.note(f"{machine.host} serves again")
+    def _gap_s(self) -> float:
+        if self.harsh:
+            return self.random.uniform(0, GAP_MAX_S)
+        return self.random.choice((self.random.uniform(0, 0.3), self.random.uniform(0, 5)))
 
-    async def _until_in_sync(self) -> None:
-        """Wait until all replicas are in sync: only then another broker may be lost too."""
-        while not self._is_in_sync():
-            await trio.sleep(0.1)
-
-    def _is_in_sync(self) -> bool:
-        states = [json.loads(data) for path, data in self.zookeeper.dump().items() if path.endswith("/state")]
-        return all(len(state["isr"]) == len(BROKERS) for state in states)
+    async def _mild(self, fault: str, broker_id: int) -> None:
+        machine = self.machines[broker_id]
+        self.note(f"{fault}: broker {broker_id}")
+        if fault in ("kill", "power", "stop"):
+            await self.faults.end_and_start(broker_id, fault)
+            await self.faults.until_in_sync()
+        elif fault == "expire":
+            self.faults.expire(broker_id)
+        elif fault == "disconnect" and machine.session is not None:
+            machine.session.disconnect()
+            await trio.sleep(self.random.uniform(0, 12))
+            machine.session.connect_soon()
+        elif fault == "zookeeper":
+            self.zookeeper.stop()
+            await trio.sleep(self.random.uniform(0, 20))
+            self.zookeeper.start()
+        elif fault == "cut":
+            other = self.random.choice([one for one in BROKERS if one != broker_id])
+            self.world.network.cut(machine.host, f"broker-{other}")
+            await trio.sleep(self.random.uniform(0, 8))
+            self.world.network.heal()
 
     async def _repair(self) -> None:
         """End all faults, and start who is down."""
@@ -244,7 +247,8 @@ class _Run:
             self.zookeeper.start()
         self.world.network.heal()
         for machine in self.machines.values():
-            if machine.broker is None:
+            machine.disk.fault = None
+            if machine.has_ended:
                 await machine.start()
             elif machine.session is not None:
                 machine.session.connect_soon()

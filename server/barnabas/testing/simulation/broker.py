@@ -104,10 +104,19 @@ class SimulatedBroker:
         """`host:port` of the listener."""
         return f"{self.host}:{PORT}"
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether no broker runs on this machine, also if one has stopped by itself."""
+        return self.broker is None or self._ended.is_set()
+
     async def start(self) -> Broker:
         """Start a broker on what the disk holds, and return it when it serves. Raises StorageError, StartupError."""
         self._scope, self._ended = trio.CancelScope(), trio.Event()
-        broker: Broker = await self._nursery.start(self._run, self.disk, self._scope, self._ended)
+        try:
+            broker: Broker = await self._nursery.start(self._run, self.disk, self._scope, self._ended)
+        except trio.Cancelled:
+            self.kill()  # what has been begun of it
+            raise
         self.broker = broker
         return broker
 

@@ -1,0 +1,222 @@
+"""Bugs of replication and of controllers that are planted in brokers, to see that the histories of clusters find them.
+
+The rule: each is one that a broker could have, in place of one function for the time of a block. Where two guards stand
+behind each other, the bug takes both: one alone is not seen by anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from barnabas.cluster import control_requests
+from barnabas.cluster.zookeeper.session import (
+    ANY_VERSION,
+    ConnectionLostError,
+    Operation,
+    SessionExpiredError,
+    SessionState,
+    SetData,
+)
+from barnabas.cluster.zookeeper.store import ZooKeeperStore
+from barnabas.controller import elections
+from barnabas.controller.runtime import ControllerRuntime
+from barnabas.controller.znodes import ControllerZnodes
+from barnabas.replicas.following import FollowerLog
+from barnabas.replicas.replica import Replica
+from barnabas.replication.leader import LeaderState
+from tests.simulation.cluster import judged
+
+Patch = tuple[Any, str, Any]
+
+
+def _commit_before_in_sync() -> list[Patch]:
+    """A leader commits what it has itself."""
+
+    def advance(state: LeaderState, leader_end_offset: int, **_: Any) -> bool:
+        if leader_end_offset <= state.high_watermark:
+            return False
+        state.high_watermark = leader_end_offset
+        return True
+
+    return [(LeaderState, "advance_high_watermark", advance)]
+
+
+def _commit_with_one_follower() -> list[Patch]:
+    """A leader commits what `min.insync.replicas` replicas have, not all that are in sync."""
+
+    def advance(state: LeaderState, leader_end_offset: int, *, min_isr: int = 1, **_: Any) -> bool:
+        ends = sorted((one.end_offset for one in state._followers.values()), reverse=True)
+        reached = min([leader_end_offset, *ends[: max(min_isr - 1, 0)]])
+        if reached <= state.high_watermark:
+            return False
+        state.high_watermark = reached
+        return True
+
+    return [(LeaderState, "advance_high_watermark", advance)]
+
+
+def _truncate_to_high_watermark() -> list[Patch]:
+    """A follower cuts its log off at its high watermark, as before KIP-101."""
+    begin = FollowerLog.__init__
+
+    def begin_at_high_watermark(log: FollowerLog, replica: Replica, now_ms: Callable[[], int]) -> None:
+        begin(log, replica, now_ms)
+        log._truncate(replica.log.high_watermark)
+
+    return [(FollowerLog, "__init__", begin_at_high_watermark)]
+
+
+def _never_truncate() -> list[Patch]:
+    """A follower keeps what its new leader does not have."""
+    return [(FollowerLog, "_truncate", lambda *_: None)]
+
+
+def _joiners_do_not_count() -> list[Patch]:
+    """A replica counts for the high watermark only once the leader has heard that it is in sync."""
+
+    def advance(state: LeaderState, leader_end_offset: int, *, min_isr: int = 1, **_: Any) -> bool:
+        if not state.has_enough_in_sync(min_isr):
+            return False
+        ends = [one.end_offset for broker, one in state._followers.items() if broker in state.isr]
+        reached = min([leader_end_offset, *ends])
+        if reached <= state.high_watermark:
+            return False
+        state.high_watermark = reached
+        return True
+
+    return [(LeaderState, "advance_high_watermark", advance)]
+
+
+def _leavers_do_not_count() -> list[Patch]:
+    """A replica does not count any more as soon as the leader has proposed to do without it."""
+
+    def maximal_isr(state: LeaderState) -> frozenset[int]:
+        return state._pending.isr if state._pending is not None else state.isr
+
+    return [(LeaderState, "maximal_isr", property(maximal_isr))]
+
+
+def _join_before_the_high_watermark() -> list[Patch]:
+    """A follower joins the ISR with its first fetch, however far it has come."""
+
+    def propose(state: LeaderState, replica_id: int) -> Any:
+        if state._pending is not None or state.follower(replica_id) is None or replica_id in state.isr:
+            return None
+        return state._propose(state.isr | {replica_id})
+
+    return [(LeaderState, "propose_expansion", propose)]
+
+
+def _elect_anybody() -> list[Patch]:
+    """The controller elects the first replica that lives, in sync or not."""
+
+    def after_loss(replicas: Any, now: Any, online: Any, **_: Any) -> Any:
+        leader = next(filter(online, replicas), None)
+        if leader is None:
+            return None
+        return now.next_epoch(leader, dict.fromkeys((leader, *filter(online, now.isr))))
+
+    return [(elections, "after_loss", after_loss)]
+
+
+def _come_back_at_once() -> list[Patch]:
+    """A broker that was not stopped cleanly registers without waiting for others to take over."""
+
+    async def wait(*_: Any) -> None:
+        pass
+
+    return [(ZooKeeperStore, "wait_for_successors", wait)]
+
+
+def _obey_old_controllers() -> list[Patch]:
+    """Brokers do what any controller says, however old its epoch, the partition's and the broker's are."""
+
+    def refusal(known: Any, topic_id: bytes, before: Any, state: Any, broker_id: int) -> Any:
+        return None
+
+    return [
+        (ZooKeeperStore, "check_controller", lambda *_: None),
+        (control_requests, "_refusal", refusal),
+        (control_requests, "_is_older", lambda *_: False),
+    ]
+
+
+def _zombie_controllers() -> list[Patch]:
+    """A controller whose session is over goes on, in its next session, as if it still were elected; and is obeyed."""
+
+    async def ask(controller: ControllerZnodes, request: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return await request()
+            except (ConnectionLostError, SessionExpiredError):
+                await controller._zookeeper.wait_connected()
+
+    async def write(controller: ControllerZnodes, operations: Sequence[Operation]) -> Any:
+        unchecked = [
+            SetData(one.path, one.data, ANY_VERSION) if isinstance(one, SetData) else one
+            for one in operations
+        ]
+        return await ask(controller, lambda: controller._zookeeper.multi(unchecked))
+
+    def session_changed(runtime: ControllerRuntime, state: SessionState) -> None:
+        if state is SessionState.CONNECTED and not runtime.is_active:
+            runtime._stand_soon()
+
+    return [
+        (ControllerZnodes, "ask", ask),
+        (ControllerZnodes, "write", write),
+        (ControllerRuntime, "_session_changed", session_changed),
+        *_obey_old_controllers(),
+    ]
+
+
+def _acknowledge_when_deposed() -> list[Patch]:
+    """A leader that leads no longer tells those who wait for replicas that all is well."""
+
+    def close_waiters(replica: Replica, *_: Any) -> None:
+        for waiters in (replica._committed, replica._flushed, replica._low_watermark):
+            for waiter in waiters:
+                waiter.event.set()
+
+    return [(Replica, "close_waiters", close_waiters)]
+
+
+BUGS: dict[str, Callable[[], list[Patch]]] = {
+    "committed before the ISR has it": _commit_before_in_sync,
+    "committed once min.insync.replicas have it": _commit_with_one_follower,
+    "truncated to the high watermark": _truncate_to_high_watermark,
+    "not truncated": _never_truncate,
+    "joining replicas do not count": _joiners_do_not_count,
+    "leaving replicas do not count": _leavers_do_not_count,
+    "in sync before the high watermark": _join_before_the_high_watermark,
+    "elected out of sync": _elect_anybody,
+    "back before others have taken over": _come_back_at_once,
+    "requests of old controllers are obeyed": _obey_old_controllers,
+    "controllers go on after their session": _zombie_controllers,
+    "acknowledged when deposed": _acknowledge_when_deposed,
+}
+
+
+@contextmanager
+def planted(bug: str) -> Iterator[None]:
+    """Have brokers do wrong what `bug` names."""
+    patches = [(owner, name, owner.__dict__[name], wrong) for owner, name, wrong in BUGS[bug]()]
+    for owner, name, _, wrong in patches:
+        setattr(owner, name, wrong)
+    try:
+        yield
+    finally:
+        for owner, name, right, _ in patches:
+            setattr(owner, name, right)
+
+
+def seeds_until_found(bug: str, first: int, count_max: int) -> tuple[int, str] | None:
+    """Return how many seeds it takes until a planted bug is found, and what is said of it; None if it is not."""
+    with planted(bug):
+        for count in range(1, count_max + 1):
+            _, broken = judged(first + count - 1, harsh=True)
+            if broken:
+                return count, broken[0]
+    return None
