@@ -35,6 +35,10 @@ TWICE: Problem = (
     ErrorCode.DUPLICATE_RESOURCE,
     "A user credential cannot be altered twice in the same request",
 )
+NOT_THERE: Problem = (
+    ErrorCode.RESOURCE_NOT_FOUND,
+    "Attempt to delete a user credential that does not exist",
+)
 
 
 async def handle(
@@ -54,32 +58,26 @@ async def handle(
         if one.name in wanted:
             problems[one.name] = TWICE
             continue
-        problem = _problem(one)
+        problem = _problem(one, metadata.image)
         if problem is not None:
             problems[one.name] = problem
         else:
             wanted[one.name] = one
         await budget.checkpoint()
+    accepted = [one for name, one in wanted.items() if name not in problems]
     missing: set[str] = set()
 
     def decide(image: ClusterImage) -> Iterator[Change]:
         missing.clear()
-        for name, one in wanted.items():
-            if name in problems:
-                continue
-            change = _change(one)
-            if change.credential is None and change.mechanism not in image.scram.get(name, {}):
-                missing.add(name)
+        for one in accepted:
+            if _is_missing(one, image):
+                missing.add(one.name)
             else:
-                yield change
+                yield _change(one)
 
-    if any(name not in problems for name in wanted):
+    if accepted:
         await metadata.change(decide)
-    for name in missing:
-        problems[name] = (
-            ErrorCode.RESOURCE_NOT_FOUND,
-            "Attempt to delete a user credential that does not exist",
-        )
+    problems |= dict.fromkeys(missing, NOT_THERE)
     return _answered(context, wanted, problems)
 
 
@@ -96,15 +94,22 @@ def _answered(
     return AlterUserScramCredentialsResponse(results=results)
 
 
-def _problem(one: Alteration) -> Problem | None:
-    """Return what is wrong with an alteration, whatever there is."""
+def _is_missing(one: Alteration, image: ClusterImage) -> bool:
+    """Return whether this is the deletion of what is not there."""
+    return isinstance(one, Deletion) and BY_TYPE[one.mechanism].name not in image.scram.get(one.name, {})
+
+
+def _problem(one: Alteration, image: ClusterImage) -> Problem | None:
+    """Return what is wrong with an alteration."""
     if not one.name:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
     mechanism = BY_TYPE.get(one.mechanism)
     if mechanism is None:
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
     if isinstance(one, Deletion):
-        return None
+        return NOT_THERE if _is_missing(one, image) else None
+    if not one.salted_password:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salted password must not be empty"
     if one.iterations < mechanism.iterations_min:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
     if one.iterations > mechanism.iterations_max:

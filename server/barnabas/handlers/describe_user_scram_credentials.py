@@ -41,7 +41,7 @@ async def handle(
     known = metadata.image.scram
     named = Counter(user.name for user in request.users or ()) or Counter(list(known))
     await context.reserve(len(named) * USER_BYTES)
-    response = Response(error_message=None)
+    response = Response()
     for user, count in named.items():
         response.results.append(_described(user, count, known))
         await budget.checkpoint()
@@ -67,4 +67,4 @@ def _described(user: str, count: int, known: Mapping[str, Mapping[str, ScramCred
         for name, mechanism in MECHANISMS.items()
         if name in credentials
     ]
-    return Result(user=user, error_message=None, credential_infos=infos)
+    return Result(user=user, credential_infos=infos)
