@@ -22,6 +22,7 @@ FAILED = 1
 # Sub-commands that are programs of their own: module with `main(arguments) -> exit code`, and what they do.
 TOOLS = {
     "log": ("barnabas.logtool.command", "show, check and repair log dirs"),
+    "storage": ("barnabas.logtool.storage_command", "prepare log dirs before the first start"),
     "cluster": ("barnabas.localcluster.command", "start several brokers and their ZooKeeper"),
     "zookeeper": ("barnabas.zkserver.command", "start a ZooKeeper server of one node"),
 }
