@@ -485,6 +485,10 @@ class Replica:
                 f"broker {replica_id} has no replica of {self.topic}-{self.index}",
             )
 
+    def has_follower(self, replica_id: int) -> bool:
+        """Say whether a broker has a replica of what is led here."""
+        return self._state is not None and self._state.follower(replica_id) is not None
+
     def follower_fetched(
         self,
         replica_id: int,

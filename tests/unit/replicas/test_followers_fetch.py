@@ -148,3 +148,50 @@ async def test_min_insync_replicas_above_the_number_of_replicas_is_obeyed_as_far
         assert (await client.produce("t", 0, b"y")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
         assert (await client.produce("t", 0, b"y", acks=1)).error_code == 0
         assert await client.fetch("t", 0) == (0, [b"x"])  # not committed: too few have it
+
+
+async def test_in_a_session_a_follower_that_has_all_is_noted_and_told_only_news() -> None:
+    """Each fetch says of every partition of the session that the follower has what it said last (KIP-227)."""
+    async with running(["/d"], MemoryDisk(), node_id="1") as client:
+        await replicate(client)
+        replica = client.services.replicas.leader("t", 0)
+        session_id = epoch = 0
+
+        async def ask(offset: int | None, *, last: int = -1, leader_epoch: int = 3) -> list[Any]:
+            nonlocal session_id, epoch
+            request = FetchRequest(
+                replica_id=2, max_bytes=1 << 20, session_id=session_id, session_epoch=epoch, min_bytes=0
+            )
+            if offset is not None:
+                wanted = FetchRequest.FetchPartition(
+                    partition=0, fetch_offset=offset, partition_max_bytes=1 << 20,
+                    current_leader_epoch=leader_epoch, last_fetched_epoch=last, log_start_offset=0,
+                )  # fmt: skip
+                request.topics = [FetchRequest.FetchTopic(topic="t", partitions=[wanted])]
+            response = await client.ask(request, 12)
+            assert response.error_code == 0
+            session_id, epoch = response.session_id, epoch + 1
+            return [data for topic in response.responses for data in topic.partitions]
+
+        def caught_up_ms() -> int:
+            (state,) = replica.read_replicas(replica.log.log_end_offset)
+            return state.caught_up_ms
+
+        assert len(await ask(0)) == 1
+        before = caught_up_ms()
+        with trio.fail_after(30):
+            while caught_up_ms() == before:
+                assert await ask(None) == []
+        await client.produce("t", 0, b"x", acks=1)
+        (data,) = await ask(None)
+        assert (len(data.records) > 0, data.high_watermark) == (True, 0)
+        (data,) = await ask(1, last=3)  # it has the record, so it is committed, and that is news
+        assert (len(data.records), data.high_watermark, replica.log.high_watermark) == (0, 1, 1)
+        assert await ask(None) == []
+        (data,) = await ask(1, last=4)
+        assert data.error_code or data.diverging_epoch.epoch >= 0
+        (data,) = await ask(1, last=3, leader_epoch=2)
+        assert data.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        (data,) = await ask(1, last=3)
+        assert data.error_code == 0
+        assert await ask(None) == []
