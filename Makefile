@@ -93,7 +93,7 @@ handover: $(VENV)/.ready-test $(WITH_CODE)  ## log dirs, groups and transactions
 soak: $(VENV)/.ready-test $(WITH_CODE)  ## transactional clients and the broker killed at random, nothing lost (ARGS="--rounds 100 --seed 7")
 	$(CODE) $(BIN)/python -m compat.soak $(ARGS)
 
-simulate: $(VENV)/.ready-test $(WITH_CODE)  ## whole brokers in simulated worlds, every history judged (ARGS="--count 10000", "--seed 7" repeats one)
+simulate: $(VENV)/.ready-test $(WITH_CODE)  ## whole brokers in simulated worlds, every history judged (ARGS="--count 10000", "--seed 7" repeats one, --cluster, --harsh)
 	$(CODE) $(BIN)/python -m tests.simulation $(ARGS)
 
 hostile: $(VENV)/.ready-test $(WITH_CODE)  ## attacks on a running broker, and a client that sends little beside them (ARGS="--short 'bomb-*'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import shutil
 import sys
 import tempfile
@@ -32,8 +33,9 @@ def main(given: list[str]) -> int:
     try:
         enter_namespaces(options.module, given)
     except HostError as error:
-        print(f"error: {error}")
-        return 2
+        is_required = os.environ.get("CI") == "true"
+        print(f"{'FAIL' if is_required else 'SKIP'}: {error}")
+        return 1 if is_required else 0
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # that servers are gone is what this is about
     directory = Path(tempfile.mkdtemp(prefix="barnabas-faults-", dir=options.dir))
     kinds = [kind for kind in options.kinds.split(",") if kind]

@@ -25,6 +25,8 @@ from compat.kafka import release, tool_command
 
 PARTITIONS = 3
 DELIVERY_S = 120.0
+REQUEST_MS = 2500
+"""Shorter than the session with ZooKeeper: who waits for a broker that hangs has given it up by then."""
 OUTSTANDING_MAX = 500
 STOP_S = 60.0
 HERE = Path(__file__).resolve().parent
@@ -110,7 +112,8 @@ class Librdkafka(Acknowledging):
                 "enable.idempotence": self.is_idempotent,
                 "acks": "all",
                 "linger.ms": 2,
-                "socket.timeout.ms": 5000,
+                "socket.timeout.ms": REQUEST_MS,
+                "request.timeout.ms": REQUEST_MS,
                 "socket.connection.setup.timeout.ms": 2000,
                 "message.timeout.ms": int(DELIVERY_S * 1000),
             }
@@ -185,7 +188,7 @@ class Java(Program):
         config = self.directory / "java.properties"
         config.write_text(
             "retries=2147483647\nenable.idempotence=true\nmax.in.flight.requests.per.connection=5\n"
-            f"delivery.timeout.ms={int(DELIVERY_S * 1000)}\nrequest.timeout.ms=5000\nretry.backoff.ms=20\n"
+            f"delivery.timeout.ms={int(DELIVERY_S * 1000)}\nrequest.timeout.ms={REQUEST_MS}\nretry.backoff.ms=20\n"
             "retry.backoff.max.ms=200\nreconnect.backoff.ms=20\nreconnect.backoff.max.ms=200\nlinger.ms=2\nbatch.size=200\n"
             "socket.connection.setup.timeout.ms=2000\nmetadata.max.age.ms=1000\n"
         )

@@ -1,4 +1,7 @@
-"""`python -m tests.simulation --seed N` repeats one history; `--count N --first M` runs many, and names those that fail."""
+"""`python -m tests.simulation --seed N` repeats one history; `--count N --first M` runs many, and names those that fail.
+
+Histories are of a broker that is alone, of three on a ZooKeeper with `--cluster`, and harsh ones of those with `--harsh`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,15 @@ import argparse
 import gc
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 
 from barnabas.testing.simulation.broker import quiet_logs
+from tests.simulation import cluster
+from tests.simulation.history import History
 from tests.simulation.scenario import Plan, judged
+
+Judge = Callable[[int], tuple[History, list[str]]]
 
 
 def main() -> int:
@@ -17,19 +26,26 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="repeat one history, and print it")
     parser.add_argument("--count", type=int, default=1000, help="how many histories (1000)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
+    parser.add_argument("--cluster", action="store_true", help="histories of three brokers on a ZooKeeper")
+    parser.add_argument("--harsh", action="store_true", help="... with faults that come closer together")
     options = parser.parse_args()
+    judge: Judge = judged
+    if options.cluster or options.harsh:
+        judge = partial(cluster.judged, harsh=options.harsh)
     if options.seed is not None:
-        return _repeat(options.seed)
+        if judge is judged:
+            print(Plan.drawn(options.seed))
+        return _repeat(judge, options.seed)
     with quiet_logs():
-        return _many(options.first, options.count)
+        return _many(judge, options.first, options.count)
 
 
-def _many(first: int, count: int) -> int:
+def _many(judge: Judge, first: int, count: int) -> int:
     gc.freeze()
     failed = []
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     for seed in range(first, first + count):
-        _, broken = judged(seed)
+        _, broken = judge(seed)
         if broken:
             failed.append(seed)
             print(f"seed {seed}: {len(broken)} broken, the first: {broken[0]}", flush=True)
@@ -42,9 +58,8 @@ def _many(first: int, count: int) -> int:
     return 1 if failed else 0
 
 
-def _repeat(seed: int) -> int:
-    print(Plan.drawn(seed))
-    history, broken = judged(seed)
+def _repeat(judge: Judge, seed: int) -> int:
+    history, broken = judge(seed)
     print("\n".join(history.events))
     for text in broken:
         print(f"BROKEN: {text}")

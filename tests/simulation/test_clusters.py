@@ -30,6 +30,12 @@ def test_nothing_that_was_acknowledged_is_lost(seed):
     assert not broken, f"seed {seed}:\n" + "\n".join(broken)
 
 
+@pytest.mark.parametrize("seed", range(3 * EFFORT))
+def test_nothing_is_lost_when_faults_come_close_together(seed):
+    _, broken = judged(seed, harsh=True)
+    assert not broken, f"python -m tests.simulation --harsh --seed {seed}:\n" + "\n".join(broken)
+
+
 @pytest.mark.parametrize("seed", SEEDS_THAT_FAILED)
 def test_seeds_that_have_failed(seed):
     _, broken = judged(seed)

@@ -29,8 +29,8 @@ func main() {
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
 		kgo.MetadataMinAge(100*time.Millisecond),
-		kgo.ProduceRequestTimeout(5*time.Second),
-		kgo.RequestTimeoutOverhead(2*time.Second),
+		kgo.ProduceRequestTimeout(1500*time.Millisecond),
+		kgo.RequestTimeoutOverhead(time.Second),
 		kgo.RecordDeliveryTimeout(120*time.Second),
 	)
 	if err != nil {

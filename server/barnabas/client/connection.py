@@ -26,6 +26,7 @@ from barnabas.client.errors import (
 from barnabas.client.frames import FrameReader
 from barnabas.client.sasl import Exchange, exchange
 from barnabas.client.settings import ClientSettings, Endpoint
+from barnabas.network.dialing import dial
 from barnabas.wire import registry
 from barnabas.wire.errors import DecodeError, EncodeError
 from barnabas.wire.generated.errors import ErrorCode
@@ -45,9 +46,7 @@ ANCIENT_VERSIONS = dict.fromkeys((0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14), (0, 0))
 
 async def dial_tcp(endpoint: Endpoint) -> trio.abc.Stream:
     """Open a TCP connection. Raises OSError."""
-    stream = await trio.open_tcp_stream(endpoint.host, endpoint.port)
-    stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
-    return stream
+    return await dial(endpoint.host, endpoint.port)
 
 
 class _NoVersionsError(ConnectionLostError):

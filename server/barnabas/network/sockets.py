@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from barnabas.network.dialing import dial
 from barnabas.network.lobby import Lobby
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.transport import EVERYWHERE, Address, UnknownHostError
@@ -251,9 +252,7 @@ class SocketNetwork:
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
         """Open a TCP connection. Raises OSError."""
-        stream = await trio.open_tcp_stream(host, port)
-        stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
-        return stream
+        return await dial(host, port)
 
 
 def bind_sockets(host: str, port: int) -> list[socket.socket]:

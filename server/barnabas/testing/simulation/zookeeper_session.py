@@ -1,0 +1,281 @@
+"""A client's session with the simulated ZooKeeper: its requests in order, and what goes wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from barnabas.cluster.zookeeper.session import (
+    ANY_VERSION,
+    ConnectionLostError,
+    NoAuthError,
+    Operation,
+    SessionExpiredError,
+    SessionState,
+    Stat,
+    Watch,
+    ZooKeeperError,
+)
+from barnabas.cluster.zookeeper.tracked_session import TrackedSession
+
+if TYPE_CHECKING:
+    from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
+
+Answer = Any
+Work = Callable[[], Answer]
+
+
+class _Pending:
+    """A request that has not been answered."""
+
+    __slots__ = ("answered", "error", "is_write", "result", "work")
+
+    def __init__(self, work: Work, *, is_write: bool) -> None:
+        self.work = work
+        self.is_write = is_write
+        self.answered = trio.Event()
+        self.result: Answer = None
+        self.error: ZooKeeperError | None = None
+
+    def fail(self, error: ZooKeeperError) -> None:
+        if not self.answered.is_set():
+            self.error = error
+            self.answered.set()
+
+    def answer(self) -> None:
+        self.answered.set()
+
+
+class SimulatedSession(TrackedSession):
+    """A client's session, as `cluster.zookeeper.session.ZooKeeper`. What goes wrong may also be asked for by tests."""
+
+    def __init__(self, server: SimulatedZooKeeper) -> None:
+        super().__init__()
+        self._server = server
+        self._pending: dict[_Pending, None] = {}
+        self._last_request_s = 0.0
+        self._last_answer_s = 0.0
+        self._lost_next = ""
+        self.connection = 0
+        """Counts the connections of this client."""
+        self.writes = 0
+        """Counts its requests that may change something."""
+
+    # what goes wrong
+
+    def disconnect(self) -> None:
+        """Break the connection: nothing that is on its way arrives. Stays so until `connect_soon`."""
+        if self._state is SessionState.CONNECTED:
+            self.connection += 1
+            self._server.lost_client(self._session_id)
+            self._set_state(SessionState.DISCONNECTED)
+            self._fail_all(ConnectionLostError("the connection broke before the answer"))
+            self._call_all(self._server.drop_watches(self._session_id))
+
+    def connect_soon(self) -> None:
+        """Connect again, with a new session if the old one has ended."""
+        if self._state is not SessionState.CONNECTED and not self._is_closed:
+            connection = self.connection
+
+            def connect() -> None:
+                if self.connection == connection and not self._server.is_down and not self._is_closed:
+                    self.begin()
+
+            self._server.after(self._server.delay(self._server.weather.reconnect_max_s), connect)
+
+    def lose_next_answer(self) -> None:
+        """Let the next write happen, and the connection break before its answer; it is made again soon."""
+        self._lost_next = "answer"
+
+    def lose_next_request(self) -> None:
+        """Let the connection break before the next write happens; it is made again soon."""
+        self._lost_next = "request"
+
+    def kill(self) -> None:
+        """Let the client vanish, as a process that is killed: its session expires after its time-out."""
+        self._listeners.clear()
+        self._is_closed = True
+        self.disconnect()
+
+    # what the server calls
+
+    def begin(self) -> None:
+        """Be connected from now on."""
+        self.connection += 1
+        if not self._session_id or not self._server.is_alive(self._session_id):
+            if self._session_id:
+                self._set_state(SessionState.EXPIRED)
+                if self._is_closed:
+                    return
+            self._session_id = self._server.begin_session(self)
+        self._last_request_s = self._last_answer_s = 0.0
+        self._set_state(SessionState.CONNECTED)
+
+    def watch_fired(self, watch: Watch) -> None:
+        """Have a watch called after a while."""
+        self._call_all([watch], self._server.delay(self._server.weather.watch_max_s))
+
+    def _call_all(self, watches: Sequence[Watch], seconds: float = 0.0) -> None:
+        for watch in watches:
+            self._server.after(seconds, lambda watch=watch: None if self._is_closed else watch())  # type: ignore[misc]
+
+    def _fail_all(self, error: ZooKeeperError) -> None:
+        pending, self._pending = self._pending, {}
+        for one in pending:
+            one.fail(error)
+
+    # requests
+
+    async def _ask(self, work: Work, *, is_write: bool) -> Answer:
+        if self._is_closed:
+            raise SessionExpiredError("the session was closed")
+        if self._state is not SessionState.CONNECTED:
+            await trio.lowlevel.checkpoint()
+            raise ConnectionLostError("no server can be reached")
+        pending = _Pending(work, is_write=is_write)
+        self._pending[pending] = None
+        server = self._server
+        delay = server.delay(server.weather.request_max_s)
+        self._last_request_s = server.after(
+            delay, lambda: self._arrived(pending), not_before=self._last_request_s
+        )
+        await pending.answered.wait()
+        if pending.error is not None:
+            raise pending.error
+        return pending.result
+
+    def _arrived(self, pending: _Pending) -> None:
+        """A request has come to the server: carry it out, and send the answer."""
+        if pending not in self._pending:
+            return
+        server, weather = self._server, self._server.weather
+        if not server.is_alive(self._session_id):
+            self.disconnect()
+            self.connect_soon()
+            return
+        lost = ""
+        if pending.is_write:
+            lost, self._lost_next = self._lost_next, ""
+            chance = server.random.random() if not lost else 1.0
+            if chance < weather.lost_request_probability:
+                lost = "request"
+            elif chance < weather.lost_request_probability + weather.lost_answer_probability:
+                lost = "answer"
+        try:
+            if pending.is_write:
+                self.writes += 1
+                if server.refuses_writes:
+                    raise NoAuthError("nothing may be changed")
+            if lost != "request":
+                pending.result = pending.work()
+        except ZooKeeperError as error:
+            pending.error = error
+        if lost:
+            pending.error = None
+            self.disconnect()
+            self.connect_soon()
+            return
+        delay = server.delay(weather.answer_max_s)
+        self._last_answer_s = server.after(
+            delay, lambda: self._answered(pending), not_before=self._last_answer_s
+        )
+
+    def _answered(self, pending: _Pending) -> None:
+        if self._pending.pop(pending, pending) is None:
+            pending.answer()
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        parents: bool = False,
+    ) -> tuple[str, Stat]:
+        """Make a znode and return its path."""
+
+        def work() -> tuple[str, Stat]:
+            owner = self._session_id if ephemeral else 0
+            return self._server.tree.create(path, data, owner, sequence=sequence, parents=parents)
+
+        made: tuple[str, Stat] = await self._ask(work, is_write=True)
+        return made
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        """Return a znode's data."""
+
+        def work() -> tuple[bytes, Stat]:
+            node = self._server.tree.node(path)
+            self._server.tree.watch(path, self._session_id, watch)
+            return node.data, node.stat()
+
+        found: tuple[bytes, Stat] = await self._ask(work, is_write=False)
+        return found
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """Return the data of many znodes, None for those that are not there."""
+        found: list[tuple[bytes, Stat] | None] = []
+        nodes = self._server.tree.nodes
+
+        def work(path: str) -> None:
+            node = nodes.get(path)
+            found.append(None if node is None else (node.data, node.stat()))
+
+        def works() -> None:
+            for path in paths:
+                work(path)
+
+        await self._ask(works, is_write=False)
+        return found
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        """Return what is known of a znode."""
+
+        def work() -> Stat | None:
+            node = self._server.tree.nodes.get(path)
+            self._server.tree.watch(path, self._session_id, watch)
+            return None if node is None else node.stat()
+
+        found: Stat | None = await self._ask(work, is_write=False)
+        return found
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Return the names of a znode's children, sorted."""
+
+        def work() -> list[str]:
+            node = self._server.tree.node(path)
+            self._server.tree.watch(path, self._session_id, watch, children=True)
+            return sorted(node.children)
+
+        found: list[str] = await self._ask(work, is_write=False)
+        return found
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        """Change a znode's data."""
+        stat: Stat = await self._ask(lambda: self._server.tree.set_data(path, data, version), is_write=True)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Remove a znode."""
+        await self._ask(lambda: self._server.tree.delete(path, version), is_write=True)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
+        """Do all of these or none."""
+        done: list[Stat | None] = await self._ask(
+            lambda: self._server.tree.multi(list(operations), self._session_id), is_write=True
+        )
+        return done
+
+    async def close(self) -> None:
+        """End the session: its ephemeral znodes go at once."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._server.drop_watches(self._session_id)
+            self._server.end(self._session_id)
+            self._fail_all(SessionExpiredError("the session was closed"))
+            self._set_state(SessionState.EXPIRED)
+            self._connected.set()
+        await trio.lowlevel.checkpoint()
