@@ -18,6 +18,7 @@ import trio
 from barnabas.testing.simulation.broker import SimulatedBroker
 from barnabas.testing.simulation.network import SimulatedNetwork
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
+from tests.simulation.clients import TOPIC
 
 POLL_S = 0.02
 SETTLED_S = 1.0
@@ -79,7 +80,8 @@ class ClusterFaults:
         states = self.states()
         if not states:
             return "", 0
-        path = self.random.choice(sorted(states))
+        written = [path for path in sorted(states) if f"/{TOPIC}/" in path]
+        path = self.random.choice(written if written and self.random.random() < 0.7 else sorted(states))
         return path, max(states[path]["leader"], 0)
 
     def victim(self) -> int:
@@ -255,9 +257,9 @@ class ClusterFaults:
         with trio.move_on_after(LISTENING_S):
             while joining not in self.states()[path]["isr"]:
                 await trio.sleep(0.001)
-        self.network.cut(self.host(leader), self.host(joining), both_ways=False) if leader > 0 else None
-        await trio.sleep(self.random.uniform(0, 1.0))
         if leader > 0:
+            self.network.cut(self.host(leader), self.host(joining), both_ways=False)
+            await trio.sleep(self.random.uniform(0, 1.0))
             self.expire(leader)
         await trio.sleep(self.random.uniform(0, 1.0))
         self.network.heal()

@@ -10,30 +10,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 
 import trio
 
 from barnabas.cluster.zookeeper.session import SessionState, Watch
-from barnabas.testing.simulation.zookeeper_session import SimulatedSession
+from barnabas.testing.simulation.zookeeper_session import SimulatedSession, ZooKeeperWeather
 from barnabas.testing.simulation.zookeeper_tree import Tree
-
-
-@dataclass(slots=True)
-class ZooKeeperWeather:
-    """How the sessions fare; times in seconds of trio's clock, each drawn from 0 to its maximum."""
-
-    request_max_s: float = 0.0
-    answer_max_s: float = 0.0
-    watch_max_s: float = 0.0
-    reconnect_max_s: float = 0.0
-    session_timeout_s: float = 18.0
-    """A session without a connection for so long is expired."""
-    lost_request_probability: float = 0.0
-    """How often the connection breaks with a write that does not happen."""
-    lost_answer_probability: float = 0.0
-    """How often the connection breaks with a write that has happened."""
 
 
 class SimulatedZooKeeper:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -21,10 +22,62 @@ from barnabas.cluster.zookeeper.session import (
 from barnabas.cluster.zookeeper.tracked_session import TrackedSession
 
 if TYPE_CHECKING:
-    from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
+    from random import Random
+
+    from barnabas.testing.simulation.zookeeper_tree import Tree
 
 Answer = Any
 Work = Callable[[], Answer]
+
+
+@dataclass(slots=True)
+class ZooKeeperWeather:
+    """How the sessions fare; times in seconds of trio's clock, each drawn from 0 to its maximum."""
+
+    request_max_s: float = 0.0
+    answer_max_s: float = 0.0
+    watch_max_s: float = 0.0
+    reconnect_max_s: float = 0.0
+    session_timeout_s: float = 18.0
+    """A session without a connection for so long is expired."""
+    lost_request_probability: float = 0.0
+    """How often the connection breaks with a write that does not happen."""
+    lost_answer_probability: float = 0.0
+    """How often the connection breaks with a write that has happened."""
+
+
+class Servers(Protocol):
+    """What a session needs of the servers."""
+
+    random: Random
+    weather: ZooKeeperWeather
+    is_down: bool
+    refuses_writes: bool
+
+    @property
+    def tree(self) -> Tree:
+        """The znodes."""
+
+    def begin_session(self, session: SimulatedSession) -> int:
+        """Return the id of a new session."""
+
+    def is_alive(self, session_id: int) -> bool:
+        """Say whether a session goes on."""
+
+    def end(self, session_id: int) -> None:
+        """End a session."""
+
+    def lost_client(self, session_id: int) -> None:
+        """Note that a session has no connection."""
+
+    def drop_watches(self, session_id: int) -> list[Watch]:
+        """Forget a session's watches and return them."""
+
+    def delay(self, at_most_s: float) -> float:
+        """Return a random time."""
+
+    def after(self, seconds: float, act: Callable[[], object], *, not_before: float = 0.0) -> float:
+        """Have `act` called later; return when."""
 
 
 class _Pending:
@@ -51,7 +104,7 @@ class _Pending:
 class SimulatedSession(TrackedSession):
     """A client's session, as `cluster.zookeeper.session.ZooKeeper`. What goes wrong may also be asked for by tests."""
 
-    def __init__(self, server: SimulatedZooKeeper) -> None:
+    def __init__(self, server: Servers) -> None:
         super().__init__()
         self._server = server
         self._pending: dict[_Pending, None] = {}
