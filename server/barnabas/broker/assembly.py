@@ -19,14 +19,16 @@ from barnabas.broker.codecs import CodecWorker
 from barnabas.broker.connection import ConnectionParts
 from barnabas.broker.connection_limits import ConnectionLimits
 from barnabas.broker.coordination_parts import coordination_parts
+from barnabas.broker.handshakes import Handshakes
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.image_follower import ImageFollower
 from barnabas.broker.listener import Connections
+from barnabas.broker.newcomers import Newcomers
 from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.pipeline import Pipeline
 from barnabas.broker.quotas import broker_quotas
 from barnabas.broker.sasl_offers import SECRET_BYTES, LoginParts
-from barnabas.broker.securing import secure
+from barnabas.broker.securing import Securing
 from barnabas.broker.services import Services
 from barnabas.broker.stalls import StallMeter
 from barnabas.broker.startup import advertised_endpoints, open_listeners, parse_metrics_address
@@ -240,6 +242,11 @@ def _assemble(
         clock_ms=now_ms,
         entropy=environment.entropy,
     )
+    securing = Securing(
+        listeners, config, LoginParts(credentials, environment, environment.entropy.token_bytes(SECRET_BYTES))
+    )
+    securing.begin()
+    metadata.subscribe(securing)
 
     # --- requests -------------------------------------------------------------------------------------------
     services = Services(
@@ -276,6 +283,7 @@ def _assemble(
         consumer_offsets=storage.consumer_offsets,
         lazy_shares=shares,
         lazy_telemetry=telemetry,
+        security=securing,
         membership=in_cluster.member if in_cluster is not None else None,
     )
     meter = None
@@ -291,9 +299,6 @@ def _assemble(
         if telemetry.if_made is not None:
             telemetry.if_made.instances.connection_closed(connection_id)
 
-    secure(
-        listeners, config, LoginParts(credentials, environment, environment.entropy.token_bytes(SECRET_BYTES))
-    )
     connections = Connections(
         background,
         ConnectionParts(
@@ -309,6 +314,7 @@ def _assemble(
             budget=budget,
             stalls=stalls,
             log_limit=log_limit,
+            handshakes=Handshakes(threads),
             frame_bytes_max=config.get(settings.SOCKET_REQUEST_MAX_BYTES),
             now_s=environment.monotonic,
             on_closed=connection_closed,
@@ -316,6 +322,10 @@ def _assemble(
         limits,
         idle_seconds_max=config.get(settings.CONNECTIONS_MAX_IDLE_MS) / 1000,
         count_max=connections_max(allow_open_files()),
+        newcomers=Newcomers(
+            config.get(settings.MAX_UNAUTHENTICATED_CONNECTIONS),
+            config.get(settings.AUTHENTICATION_TIMEOUT_MS) / 1000,
+        ),
     )
     metrics = None
     if metrics_address is not None and meter is not None:

@@ -7,12 +7,14 @@ says who sent what. Requests are answered in order, so one task per connection i
 from __future__ import annotations
 
 import logging
+import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
 from barnabas.broker.buffers import GROWTH_BYTES_MAX, SCRATCH_BYTES
+from barnabas.broker.channel import NO_SECURITY
 from barnabas.errors import PeerError, StorageError
 from barnabas.requests.login import wait_after_failure
 from barnabas.requests.memory import Held
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.buffers import BufferPool
+    from barnabas.broker.channel import Channel
+    from barnabas.broker.handshakes import Handshakes
     from barnabas.broker.pipeline import Pipeline
     from barnabas.broker.stalls import StallMeter
     from barnabas.loop_budget import LoopBudget
@@ -58,6 +62,7 @@ class ConnectionParts:
     budget: LoopBudget
     stalls: StallMeter
     log_limit: LogLimit
+    handshakes: Handshakes
     frame_bytes_max: int
     now_s: Callable[[], float]
     on_closed: Callable[[int], None]
@@ -72,9 +77,11 @@ class Connection:
     """
 
     __slots__ = (
+        "_channel",
         "_is_active",
         "_is_more_there",
         "_is_quick",
+        "_on_arrived",
         "_parts",
         "_received",
         "_skip",
@@ -89,9 +96,20 @@ class Connection:
         "stopping",
     )
 
-    def __init__(self, parts: ConnectionParts, transport: Transport, info: ConnectionInfo) -> None:
+    def __init__(
+        self,
+        parts: ConnectionParts,
+        transport: Transport,
+        info: ConnectionInfo,
+        *,
+        channel: Channel = NO_SECURITY,
+        on_arrived: Callable[[Connection], None] | None = None,
+    ) -> None:
+        """`on_arrived` is called when the peer has said who it is, where the `channel` asks for that."""
         self._parts = parts
         self._transport = transport
+        self._channel = channel
+        self._on_arrived = on_arrived
         transport.report_to(self)
         self._unsent: Held | None = None
         # Bytes received and not yet answered: `_received[_start:]` holds the next frames of a pipelining client.
@@ -114,6 +132,8 @@ class Connection:
         try:
             with self.scope:
                 try:
+                    if not self._channel.is_open and not await self._arrive():
+                        return
                     while not self.stopping and await self._serve_one():
                         if self.info.muted_ms:
                             await self._stay_muted()
@@ -134,6 +154,37 @@ class Connection:
             self._transport.close()
             self.info.request = None  # which knows its connection: a cycle
             self._parts.on_closed(self.info.connection_id)
+
+    async def _arrive(self) -> bool:
+        """Shake hands and let the peer log in, as the listener asks; false when the connection is at its end.
+
+        Raises PeerError, OSError.
+        """
+        if self._channel.tls is not None and not await self._shake_hands():
+            return False
+        login = self.info.login
+        while login is not None and not login.is_done:
+            if self.stopping or not await self._serve_one():
+                return False
+        if self._on_arrived is not None:
+            self._on_arrived(self)
+        return True
+
+    async def _shake_hands(self) -> bool:
+        """Begin TLS; false when that fails."""
+        transport = self._channel.secured(self._transport)
+        assert transport is not None
+        self._transport = transport
+        transport.report_to(self)
+        try:
+            certificate = await transport.handshake(self._parts.handshakes.run)
+            if self.info.login is None:
+                self.info.principal = self._channel.principal_of(certificate)
+        except (ssl.SSLError, ValueError) as error:
+            reason = getattr(error, "reason", None) or str(error)
+            self._warn("failed TLS handshakes", f"TLS handshake: {reason.replace('_', ' ').lower()}")
+            return False
+        return True
 
     async def _stay_muted(self) -> None:
         """Read nothing for as long as the client is throttled."""

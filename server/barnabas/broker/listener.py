@@ -17,6 +17,7 @@ import trio
 
 from barnabas.broker.channel import NO_SECURITY
 from barnabas.broker.connection import Connection, ConnectionParts
+from barnabas.broker.newcomers import Newcomers
 from barnabas.requests.context import ConnectionInfo
 
 if TYPE_CHECKING:
@@ -123,8 +124,9 @@ class Connections:
         *,
         idle_seconds_max: float,
         count_max: int | None,
+        newcomers: Newcomers | None = None,
     ) -> None:
-        """`count_max` is what the system allows, None for any number."""
+        """`count_max` is what the system allows, None for any number; `newcomers` bounds who has not authenticated."""
         self.parts = parts
         self.limits = limits
         self._nursery = nursery
@@ -133,6 +135,7 @@ class Connections:
         self._ids = count(1)
         self._open: set[Connection] = set()
         self._idle_seconds_max = idle_seconds_max
+        self._newcomers = newcomers or Newcomers()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -200,16 +203,34 @@ class Connections:
             transport.peer_address,
             login=listener.channel.new_login(),
         )
-        connection = Connection(self.parts, transport, info)
+        channel = listener.channel
+        connection = Connection(
+            self.parts, transport, info, channel=channel, on_arrived=self._newcomers.discard
+        )
         self._open.add(connection)
         self.limits.opened(listener.name, host)
+        if not channel.is_open:
+            self._greet(connection)
         self._nursery.start_soon(self._serve, connection)
+
+    def _greet(self, connection: Connection) -> None:
+        """Count a connection whose peer has not said who it is; too many of them push out one another."""
+        pushed_out = self._newcomers.add(connection, self.parts.now_s())
+        if pushed_out is not None:
+            host = pushed_out.info.peer_address[0]
+            self.parts.log_limit.log(
+                log, logging.WARNING, "connections closed before their login", host,
+                "closing %s: %d connections have not authenticated, most of them from %s",
+                pushed_out.info, len(self._newcomers), host,
+            )  # fmt: skip
+            pushed_out.scope.cancel()
 
     async def _serve(self, connection: Connection) -> None:
         try:
             await connection.serve()
         finally:
             self._open.discard(connection)
+            self._newcomers.discard(connection)
             self.limits.closed(connection.info.listener, connection.info.peer_address[0])
 
     async def close_excess_forever(self) -> None:
@@ -235,9 +256,13 @@ class Connections:
         Those that have sent nothing since the last check are inactive from then on.
         """
         while True:
-            pause_s = min(IDLE_CHECK_SECONDS, max(self._idle_seconds_max / 2, 0.05))
+            shortest_s = min(self._idle_seconds_max, self._newcomers.seconds_max)
+            pause_s = min(IDLE_CHECK_SECONDS, max(shortest_s / 2, 0.05))
             await trio.sleep(pause_s)
             await self._mark_inactive(self.parts.now_s() - pause_s)
+            for connection in self._newcomers.overdue(self.parts.now_s()):
+                log.debug("closing %s: it has not authenticated in time", connection.info)
+                connection.scope.cancel()
             limit = self.parts.now_s() - self._idle_seconds_max
             await self._close_some(partial(_is_idle, limit), f"idle for more than {self._idle_seconds_max}s")
 

@@ -1,15 +1,21 @@
-"""Gives listeners the security that their settings ask for.
+"""Gives listeners the security that their settings ask for, at the start and when the settings change.
 
-The rule: all of them are worked out before one is changed.
+The rule: what cannot be used never replaces what is in use. Key stores are read again when a setting of TLS or SASL is
+altered, also to what it was: so a certificate is renewed by replacing its file and altering its location (KIP-226).
 """
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker.channel import Channel
 from barnabas.broker.sasl_offers import LoginParts, sasl_offer
 from barnabas.broker.startup import StartupError
+from barnabas.broker.tls_settings import tls_settings
+from barnabas.cluster.image import BROKER
+from barnabas.config import broker as settings
 from barnabas.config.listeners import ListenerSettings
 from barnabas.config.setting import SettingError
 
@@ -17,17 +23,76 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.broker.listener import Listener
+    from barnabas.cluster.image import Delta
     from barnabas.config.loading import BrokerConfig
 
+log = logging.getLogger(__name__)
 
-def secure(listeners: Sequence[Listener], config: BrokerConfig, parts: LoginParts) -> None:
-    """Give each listener its channel. Raises StartupError."""
+
+def channel_of(listener: ListenerSettings, parts: LoginParts) -> Channel:
+    """Return the channel of a listener. Reads files. Raises SettingError."""
+    offer = sasl_offer(listener, parts)
+    if not listener.has_tls:
+        return Channel(offer)
+    from barnabas.network.tls_context import server_tls
+    from barnabas.network.tls_stores import TlsError
+    from barnabas.security.principals import CertificateNames, NameRuleError
+
     try:
-        made = [
-            Channel(sasl_offer(ListenerSettings(config, listener.name, listener.security_protocol), parts))
-            for listener in listeners
-        ]
-    except SettingError as error:
-        raise StartupError(str(error)) from error
-    for listener, channel in zip(listeners, made, strict=True):
-        listener.channel = channel
+        names = CertificateNames(listener.get(settings.SSL_PRINCIPAL_MAPPING_RULES))
+        return Channel(offer, server_tls(tls_settings(listener)), names)
+    except (TlsError, NameRuleError) as error:
+        raise SettingError(f"listener {listener.name}: {error}") from error
+
+
+class Securing:
+    """Keeps the channels of listeners. Implements `cluster.store.Subscriber`."""
+
+    def __init__(self, listeners: Sequence[Listener], config: BrokerConfig, parts: LoginParts) -> None:
+        self._listeners = listeners
+        self._config = config
+        self._parts = parts
+
+    def begin(self) -> None:
+        """Give every listener its channel. Raises StartupError."""
+        try:
+            made = [self._made(listener, self._config) for listener in self._listeners]
+        except SettingError as error:
+            raise StartupError(str(error)) from error
+        for listener, channel in zip(self._listeners, made, strict=True):
+            listener.channel = channel
+
+    def _made(self, listener: Listener, config: BrokerConfig) -> Channel:
+        return channel_of(ListenerSettings(config, listener.name, listener.security_protocol), self._parts)
+
+    async def check(self, config: BrokerConfig) -> None:
+        """See that every listener could be secured as these settings say. Raises SettingError."""
+
+        def make() -> None:
+            for listener in self._listeners:
+                if not listener.channel.is_open:
+                    self._made(listener, config)
+
+        await self._parts.environment.threads.run(make)
+
+    # --- following the image --------------------------------------------------------------------------------
+
+    async def prepare(self, delta: Delta) -> None:
+        """Do nothing."""
+
+    def publish(self, delta: Delta) -> None:
+        """Do nothing."""
+
+    async def clean_up(self, delta: Delta) -> None:
+        """Read again what settings name that have changed and are obeyed by now."""
+        if not any(kind == BROKER for kind, _ in delta.configs):
+            return
+        for listener in self._listeners:
+            if listener.channel.is_open:
+                continue
+            try:
+                listener.channel = await self._parts.environment.threads.run(
+                    partial(self._made, listener, self._config)
+                )
+            except SettingError as error:
+                log.error("listener %s goes on with the settings before: %s", listener.name, error)

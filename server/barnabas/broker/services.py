@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.ports import ConsumerOffsets, Controller, FeatureLevels, Member
     from barnabas.cluster.store import MetadataStore
     from barnabas.cluster.topic_creation import TopicCreation
+    from barnabas.config.listeners import ListenerSecurity
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.coordination.markers import LocalMarkers
@@ -67,6 +68,7 @@ class Services:
     consumer_offsets: ConsumerOffsets | None
     lazy_shares: Lazy[Shares]
     lazy_telemetry: Lazy[Telemetry]
+    security: ListenerSecurity
     membership: Member | None = None
     """None where the broker is alone."""
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.network.transport import Network
 
-SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 ADVERTISED = "advertised.listeners"
 METRICS = "metrics.listener"
 
@@ -115,7 +114,7 @@ def open_listeners(
         for endpoint in endpoints:
             name, host, port = parse_endpoint(endpoint)
             protocol = protocols.get(name, name)
-            if protocol not in SERVED_PROTOCOLS:
+            if protocol not in PROTOCOLS:
                 raise StartupError(_not_served(endpoint, name, protocol))
             if any(known.name == name for known in listeners):
                 raise StartupError(f"two listeners are called {name}; each needs a name of its own")
@@ -129,11 +128,6 @@ def open_listeners(
 
 
 def _not_served(endpoint: str, name: str, protocol: str) -> str:
-    if protocol in PROTOCOLS:
-        return (
-            f"listener {endpoint!r} uses {protocol}, and only {', '.join(SERVED_PROTOCOLS)} are served: there is no "
-            "encryption yet"
-        )
     return (
         f"listener {endpoint!r}: {name} is not in listener.security.protocol.map; add {name}:PLAINTEXT to it"
         if protocol == name

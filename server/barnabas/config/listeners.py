@@ -6,7 +6,7 @@ names of settings the listener and the mechanism are in lower case, as Kafka has
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.config import broker as settings
 from barnabas.config import tables
@@ -20,6 +20,19 @@ T = TypeVar("T")
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 TLS_PROTOCOLS = ("SSL", "SASL_SSL")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class ListenerSecurity(Protocol):
+    """Who knows whether settings of TLS and SASL can be used."""
+
+    async def check(self, config: BrokerConfig) -> None:
+        """See that every listener could be secured as these settings say. Raises SettingError."""
+
+
+def concerns_security(name: str) -> bool:
+    """Whether a setting is one of TLS or SASL, of all listeners or of one."""
+    known = tables.find(name)
+    return known is not None and (known.base or name).startswith(("ssl.", "sasl."))
 
 
 class ListenerSettings:

@@ -112,6 +112,14 @@ class BrokerConfig:
                     self.sources[name] = source
         self._texts[:-1] = [(DYNAMIC_BROKER_CONFIG, of_this), (DYNAMIC_DEFAULT_BROKER_CONFIG, of_all)]
 
+    def with_dynamic(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> BrokerConfig:
+        """These settings, if that were set while brokers run. Raises SettingError."""
+        other = BrokerConfig()
+        other._static, other._texts = self._static, list(self._texts)
+        other.kept_for_all = self.kept_for_all
+        other.set_dynamic(of_all, of_this)
+        return other
+
     def get(self, setting: Setting[T]) -> T:
         """The value of a setting, or its default."""
         value: T = self._values.get(setting.name, setting.default)

@@ -9,6 +9,7 @@ from barnabas.wire.generated.alter_configs import AlterConfigsRequest, AlterConf
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
+    from barnabas.config.listeners import ListenerSecurity
     from barnabas.config.loading import BrokerConfig
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
@@ -24,6 +25,7 @@ async def handle(
     config: BrokerConfig,
     budget: LoopBudget,
     broker_id: int,
+    security: ListenerSecurity,
 ) -> AlterConfigsResponse:
     """Alter all resources in one change; one that is refused does not keep the others back."""
     answers = await altered(
@@ -36,5 +38,6 @@ async def handle(
         config=config,
         budget=budget,
         broker_id=broker_id,
+        security=security,
     )
     return AlterConfigsResponse(responses=answers)

@@ -26,6 +26,7 @@ from barnabas.config import client_metrics, tables, without_effect
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.cluster import is_clustered
+from barnabas.config.listeners import concerns_security
 from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, BrokerConfig
 from barnabas.config.setting import INT, LIST, Setting, SettingError
 from barnabas.errors import RequestError
@@ -36,6 +37,7 @@ from barnabas.wire.primitives import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
+    from barnabas.config.listeners import ListenerSecurity
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
@@ -155,6 +157,7 @@ async def altered(
     config: BrokerConfig,
     budget: LoopBudget,
     broker_id: int,
+    security: ListenerSecurity,
 ) -> list[A]:
     """Alter all resources in one change, and answer each; one that is refused does not keep the others back."""
     changes = await _wanted_changes(resources, replace_all=replace_all, budget=budget)
@@ -166,6 +169,7 @@ async def altered(
         config=config,
         budget=budget,
         broker_id=broker_id,
+        security=security,
         context=context,
     )
     answers = []
@@ -215,6 +219,7 @@ async def _alter(
     config: BrokerConfig,
     budget: LoopBudget,
     broker_id: int,
+    security: ListenerSecurity,
     context: RequestContext,
 ) -> None:
     """Change the own settings of resources, all in one change; `replace_all` begins with none of them.
@@ -246,6 +251,8 @@ async def _alter(
             one.refused = error
         await budget.checkpoint()
 
+    await _check_security(wanted, metadata.image, config, security, replace_all=replace_all)
+
     def decide(image: ClusterImage) -> Iterator[Change]:
         for one in wanted:
             if one.refused is None and one.resource_type != BROKER_LOGGER:
@@ -261,6 +268,33 @@ async def _alter(
             await budget.checkpoint()
     else:
         await metadata.change(decide)
+
+
+async def _check_security(
+    wanted: Sequence[ResourceChange],
+    image: ClusterImage,
+    config: BrokerConfig,
+    security: ListenerSecurity,
+    *,
+    replace_all: bool,
+) -> None:
+    """Refuse settings of TLS and SASL with which a listener could not go on: keys are read before they are taken."""
+    for one in wanted:
+        if one.resource_type != BROKER or one.refused is not None:
+            continue
+        if not any(concerns_security(alteration.name) for alteration in one.alterations):
+            continue
+        try:
+            before = image.settings_of(BROKER, one.name)
+            settings = _altered(BROKER, {} if replace_all else before, one.alterations, config)
+            _check_settings(BROKER, one.name, settings, config=config)
+            others = image.settings_of(BROKER, "") if one.name else {}
+            trial = config.with_dynamic(others, settings) if one.name else config.with_dynamic(settings, {})
+            await security.check(trial)
+        except RequestError as error:
+            one.refused = error
+        except SettingError as error:
+            one.refused = RequestError(ErrorCode.INVALID_REQUEST, str(error))
 
 
 _BY_TYPE = {TOPIC: ResourceType.TOPIC, GROUP: ResourceType.GROUP}

@@ -12,6 +12,7 @@ from barnabas.wire.generated.incremental_alter_configs import (
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
+    from barnabas.config.listeners import ListenerSecurity
     from barnabas.config.loading import BrokerConfig
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
@@ -27,6 +28,7 @@ async def handle(
     config: BrokerConfig,
     budget: LoopBudget,
     broker_id: int,
+    security: ListenerSecurity,
 ) -> IncrementalAlterConfigsResponse:
     """Alter all resources in one change; one that is refused does not keep the others back."""
     answers = await altered(
@@ -39,5 +41,6 @@ async def handle(
         config=config,
         budget=budget,
         broker_id=broker_id,
+        security=security,
     )
     return IncrementalAlterConfigsResponse(responses=answers)

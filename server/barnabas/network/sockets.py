@@ -59,6 +59,10 @@ class PlainTransport:
         if ready is not None:
             ready.add(sock.fileno())
 
+    def handed_over(self) -> tuple[socket.socket, Lobby | None, ReadySockets | None]:
+        """Return the socket and where it is waited for, to another transport, which closes it from then on."""
+        return self._socket, self._lobby, self._ready
+
     def report_to(self, reader: Reader) -> None:
         """Tell `reader` how the peer reads."""
         self._reader = reader
@@ -114,6 +118,9 @@ class PlainTransport:
             pending_bytes += size
         if pending:
             await self._send_bytes(pending, chunks, more=False)
+        self._caught_up()
+
+    def _caught_up(self) -> None:
         if self._behind:
             self._behind = False
             if self._reader is not None:

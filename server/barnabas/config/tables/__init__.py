@@ -55,7 +55,6 @@ WITHOUT_EFFECT = {
     "sockets": "left to the operating system",
     "threads": "one event loop does this work",
     "tiered": "there is no tiered storage",
-    "tls": "TLS is not served",
     "zookeeper": "it is about a cluster on ZooKeeper, and without zookeeper.connect a broker is alone",
 }
 

@@ -1,0 +1,265 @@
+"""Names of principals: of certificates as Java prints them (RFC 2253), and by rules (KIP-371, auth_to_local). Pure.
+
+The rule: a name is the same, character by character, as the one that Apache Kafka makes of the same certificate or Kerberos
+principal, since ACLs name it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+_KEYWORDS = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
+}
+"""The attribute types that RFC 2253 has names for; others are written as numbers, their values in hexadecimal."""
+
+_SEQUENCE, _SET, _OID, _VERSION = 0x30, 0x31, 0x06, 0xA0
+_ENCODINGS = {
+    0x0C: "utf-8",
+    0x12: "ascii",
+    0x13: "ascii",
+    0x14: "latin-1",
+    0x16: "ascii",
+    0x1C: "utf-32-be",
+    0x1E: "utf-16-be",
+}
+_ESCAPED = frozenset(',=+<>#;"\\')
+
+
+class NameRuleError(ValueError):
+    """A rule that is malformed, or a name that no rule applies to."""
+
+
+# --- certificates -----------------------------------------------------------------------------------------------------
+
+
+def subject_of(certificate: bytes) -> str:
+    """Return the distinguished name of a certificate's (DER) subject, as Java's X500Principal.getName prints it.
+
+    Raises ValueError for what is no certificate.
+    """
+    try:
+        whole = _content(certificate, 0)
+        fields = list(_items(_content(whole, 0)))
+        if fields[0][0] == _VERSION:
+            del fields[0]
+        # serial number, signature, issuer, validity, subject
+        return _name(fields[4][1])
+    except (IndexError, UnicodeDecodeError) as error:
+        raise ValueError("the certificate cannot be read") from error
+
+
+def _items(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield (tag, content, whole) of each DER value in `data`."""
+    position = 0
+    while position < len(data):
+        start, tag, length = position, data[position], data[position + 1]
+        position += 2
+        if length & 0x80:
+            count = length & 0x7F
+            length = int.from_bytes(data[position : position + count], "big")
+            position += count
+        if position + length > len(data):
+            raise IndexError
+        yield tag, data[position : position + length], data[start : position + length]
+        position += length
+
+
+def _content(data: bytes, index: int) -> bytes:
+    return list(_items(data))[index][1]
+
+
+def _name(rdns: bytes) -> str:
+    parts = []
+    for tag, rdn, _ in _items(rdns):
+        if tag != _SET:
+            raise IndexError
+        parts.append("+".join(_attribute(content) for _, content, _ in _items(rdn)))
+    return ",".join(reversed(parts))
+
+
+def _attribute(content: bytes) -> str:
+    (tag, oid, _), (value_tag, value, whole) = _items(content)
+    if tag != _OID:
+        raise IndexError
+    number = _dotted(oid)
+    keyword = _KEYWORDS.get(number)
+    encoding = _ENCODINGS.get(value_tag)
+    if keyword is None or encoding is None:
+        return f"{keyword or number}=#{whole.hex()}"
+    return f"{keyword}={_escaped(value.decode(encoding))}"
+
+
+def _dotted(oid: bytes) -> str:
+    numbers, number = [], 0
+    for byte in oid:
+        number = number << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
+
+
+def _escaped(value: str) -> str:
+    text = "".join("\\" + char if char in _ESCAPED else "\\00" if char == "\0" else char for char in value)
+    inner = text.strip(" \r")
+    lead = text[: len(text) - len(text.lstrip(" \r"))]
+    trail = text[len(lead) + len(inner) :]
+    return "".join("\\" + char for char in lead) + inner + "".join("\\" + char for char in trail)
+
+
+# --- ssl.principal.mapping.rules (KIP-371) ----------------------------------------------------------------------------
+
+Namer = Callable[[str], str | None]
+
+_RULE = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
+_SPLITTER = re.compile(rf"\s*(?P<rule>{_RULE})\s*(?:,\s*|$)")
+
+
+class CertificateNames:
+    """Names by the rules of `ssl.principal.mapping.rules`: the first that fits the whole distinguished name counts."""
+
+    def __init__(self, text: str) -> None:
+        """Parse rules. Raises NameRuleError."""
+        self._rules = list(_certificate_rules(text))
+
+    def name_of(self, distinguished_name: str) -> str:
+        """Return the name for a distinguished name. Raises NameRuleError where no rule applies."""
+        for rule in self._rules:
+            name = rule(distinguished_name)
+            if name is not None:
+                return name
+        raise NameRuleError(f"no rule of ssl.principal.mapping.rules applies to {distinguished_name!r}")
+
+
+def _certificate_rules(text: str) -> Iterator[Namer]:
+    for found in _SPLITTER.finditer(text.strip()):
+        rule = found["rule"]
+        if not rule:
+            continue
+        if rule == "DEFAULT":
+            yield lambda name: name
+            continue
+        parsed = re.fullmatch(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)", rule)
+        if parsed is None:
+            raise NameRuleError(
+                f"{rule!r} is not of the form RULE:PATTERN/REPLACEMENT/ with L or U after it, or DEFAULT"
+            )
+        yield _certificate_rule(_compiled(parsed[1]), parsed[2], parsed[3])
+
+
+def _certificate_rule(pattern: re.Pattern[str], replacement: str, case: str) -> Namer:
+    def rule(name: str) -> str | None:
+        if pattern.fullmatch(name) is None:
+            return None
+        return _in_case(pattern.sub(lambda found: _expanded(replacement, found), name), case)
+
+    return rule
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise NameRuleError(f"{pattern!r} is not a regular expression: {error}") from None
+
+
+def _expanded(replacement: str, found: re.Match[str]) -> str:
+    """Return a replacement of Java's form: $1 is the first group, as many digits as make the number of a group."""
+    groups = found.re.groups
+
+    def one(item: re.Match[str]) -> str:
+        if item[1]:
+            return item[1]
+        digits = item[2]
+        while len(digits) > 1 and int(digits) > groups:
+            digits = digits[:-1]
+        if int(digits) > groups:
+            return item[0]
+        return (found[int(digits)] or "") + item[2][len(digits) :]
+
+    return re.sub(r"\\(.)|\$(\d+)", one, replacement)
+
+
+def _in_case(name: str, case: str) -> str:
+    return name.lower() if case == "L" else name.upper() if case == "U" else name
+
+
+# --- sasl.kerberos.principal.to.local.rules ---------------------------------------------------------------------------
+
+_KERBEROS_RULE = re.compile(r"RULE:\[(\d*):([^\]]*)](?:\(([^)]*)\))?(?:s/([^/]*)/([^/]*)/(g)?)?/?([LU])?")
+_NOT_SIMPLE = re.compile("[/@]")
+
+
+class KerberosNames:
+    """Names by the rules of `sasl.kerberos.principal.to.local.rules`; the first that applies counts."""
+
+    def __init__(self, rules: Sequence[str], default_realm: str) -> None:
+        """Parse rules. Raises NameRuleError."""
+        self._default_realm = default_realm
+        self._rules: list[Callable[[list[str]], str | None]] = [self._rule(text) for text in rules]
+
+    def name_of(self, principal: str) -> str:
+        """Return the name for a principal like `alice/host@REALM`. Raises NameRuleError where no rule applies."""
+        name, at, realm = principal.rpartition("@")
+        if not at:
+            name, realm = principal, ""
+        first, slash, host = name.partition("/")
+        if not realm and not slash:
+            return first
+        fields = [realm, first, host] if slash else [realm, first]
+        for rule in self._rules:
+            found = rule(fields)
+            if found is not None:
+                return found
+        raise NameRuleError(f"no rule of sasl.kerberos.principal.to.local.rules applies to {principal!r}")
+
+    def _rule(self, text: str) -> Callable[[list[str]], str | None]:
+        if text == "DEFAULT":
+            return lambda fields: fields[1] if fields[0] == self._default_realm else None
+        parsed = _KERBEROS_RULE.fullmatch(text)
+        if parsed is None or not parsed[1]:
+            raise NameRuleError(
+                f"{text!r} is not of the form RULE:[n:format](pattern)s/from/to/g/L, or DEFAULT"
+            )
+        return _kerberos_rule(parsed)
+
+
+def _kerberos_rule(parsed: re.Match[str]) -> Callable[[list[str]], str | None]:
+    count, form, case = int(parsed[1]), parsed[2], parsed[7] or ""
+    pattern = _compiled(parsed[3]) if parsed[3] is not None else None
+    source = _compiled(parsed[4]) if parsed[4] is not None else None
+    target, times = parsed[5] or "", 0 if parsed[6] else 1
+
+    def rule(fields: list[str]) -> str | None:
+        if len(fields) - 1 != count:
+            return None
+        base = _filled(form, fields)
+        if pattern is not None and pattern.fullmatch(base) is None:
+            return None
+        result = base if source is None else source.sub(lambda found: _expanded(target, found), base, times)
+        if _NOT_SIMPLE.search(result):
+            raise NameRuleError(f"{result!r} is no simple name, after rule {parsed[0]}")
+        return _in_case(result, case)
+
+    return rule
+
+
+def _filled(form: str, fields: list[str]) -> str:
+    def one(found: re.Match[str]) -> str:
+        number = int(found[1] or -1)
+        if not 0 <= number < len(fields):
+            raise NameRuleError(f"{form!r} has a number outside of 0 to {len(fields) - 1}")
+        return fields[number]
+
+    return re.sub(r"\$(\d*)", one, form)

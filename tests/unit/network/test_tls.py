@@ -1,0 +1,393 @@
+"""TLS: key stores as Kafka names them, and a connection that behaves as a plain one does."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+import trio
+
+from barnabas.network.sockets import PlainTransport
+from barnabas.network.tls import TlsTransport
+from barnabas.network.tls_context import TlsSettings, client_context, openssl_name, server_tls
+from barnabas.network.tls_stores import StoreSettings, TlsError, read_key_store, read_trust_store
+from barnabas.wire.regions import FileRegion
+from tests.support.certificates import authority, signed, stranger, trusted_pkcs12
+
+KEY = signed({"CN": "broker"}, authority())
+ALICE = signed({"O": "Castle", "CN": "alice"}, authority())
+NO_KEY, NO_TRUST = StoreSettings("ssl.keystore"), StoreSettings("ssl.truststore")
+
+
+def inline(owner=KEY, **changes) -> StoreSettings:
+    return replace(NO_KEY, key=owner.key_pem, certificates=owner.pem + authority().pem, **changes)
+
+
+def trusting(one=None) -> StoreSettings:
+    return replace(NO_TRUST, certificates=(one or authority()).pem)
+
+
+SERVER = TlsSettings(inline(), trusting())
+CLIENT = TlsSettings(NO_KEY, trusting())
+
+
+# --- stores -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(data: bytes | str) -> str:
+        path = tmp_path / "store"
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize("kind", ["PKCS12", "pkcs12", "JKS"])
+def test_a_key_store_in_pkcs12(file, kind):
+    path = file(KEY.pkcs12("secret", authority().certificate))
+    store = replace(NO_KEY, type=kind, location=path, password="secret")
+    assert server_tls(TlsSettings(store, NO_TRUST)).context.get_ca_certs() == []
+    assert read_key_store(store).pem.count(b"BEGIN CERTIFICATE") == 2
+
+
+def test_a_key_store_in_pem_with_an_encrypted_key(file):
+    path = file(KEY.encrypted_key_pem("hunter2") + KEY.pem)
+    server_tls(TlsSettings(replace(NO_KEY, location=path, key_password="hunter2"), NO_TRUST))
+    for wrong in (None, "other"):
+        with pytest.raises(TlsError) as refused:
+            server_tls(TlsSettings(replace(NO_KEY, location=path, key_password=wrong), NO_TRUST))
+        assert "hunter2" not in str(refused.value)
+        assert ("set ssl.key.password" in str(refused.value)) == (wrong is None)
+
+
+def test_a_trust_store_in_pkcs12(file):
+    path = file(trusted_pkcs12("secret", authority().certificate))
+    store = replace(NO_TRUST, type="PKCS12", location=path, password="secret")
+    assert read_trust_store(store) == authority().pem
+
+
+@pytest.mark.parametrize(
+    ("data", "changes", "said"),
+    [
+        (b"\xfe\xed\xfe\xed\0\0", {"type": "JKS"}, "keytool -importkeystore"),
+        (KEY.pkcs12("secret"), {"type": "PKCS12", "password": "wrong"}, "cannot be read as PKCS12"),
+        (KEY.pkcs12("secret"), {"type": "PEM"}, "no PEM in it"),
+        (b"nonsense", {"type": "PEM"}, "no PEM in it"),
+        (b"nonsense", {"type": "PKCS12"}, "it is not PKCS12"),
+        (KEY.pem, {"type": "JKS"}, "set ssl.keystore.type=PEM"),
+        (KEY.pem, {"password": "secret"}, "has no password"),
+        (KEY.pem, {"type": "BKS"}, "there are PEM and PKCS12"),
+        (KEY.pem, {"key": KEY.key_pem}, "only one of the two"),
+        (
+            trusted_pkcs12("secret", authority().certificate),
+            {"type": "PKCS12", "password": "secret"},
+            "no private key",
+        ),
+    ],
+)
+def test_a_key_store_that_cannot_be_used_is_explained(file, data, changes, said):
+    with pytest.raises(TlsError) as refused:
+        read_key_store(replace(NO_KEY, location=file(data), **changes))
+    assert said in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (TlsSettings(NO_KEY, NO_TRUST), "needs a key and certificate"),
+        (TlsSettings(replace(NO_KEY, location="/nowhere"), NO_TRUST), "No such file"),
+        (TlsSettings(replace(inline(), key=ALICE.key_pem), NO_TRUST), "cannot be used together"),
+        (TlsSettings(replace(inline(), key=None), NO_TRUST), "set together"),
+        (replace(SERVER, enabled_protocols=("TLSv1.1",)), "older ones are broken"),
+        (replace(SERVER, protocol="SSLv3"), "ssl.protocol=SSLv3"),
+        (replace(SERVER, protocol="TLSv1.2", enabled_protocols=("TLSv1.3",)), "leaves nothing"),
+        (replace(SERVER, cipher_suites=("TLS_NO_SUCH",)), "does not know TLS_NO_SUCH"),
+        (
+            replace(SERVER, cipher_suites=("TLS_AES_128_GCM_SHA256",), enabled_protocols=("TLSv1.2",)),
+            "not enabled",
+        ),
+        (
+            replace(SERVER, client_auth="required", trust_store=replace(NO_TRUST, certificates="nonsense")),
+            "not certificates",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_honoured_are_explained(settings, said):
+    with pytest.raises(TlsError, match=said):
+        server_tls(settings)
+
+
+@pytest.mark.parametrize(
+    ("suite", "name"),
+    [
+        ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "ECDHE-RSA-AES256-GCM-SHA384"),
+        ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"),
+        ("TLS_DHE_RSA_WITH_AES_128_GCM_SHA256", "DHE-RSA-AES128-GCM-SHA256"),
+        ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", "ECDHE-RSA-AES128-SHA256"),
+        ("TLS_RSA_WITH_AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
+        ("ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384"),
+    ],
+)
+def test_suites_are_known_by_their_standard_names(suite, name):
+    assert openssl_name(suite) == name
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(name)
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+async def at_once(step):
+    step()
+
+
+class Reader:
+    """What the transport tells of how the peer reads."""
+
+    def __init__(self):
+        self.behind: list[int] = []
+        self.caught = 0
+
+    def fell_behind(self, size):
+        self.behind.append(size)
+
+    def took_some(self):
+        pass
+
+    def caught_up(self):
+        self.caught += 1
+
+
+@asynccontextmanager
+async def connected(server=SERVER, client=CLIENT, *, size=None):
+    """A transport after its handshake, its peer's certificate, and the client's stream."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        stream = await trio.open_tcp_stream(*listening.getsockname())
+        accepted, peer = listening.accept()
+    accepted.setblocking(False)
+    if size is not None:
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+    transport = TlsTransport(PlainTransport(accepted, ("", 0), peer), server_tls(server))
+    tls = trio.SSLStream(stream, client_context(client), server_hostname="localhost")
+    certificate = None
+    async with stream:
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(tls.do_handshake)
+                certificate = await transport.handshake(at_once)
+            yield transport, certificate, tls
+        finally:
+            transport.close()
+
+
+async def received(transport, size: int) -> bytes:
+    data, view = b"", memoryview(bytearray(100_000))
+    while len(data) < size:
+        await transport.wait_readable()
+        count = transport.receive_now(view)
+        assert count != 0
+        data += view[: count or 0]
+    return data
+
+
+async def read_exactly(stream, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = await stream.receive_some(65536)
+        assert part
+        data += part
+    return bytes(data)
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+async def test_bytes_come_and_go(version):
+    async with connected(client=replace(CLIENT, enabled_protocols=(version,))) as (
+        transport,
+        certificate,
+        client,
+    ):
+        assert certificate is None
+        data = os.urandom(300_000)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.send_all, data)
+            assert await received(transport, len(data)) == data
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.send, [data[:10], data[10:200_000], data[200_000:]])
+            assert await read_exactly(client, len(data)) == data
+
+
+async def test_what_openssl_has_decrypted_already_is_not_waited_for():
+    async with connected() as (transport, _, client):
+        await client.send_all(b"0123456789")
+        await transport.wait_readable()
+        for expected in b"0123456789":
+            with trio.fail_after(10):
+                await transport.wait_readable()
+            one = memoryview(bytearray(1))
+            assert transport.receive_now(one) == 1
+            assert one[0] == expected
+        assert transport.receive_now(memoryview(bytearray(1))) is None
+
+
+async def test_regions_of_files_are_sent(tmp_path):
+    data = os.urandom(1_000_000)
+    (tmp_path / "log").write_bytes(data)
+    async with connected() as (transport, _, client):
+        with (tmp_path / "log").open("rb") as file:
+            region = FileRegion(file.fileno(), 5, len(data) - 5, file)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(transport.send, [b"start", region, b"end"])
+                assert await read_exactly(client, len(data) + 3) == b"start" + data[5:] + b"end"
+
+
+async def test_a_region_that_is_shorter_than_planned_ends_the_connection(tmp_path):
+    (tmp_path / "log").write_bytes(b"short")
+    async with connected() as (transport, _, _client):
+        with (tmp_path / "log").open("rb") as file, pytest.raises(OSError, match="ended 95 bytes early"):
+            await transport.send([FileRegion(file.fileno(), 0, 100, file)])
+
+
+async def test_a_reader_that_does_not_keep_up_is_reported():
+    reader = Reader()
+    async with connected(size=65536) as (transport, _, client):
+        transport.report_to(reader)
+        data = os.urandom(1_000_000)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.send, [data])
+            await trio.testing.wait_all_tasks_blocked()
+            assert reader.behind == [len(data)]
+            assert reader.caught == 0
+            assert await read_exactly(client, len(data)) == data
+        assert reader.caught == 1
+
+
+async def test_the_end_is_said_and_seen():
+    async with connected() as (transport, _, client):
+        transport.close()
+        assert await client.receive_some(1) == b""  # without the goodbye this would raise
+    async with connected() as (transport, _, client):
+        await client.aclose()
+        await transport.wait_readable()
+        assert transport.receive_now(memoryview(bytearray(10))) == 0
+
+
+async def test_a_client_shows_its_certificate():
+    wants = replace(SERVER, client_auth="required")
+    async with connected(wants, replace(CLIENT, key_store=inline(ALICE))) as (_, certificate, _client):
+        assert certificate == ALICE.der
+    wants = replace(SERVER, client_auth="requested")
+    async with connected(wants) as (_, certificate, _client):
+        assert certificate is None
+
+
+async def handshake_error(server, client) -> ssl.SSLError | OSError:
+    """What the server says of a handshake that must fail."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    transport = TlsTransport(PlainTransport(ours), server_tls(server))
+    found: list[ssl.SSLError | OSError] = []
+
+    async def serve() -> None:
+        try:
+            await transport.handshake(at_once)
+        except (ssl.SSLError, OSError) as error:
+            found.append(error)
+        transport.close()
+
+    end = _Unix(trio.socket.from_stdlib_socket(theirs))
+    stream = trio.SSLStream(end, client_context(client), server_hostname="localhost")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        try:
+            await stream.do_handshake()
+            await stream.receive_some(1)
+        except (trio.BrokenResourceError, OSError):
+            pass
+        await trio.aclose_forcefully(stream)
+    (error,) = found
+    return error
+
+
+class _Unix(trio.abc.Stream):
+    """A pair's end as a stream."""
+
+    def __init__(self, sock):
+        self.sock = sock
+
+    async def send_all(self, data):
+        try:
+            with memoryview(data) as view:
+                sent = 0
+                while sent < len(view):
+                    sent += await self.sock.send(view[sent:])
+        except OSError as error:
+            raise trio.BrokenResourceError from error
+
+    async def wait_send_all_might_not_block(self):
+        await trio.lowlevel.checkpoint()
+
+    async def receive_some(self, max_bytes=None):
+        try:
+            return await self.sock.recv(max_bytes or 65536)
+        except OSError as error:
+            raise trio.BrokenResourceError from error
+
+    async def aclose(self):
+        self.sock.close()
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+@pytest.mark.parametrize(
+    ("server", "client"),
+    [
+        (replace(SERVER, client_auth="required"), CLIENT),
+        (
+            replace(SERVER, client_auth="requested"),
+            replace(CLIENT, key_store=inline(signed({"CN": "x"}, stranger()))),
+        ),
+        (SERVER, replace(CLIENT, trust_store=trusting(stranger()))),
+        (replace(SERVER, key_store=inline(signed({"CN": "b"}, authority(), host="elsewhere"))), CLIENT),
+        (
+            replace(SERVER, cipher_suites=("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",)),
+            replace(CLIENT, cipher_suites=("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",)),
+        ),
+    ],
+    ids=["no certificate", "another authority", "server not trusted", "another host", "no cipher in common"],
+)  # fmt: skip
+async def test_a_handshake_fails(server, client, version):
+    if client.cipher_suites:
+        version = "TLSv1.2"
+    assert await handshake_error(server, replace(client, enabled_protocols=(version,)))
+
+
+async def test_only_the_suites_that_are_set_are_used():
+    only = replace(SERVER, cipher_suites=("TLS_CHACHA20_POLY1305_SHA256",))
+    error = await handshake_error(only, CLIENT)
+    assert "not in ssl.cipher.suites" in str(error)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0\0\0\x20\0\x12\0\0" * 10,
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\0\x05\x01\0\0\x01\xff",
+        bytes(100),
+    ],
+)
+async def test_what_is_no_tls_is_an_error(data):
+    ours, theirs = socket.socketpair()
+    with theirs:
+        ours.setblocking(False)
+        transport = TlsTransport(PlainTransport(ours), server_tls(SERVER))
+        theirs.sendall(data)
+        with pytest.raises(ssl.SSLError):
+            await transport.handshake(at_once)
+        transport.close()

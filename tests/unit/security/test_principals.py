@@ -1,0 +1,91 @@
+"""Names of principals as Kafka makes them of certificates and of Kerberos principals."""
+
+import pytest
+
+from barnabas.security.principals import CertificateNames, KerberosNames, NameRuleError, subject_of
+from tests.support.certificates import authority, signed
+
+
+@pytest.mark.parametrize(
+    ("subject", "name"),
+    [
+        ({"C": "DE", "O": "Castle", "OU": "Land", "CN": "alice"}, "CN=alice,OU=Land,O=Castle,C=DE"),
+        ({"CN": "Cas, tle"}, r"CN=Cas\, tle"),
+        ({"CN": 'a+b"c\\d<e>f;g#h=i'}, r"CN=a\+b\"c\\d\<e\>f\;g\#h\=i"),
+        ({"CN": " a b  "}, r"CN=\ a b\ \ "),
+        ({"CN": "zo\u00eb"}, "CN=zo\u00eb"),
+        ({"DC": "com", "CN": "x"}, "CN=x,DC=com"),
+        ({"CN": "x", "E": "a@b.c"}, "1.2.840.113549.1.9.1=#1605614062 2e63,CN=x".replace(" ", "")),
+    ],
+)
+def test_a_certificates_name_is_that_of_java(subject, name):
+    assert subject_of(signed(subject, authority()).der) == name
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 10, 40, 60])
+def test_what_is_no_certificate_has_no_name(size):
+    with pytest.raises(ValueError, match="certificate"):
+        subject_of(authority().der[:size])
+
+
+DN = "CN=Alice,OU=ServiceUsers,O=Unknown,C=DE"
+
+
+@pytest.mark.parametrize(
+    ("rules", "name"),
+    [
+        ("DEFAULT", DN),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/", "Alice"),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L,DEFAULT", "alice"),
+        ("RULE:^CN=(.*?),OU=(.*?),O=(.*?),C=(.*?)$/$1@$2/U", "ALICE@SERVICEUSERS"),
+        ("RULE:^CN=nobody.*$/x/, RULE:^CN=(.*?),.*$/$1@$3/", "Alice@$3"),
+        (r"RULE:^CN=(.*?),.*$/a\/$1/,DEFAULT", "a/Alice"),
+        ("RULE:^CN=(.*?),.*$/$12/", "Alice2"),
+    ],
+)
+def test_rules_name_certificates(rules, name):
+    assert CertificateNames(rules).name_of(DN) == name
+
+
+def test_a_certificate_without_a_rule_has_no_name():
+    with pytest.raises(NameRuleError, match="no rule"):
+        CertificateNames("RULE:^CN=nobody$/x/").name_of(DN)
+
+
+@pytest.mark.parametrize(
+    "rules", ["RULE:a", "RULE:a/b", "RULE:a/b/X", "LOWER", "RULE:(/b/", "DEFAULT,nonsense"]
+)
+def test_malformed_rules_are_refused(rules):
+    with pytest.raises(NameRuleError):
+        CertificateNames(rules)
+
+
+@pytest.mark.parametrize(
+    ("rules", "principal", "name"),
+    [
+        (["DEFAULT"], "alice@REALM", "alice"),
+        (["DEFAULT"], "alice/host@REALM", "alice"),
+        (["DEFAULT"], "alice", "alice"),
+        (["RULE:[1:$1]"], "alice@OTHER", "alice"),
+        (["RULE:[2:$1_$2]", "DEFAULT"], "App/host@OTHER", "App_host"),
+        (["RULE:[2:$1](App.*)s/X(.*)/$1/g/L", "DEFAULT"], "AppXHost/h@OTHER", "apphost"),
+        (["RULE:[1:$1@$0](.*@OTHER)s/@.*//", "DEFAULT"], "bob@OTHER", "bob"),
+        (["RULE:[1:$1]/U"], "bob@OTHER", "BOB"),
+    ],
+)
+def test_rules_name_kerberos_principals(rules, principal, name):
+    assert KerberosNames(rules, "REALM").name_of(principal) == name
+
+
+@pytest.mark.parametrize("rules", [["DEFAULT"], ["RULE:[2:$1]"], ["RULE:[1:$1@$0]"], ["RULE:[1:$5]"]])
+def test_a_kerberos_principal_without_a_rule_has_no_name(rules):
+    with pytest.raises(NameRuleError):
+        KerberosNames(rules, "REALM").name_of("alice@OTHER")
+
+
+@pytest.mark.parametrize(
+    "rule", ["", "RULE", "RULE:[x:$1]", "RULE:[1:$1](", "RULE:[1:$1](()s/a/b/", "default"]
+)
+def test_malformed_kerberos_rules_are_refused(rule):
+    with pytest.raises(NameRuleError):
+        KerberosNames([rule], "REALM")
