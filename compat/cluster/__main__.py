@@ -21,6 +21,7 @@ MIXES = {
     "two-of-ours": (KAFKA, OURS, OURS),
     "ours": (OURS, OURS, OURS),
     "old": (OLD, OURS, OURS),
+    "raised": (KAFKA, OURS, OURS),
     "rolled": (KAFKA, KAFKA, KAFKA),
 }
 
@@ -29,7 +30,7 @@ def main(given: list[str]) -> int:
     """Returns the exit code: 0 when every check holds in every mix."""
     parser = argparse.ArgumentParser(prog="python -m compat.cluster", description=__doc__)
     parser.add_argument(
-        "--mixes", default="one-of-ours,two-of-ours,ours,old,rolled", help=f"of {', '.join(MIXES)}"
+        "--mixes", default="one-of-ours,two-of-ours,ours,old,raised,rolled", help=f"of {', '.join(MIXES)}"
     )
     parser.add_argument("--checks", default="", help="only these, after creation")
     parser.add_argument("--controller", choices=KINDS, help="which kind of broker is made the controller")
@@ -46,7 +47,7 @@ def main(given: list[str]) -> int:
         # In a mixed cluster everything is asked of a controller of each kind.
         chosen = [
             check
-            for check in (checks.ROLLED if mix == "rolled" else checks.CHECKS)
+            for check in {"rolled": checks.ROLLED, "raised": checks.RAISED}.get(mix, checks.CHECKS)
             if not names or check.__name__ in ("membership", "creation", *names)
         ]
         controllers = [options.controller] if options.controller else sorted(set(kinds))
@@ -73,7 +74,8 @@ def run_mix(
     print(f"\n{mix} ({', '.join(kinds)}), controller {controller}, in {directory}", flush=True)
     failures = 0
     try:
-        with Cluster(directory, kinds) as cluster:
+        settings = {"inter.broker.protocol.version": "2.6"} if mix == "raised" else {}
+        with Cluster(directory, kinds, settings) as cluster:
             for check in chosen:
                 begun = time.monotonic()
                 try:

@@ -379,6 +379,37 @@ def rolled_over(cluster: Cluster) -> str:
     return f"three Kafkas to three of ours and back: {len(load.acknowledged)} records, longest pause {pause:.1f} s"
 
 
+def protocol_raised(cluster: Cluster) -> str:
+    """Brokers are restarted with a newer inter.broker.protocol.version, one by one, under load: topics get their ids."""
+
+    def topic_id() -> str:
+        found: str = cluster.read(f"/brokers/topics/{TOPIC}").get("topic_id", "")
+        return found
+
+    if topic_id():
+        raise ClusterError(f"with the older protocol {TOPIC} has an id: {topic_id()}")
+    before = cluster.settings["inter.broker.protocol.version"]
+    cluster.settings["inter.broker.protocol.version"] = "3.9"
+    load = Load(cluster.bootstrap, TOPIC, PARTITIONS, rate=500)
+    counts = _count(cluster)
+    begun = time.monotonic()
+    with load:
+        wait_until(lambda: len(load.acknowledged) > 500, "the load begins")
+        for broker_id in cluster.kinds:
+            cluster.nodes.pop(broker_id).stop()
+            cluster.start(broker_id)
+            cluster.wait_in_sync(TOPIC, 3)
+        wait_until(lambda: bool(topic_id()), f"{TOPIC} has an id")
+        so_far = len(load.acknowledged)
+        wait_until(lambda: len(load.acknowledged) > so_far + 500, "records are acknowledged")
+    pause = load.longest_pause(begun)
+    _check_growth(cluster, load, counts)
+    described = tools.run(cluster, "topics", "--describe", "--topic", TOPIC, expect=f"TopicId: {topic_id()}")
+    if described.count("Isr: ") != PARTITIONS:
+        raise ClusterError(described)
+    return f"{before} to 3.9, {TOPIC} is {topic_id()}; {len(load.acknowledged)} records, longest pause {pause:.1f} s"
+
+
 CHECKS: tuple[Check, ...] = (
     membership, creation, produce_and_consume, java_clients, transactions, identical_replicas, other_tools, reassignment,
     preferred_leaders, leader_killed, preferred_leaders, clean_stop, offsets_survive, identical_replicas,
@@ -388,3 +419,8 @@ ROLLED: tuple[Check, ...] = (
     transactions,
 )  # fmt: skip
 """Those of a cluster that is rolled over."""
+RAISED: tuple[Check, ...] = (
+    membership, creation, produce_and_consume, protocol_raised, identical_replicas, produce_and_consume, transactions,
+    leader_killed, identical_replicas,
+)  # fmt: skip
+"""Those of a cluster whose protocol is raised."""

@@ -22,7 +22,7 @@ class Known:
 KNOWN: tuple[Known, ...] = ()
 
 # Clients that write no headers, or others than the README's: readers do not check the headers of their topics.
-WITHOUT_HEADERS = ("java-0.10", "java-0.8", "kafka-tools", "kcat")
+WITHOUT_HEADERS = ("java-0.10", "java-0.8", "java-0.9", "kafka-tools", "kcat")
 
 
 def known_reason(client: str, case: str) -> str:

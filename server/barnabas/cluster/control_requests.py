@@ -245,6 +245,10 @@ def _of_topic(
             TopicInfo(name, topic_id, tuple([infos.get(index, UNKNOWN) for index in range(count)]))
         )
         return
+    if topic_id not in (NO_TOPIC_ID, known.id):
+        # The same topic: controllers before 2.8 told no ids (KIP-516).
+        known = replace(known, id=topic_id)
+        yield TopicCreated(known)
     before = len(known.partitions)
     for index, info in infos.items():
         if index < before and known.partitions[index] != info:

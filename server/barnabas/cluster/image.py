@@ -473,7 +473,9 @@ class Draft:
             self.names.own()[topic.id] = name
         if "." in name or "_" in name:
             key = _levelled(name)
-            self.similar.own()[key] = (*self.similar.now.get(key, ()), name)
+            known = self.similar.now.get(key, ())
+            if name not in known:  # it is there already where a topic gets its id later
+                self.similar.own()[key] = (*known, name)
 
     def _deleted(self, name: str) -> None:
         self._partitions.pop(name, None)

@@ -140,6 +140,8 @@ class Replicas:
             if topic is None:
                 continue
             known = before.partitions if before is not None else ()
+            if before is not None and before.id == NO_TOPIC_ID != topic.id:
+                await self._take_topic_id(topic)
             config = config_for(name)
             for index, info in enumerate(topic.partitions):
                 if (
@@ -154,6 +156,17 @@ class Replicas:
                             self._take_role(replica, None, info)  # nobody finds it before `publish`
                         self._prepared.append((replica, info))
                 await self._budget.checkpoint()
+
+    async def _take_topic_id(self, topic: TopicInfo) -> None:
+        """Keep the id of a topic that had none before: its logs know it from now on."""
+        for index in range(len(topic.partitions)):
+            replica = self._replicas.get((topic.name, index))
+            if replica is not None and replica.log.topic_id is None:
+                try:
+                    replica.log.save_topic_id(topic.id)
+                except StorageError as error:
+                    self._storage_failed(error)
+            await self._budget.checkpoint()
 
     def begin_empty(self, topic: str, index: int) -> None:
         """Let a replica that the next image brings begin with an empty log, even while log dirs are offline.
@@ -287,14 +300,16 @@ class Replicas:
 
     def _restore_topic_id(self, partition_log: PartitionLog, topic_id: bytes) -> None:
         """Keep a log whose `partition.metadata` is missing or damaged: its directory's name says whose it is."""
+        was_damaged = partition_log.topic_id is not None or not self._context.is_member
         try:
             partition_log.save_topic_id(topic_id)
         except StorageError as error:
             self._storage_failed(error)  # the log is as good as before, and the next start tries again
         else:
-            log.warning(
-                "%s: partition.metadata was missing or damaged, and was written again", partition_log.dir
-            )
+            log.log(
+                logging.WARNING if was_damaged else logging.INFO,
+                "%s: partition.metadata was missing or damaged, and was written again", partition_log.dir,
+            )  # fmt: skip
 
     def set_aside(self, name: str, index: int) -> None:
         """Set a log aside that is of a deleted topic; its directory stays, under another name."""

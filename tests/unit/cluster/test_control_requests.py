@@ -138,6 +138,20 @@ def test_topics_of_old_controllers_have_no_id():
     assert not image.topics
 
 
+def test_a_topic_gets_its_id_later_and_keeps_it():
+    image, _ = leader_and_isr(EMPTY, state(), topic_id=NO_TOPIC_ID, name="a_b")
+    before = image.topics["a_b"]
+    image = update_metadata(image, told(), topic_id=OTHER_ID, name="a_b")
+    assert image.names_by_id == {OTHER_ID: "a_b"}
+    assert image.topics["a_b"].partitions == before.partitions
+    image, errors = leader_and_isr(image, state(), topic_id=NO_TOPIC_ID, name="a_b")
+    assert errors == {}
+    assert image.topics["a_b"].id == OTHER_ID
+    image = update_metadata(image, told(leader=-2), topic_id=OTHER_ID, name="a_b")
+    assert not image.topics
+    assert not image.names_by_id
+
+
 def test_old_versions_name_the_topic_of_each_partition():
     request = LeaderAndIsrRequest(controller_id=1, controller_epoch=1)
     request.ungrouped_partition_states = [

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.cluster.image import PartitionInfo
+from barnabas.cluster.image import NO_TOPIC_ID, PartitionInfo, TopicCreated, TopicInfo
 from barnabas.cluster.peers import PeerUnavailableError, VersionedRequest
 from barnabas.replicas.alter_partition import RemoteAlterPartition
 from barnabas.wire.generated.alter_partition import AlterPartitionResponse
@@ -141,3 +141,16 @@ async def test_proposals_of_an_epoch_that_is_over_are_not_sent(
     await node.change(PartitionInfo(2, (1, 2, 3), (1,), 6, 8))
     await carry_out(controller, *node.proposals)
     assert controller.requests == []
+
+
+async def test_a_log_keeps_the_id_that_its_topic_gets_later() -> None:
+    node = Node(1)
+    info = PartitionInfo(1, (1, 2), (1,), 5, 7)
+    node.replicas.begin_empty("t", 0)
+    await node.apply([TopicCreated(TopicInfo("t", NO_TOPIC_ID, (info,)))])
+    assert node.replica.log.topic_id is None
+    leader = node.replica
+    await node.apply([TopicCreated(TopicInfo("t", TOPIC_ID, (info,)))])
+    assert node.replica is leader
+    assert leader.log.topic_id == TOPIC_ID
+    assert leader.leader_epoch == 5

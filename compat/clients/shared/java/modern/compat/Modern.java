@@ -5,8 +5,6 @@ import static compat.Cases.PARTITIONS;
 import static compat.Cases.until;
 
 import java.util.ArrayList;
-import java.util.Collection;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -19,7 +17,6 @@ import java.util.stream.IntStream;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
-import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -28,7 +25,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Kafka's own Java client from 0.10.2 on: producer and consumer as its documentation shows them. What differs between
+ * Kafka's own Java client from 0.9 on: producer and consumer as its documentation shows them. What differs between
  * releases is in {@code Api} and {@code Features}, of which each release line has its own.
  */
 final class Modern {
@@ -50,7 +47,7 @@ final class Modern {
         cases.add("commit-resume", client::commitResume);
         cases.add("broker-restart", () -> client.broker("term"));
         cases.add("broker-kill", () -> client.broker("kill"));
-        cases.add("read-by-timestamp", client::readByTimestamp);
+        Times.register(client);
         cases.add("acks", client::acks);
         cases.add("idempotent-produce", client::idempotent);
         cases.add("interop", client::interop);
@@ -86,7 +83,7 @@ final class Modern {
     String create(String topic) throws Exception {
         Api.createTopic(this, topic);
         try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
-            consumer.endOffsets(partitions(topic));
+            Times.waitForLeaders(consumer, partitions(topic));
         }
         return topic;
     }
@@ -97,8 +94,7 @@ final class Modern {
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         for (int i = first; i < last; i++) {
             Numbered record = Numbered.of(i);
-            Long when = timestamps ? Numbered.timestampMs(i) : null;
-            var message = new ProducerRecord<>(topic, null, when, record.key(), record.value());
+            var message = timestamps ? Times.message(topic, record) : new ProducerRecord<>(topic, record.key(), record.value());
             Api.addHeaders(message, record.headers());
             sent.add(producer.send(message));
         }
@@ -126,9 +122,7 @@ final class Modern {
     Check read(String topic, int count, boolean headers, String... options) throws Exception {
         Check check = new Check(headers);
         try (KafkaConsumer<byte[], byte[]> consumer = consumer(options)) {
-            Collection<TopicPartition> all = partitions(topic);
-            consumer.assign(all);
-            consumer.seekToBeginning(all);
+            Times.beginWith(consumer, partitions(topic));
             until(() -> check.count() >= count, () -> poll(consumer).forEach(check::add), count + " records of " + topic);
         }
         return check;
@@ -211,33 +205,6 @@ final class Modern {
                     () -> new Subscribed(topic, "group.id", group + "-stays"),
                     (check, goal) -> readAndCommit(topic, group, check, goal), Api.HEADERS);
         }
-    }
-
-    private String readByTimestamp() throws Exception {
-        String topic = create(cases.topic("read-by-timestamp"));
-        try (KafkaProducer<byte[], byte[]> producer = producer();
-                KafkaConsumer<byte[], byte[]> consumer = consumer()) {
-            send(producer, topic, 0, 1000, true);
-            lookUp(consumer, topic, Numbered.timestampMs(1000)).forEach((partition, found) ->
-                    Check.ensure(found == null, partition + ": something is younger than the youngest record"));
-            var places = lookUp(consumer, topic, Numbered.timestampMs(500) - 1);
-            consumer.assign(partitions(topic));
-            places.forEach((partition, found) -> {
-                Check.ensure(found.timestamp() >= Numbered.timestampMs(500), partition + ": " + found);
-                consumer.seek(partition, found.offset());
-            });
-            Check check = new Check(Api.HEADERS);
-            until(() -> check.count() >= 500, () -> poll(consumer).forEach(check::add), "the younger half");
-            check.finish(500, 1000);
-        }
-        return "offsets of the 501st record on, read from there";
-    }
-
-    private static Map<TopicPartition, OffsetAndTimestamp> lookUp(
-            KafkaConsumer<byte[], byte[]> consumer, String topic, long timestampMs) {
-        Map<TopicPartition, Long> wanted = new HashMap<>();
-        partitions(topic).forEach(partition -> wanted.put(partition, timestampMs));
-        return Collections.unmodifiableMap(consumer.offsetsForTimes(wanted));
     }
 
     private String acks() throws Exception {
