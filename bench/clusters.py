@@ -254,7 +254,7 @@ def load(cluster: Cluster, bytes_: int, count: int) -> Values:
         client=client,
         topic="warm",
         size=1024,
-        count=bytes_ // 4096,
+        count=bytes_ // 1024,
         partitions=PARTITIONS,
     )
     for name, size, partitions in (("100", 100, PARTITIONS), ("1k", 1024, PARTITIONS), ("1k_one", 1024, 1)):
