@@ -23,6 +23,7 @@ _ACL = ("Principal", "Host", "Operation", "PermissionType")
 KEYS = (
     ("PatternType", "ResourceType", "ResourceName", *_ACL), _ACL, ("ResourceType", "ResourceName"), ("Name",),
     ("PartitionIndex",), ("TopicName",), ("Key",), ("GroupId",), ("Topic",),
+    ("EntityType",), ("Entity",),
 )  # fmt: skip
 """Fields that tell the entries of a list apart, where order means nothing."""
 SETS = ("SubscribedTopicNames", "SourceTopics")

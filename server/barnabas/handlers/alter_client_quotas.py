@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from barnabas.cluster.image import Change, ClientQuotaChanged, ClusterImage
 from barnabas.errors import RequestError
 from barnabas.handlers.config_resources import ALTERATIONS_PER_REQUEST_MAX
-from barnabas.quotas.entities import QuotaEntity, altered, entity_of
+from barnabas.quotas.entities import QuotaEntity, altered, entity_of, in_order
 from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -100,11 +100,12 @@ async def _wanted(request: AlterClientQuotasRequest, *, budget: LoopBudget) -> l
 
 
 def _answer(one: _Alteration) -> Response.EntryData:
+    if one.entity is not None:
+        parts = one.entity.parts
+    else:
+        parts = in_order({part.entity_type: part.entity_name for part in one.asked.entity})
     answer = Response.EntryData(
-        entity=[
-            Response.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
-            for part in one.asked.entity
-        ],
+        entity=[Response.EntityData(entity_type=kind, entity_name=name) for kind, name in parts],
         error_message=None,
     )
     if one.refused is not None:

@@ -52,8 +52,8 @@ class QuotaEntity(NamedTuple):
 
     @property
     def parts(self) -> tuple[tuple[str, str | None], ...]:
-        """Types and names as they travel: the name of a default is None."""
-        pairs = ((USER, self.user), (CLIENT_ID, self.client_id), (IP, self.ip))
+        """Types and names as they travel, in the order in which Kafka has them: the name of a default is None."""
+        pairs = ((CLIENT_ID, self.client_id), (USER, self.user), (IP, self.ip))
         return tuple((kind, name or None) for kind, name in pairs if name is not None)
 
     @property
@@ -86,6 +86,12 @@ def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
         if entity.ip and normal_ip(entity.ip) is None:
             raise _invalid(f"{entity.ip!r} is not an IP address")
     return entity
+
+
+def in_order(parts: Mapping[str, str | None]) -> tuple[tuple[str, str | None], ...]:
+    """Return types and names in the order in which Kafka has them."""
+    order = {CLIENT_ID: 0, USER: 1}
+    return tuple(sorted(parts.items(), key=lambda part: order.get(part[0], 2)))
 
 
 def normal_ip(text: str) -> str | None:

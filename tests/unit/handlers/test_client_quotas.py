@@ -84,7 +84,7 @@ async def test_quotas_last_beyond_a_restart(tmp_path):
     async with broker_to_ask(tmp_path) as ask:
         assert await described(ask) == before
         assert before == {
-            (ALICE, ANY_CLIENT): {"consumer_byte_rate": 5.0},
+            (ANY_CLIENT, ALICE): {"consumer_byte_rate": 5.0},
             (("ip", None),): {"connection_creation_rate": 3.0},
             (BOB,): {"controller_mutation_rate": math.inf},
         }
@@ -92,7 +92,7 @@ async def test_quotas_last_beyond_a_restart(tmp_path):
 
 async def test_filters_match_names_defaults_and_anything_strictly_or_not(tmp_path):
     async with broker_to_ask(tmp_path) as ask:
-        entities = [(ALICE,), (BOB, APP), (ANYBODY,), (ANYBODY, ANY_CLIENT), (APP,), (("ip", "::1"),)]
+        entities = [(ALICE,), (APP, BOB), (ANYBODY,), (ANY_CLIENT, ANYBODY), (APP,), (("ip", "::1"),)]
         await alter(
             ask,
             *(
@@ -106,16 +106,16 @@ async def test_filters_match_names_defaults_and_anything_strictly_or_not(tmp_pat
 
         assert await found() == set(entities)
         assert await found(strict=True) == set()
-        assert await found(("user", ANY, None)) == {(ALICE,), (BOB, APP), (ANYBODY,), (ANYBODY, ANY_CLIENT)}
+        assert await found(("user", ANY, None)) == {(ALICE,), (APP, BOB), (ANYBODY,), (ANY_CLIENT, ANYBODY)}
         assert await found(("user", ANY, None), strict=True) == {(ALICE,), (ANYBODY,)}
-        assert await found(("user", EXACT, "bob")) == {(BOB, APP)}
+        assert await found(("user", EXACT, "bob")) == {(APP, BOB)}
         assert await found(("user", EXACT, "bob"), strict=True) == set()
         assert await found(("user", EXACT, "")) == set()
-        assert await found(("user", DEFAULT, None)) == {(ANYBODY,), (ANYBODY, ANY_CLIENT)}
+        assert await found(("user", DEFAULT, None)) == {(ANYBODY,), (ANY_CLIENT, ANYBODY)}
         assert await found(("user", DEFAULT, None), ("client-id", ANY, None), strict=True) == {
-            (ANYBODY, ANY_CLIENT)
+            (ANY_CLIENT, ANYBODY)
         }
-        assert await found(("client-id", EXACT, "app")) == {(BOB, APP), (APP,)}
+        assert await found(("client-id", EXACT, "app")) == {(APP, BOB), (APP,)}
         assert await found(("ip", ANY, None)) == {(("ip", "::1"),)}
 
 
