@@ -134,7 +134,8 @@ class ConfigChanged:
 
     resource_type: int
     resource_name: str
-    settings: tuple[tuple[str, str], ...]
+    settings: tuple[tuple[str, str], ...] = field(repr=False)
+    """Passwords may be among them: they are in no message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,7 @@ class ClusterImage:
     brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
     names_by_id: Mapping[bytes, str] = field(default_factory=dict)
-    configs: Mapping[ResourceKey, Settings] = field(default_factory=dict)
+    configs: Mapping[ResourceKey, Settings] = field(default_factory=dict, repr=False)
     next_producer_id: int = 0
     log_dirs: Mapping[int, frozenset[bytes]] = field(default_factory=dict)
     similar: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -11,14 +11,22 @@ from typing import Any
 
 SHOWN_BYTES_MAX = 200
 INT32_MAX = 2**31 - 1
+SENSITIVE_ROOTS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+"""Below these, znodes have secrets: what they hold is in no message."""
+
+
+def is_secret(path: str) -> bool:
+    """Return whether a znode may hold secrets."""
+    return path.startswith(SENSITIVE_ROOTS)
 
 
 class ZnodeError(ValueError):
-    """A znode does not hold what it should; the message names it and shows what it holds."""
+    """A znode does not hold what it should; the message names it and shows what it holds, unless that may be a secret."""
 
     def __init__(self, path: str, why: str, data: bytes = b"") -> None:
-        held = f", it holds {data[:SHOWN_BYTES_MAX]!r}" if data else ""
-        more = " and more" if len(data) > SHOWN_BYTES_MAX else ""
+        is_shown = bool(data) and not is_secret(path)
+        held = f", it holds {data[:SHOWN_BYTES_MAX]!r}" if is_shown else ""
+        more = " and more" if is_shown and len(data) > SHOWN_BYTES_MAX else ""
         super().__init__(f"znode {path}: {why}{held}{more}")
         self.path = path
 
@@ -62,9 +70,10 @@ class Fields:
     def wrong(self, name: str, expected: str) -> ZnodeError:
         """The error for a field that is not what is expected."""
         found = self._value.get(name)
-        return self._error(
-            f'"{name}" is missing' if found is None else f'"{name}" must be {expected}, not {found!r:.80}'
-        )
+        if found is None:
+            return self._error(f'"{name}" is missing')
+        shown = "" if is_secret(self.path) else f", not {found!r:.80}"
+        return self._error(f'"{name}" must be {expected}{shown}')
 
     def integer(self, name: str, default: int | None = None) -> int:
         """An integer, also if it is written as text, as some versions do."""

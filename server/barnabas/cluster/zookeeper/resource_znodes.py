@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote_plus
 
 from barnabas.cluster.zookeeper import znodes
-from barnabas.cluster.zookeeper.json_znodes import Fields, ZnodeError, encode, read
+from barnabas.cluster.zookeeper.json_znodes import Fields, ZnodeError, encode, is_secret, read
 from barnabas.security.tokens import Token
 
 CONFIG = "/config"
@@ -56,12 +56,10 @@ PERSISTENT = (
 )
 """Each broker makes those of them that are missing."""
 
-_SENSITIVE = (f"{CONFIG}/{USERS}", f"{CONFIG}/{BROKERS}", TOKENS)
-
 
 def is_sensitive(path: str) -> bool:
     """Whether a znode has secrets: then nobody else may read it, if there are ACLs at all."""
-    return path.startswith(_SENSITIVE)
+    return is_secret(path)
 
 
 def is_open(path: str) -> bool:
