@@ -85,6 +85,21 @@ def test_listening_for_other_machines_is_warned_of(tmp_path, started):
     assert "0.0.0.0:" in said
 
 
+def test_listening_for_other_machines_without_an_authorizer_is_warned_of(tmp_path, started):
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+    settings = [
+        "--set", "sasl.enabled.mechanisms=PLAIN", "--set", f"listener.name.sasl_plaintext.plain.sasl.jaas.config={jaas}",
+    ]  # fmt: skip
+    authorizer = ["--set", "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"]
+    for more, warned in ([], True), (authorizer, False):
+        broker = Started("--data", str(tmp_path), *settings, *more, listen="SASL_PLAINTEXT://0.0.0.0:0")
+        started.append(broker)
+        code, said = broker.end()
+        assert code == 0
+        assert ("there is no authorizer: whoever logs in can" in said) is warned
+        assert "authentication" not in said
+
+
 def test_localhost_is_one_bootstrap_address(tmp_path, started):
     broker = Started("--data", str(tmp_path), listen="localhost:0")
     started.append(broker)

@@ -17,7 +17,8 @@ import trio
 from barnabas import output
 from barnabas.broker.assembly import assembled
 from barnabas.broker.codecs import SWITCH_SECONDS
-from barnabas.broker.startup import StartupError, open_to_others
+from barnabas.broker.startup import StartupError, exposures
+from barnabas.config.authorizer import has_authorizer
 from barnabas.config.cluster import is_clustered
 from barnabas.environment.real import real_environment
 from barnabas.errors import StorageError
@@ -94,12 +95,8 @@ class _Stopper:
 
 def _say_ready(broker: Broker) -> None:
     """Print the ready line, with the data last since a path may hold spaces. Raises StartupError."""
-    wide = open_to_others(broker.listeners)
-    if wide:
-        log.warning(
-            "other machines can connect to %s, and there is no authentication: whoever can connect can read, write and "
-            "delete what User:ANONYMOUS may (--listen localhost:PORT serves this machine only)", ", ".join(wide),
-        )  # fmt: skip
+    for warning in exposures(broker.listeners, has_authorizer=has_authorizer(broker.services.config)):
+        log.warning("%s", warning)
     metrics = f" metrics={broker.metrics_address.url}" if broker.metrics_address is not None else ""
     code = "compiled" if scan.__file__.endswith(tuple(EXTENSION_SUFFIXES)) else "interpreted"
     data = ",".join(broker.services.config.log_dirs)

@@ -153,15 +153,32 @@ def bootstrap_of(listener: Listener) -> str:
     return url_address(host, listener.port)
 
 
-def open_to_others(listeners: Sequence[Listener]) -> list[str]:
-    """The bound addresses, as host:port, to which other machines may connect without saying who they are."""
+def open_to_others(listeners: Sequence[Listener], *, authenticates: bool) -> list[str]:
+    """The bound addresses, as host:port, to which other machines may connect: of listeners that authenticate, or do not."""
     return [
         url_address(host, port)
         for listener in listeners
-        if not listener.channel.authenticates
+        if listener.channel.authenticates is authenticates
         for host, port in listener.addresses
         if not is_loopback(host)
     ]
+
+
+def exposures(listeners: Sequence[Listener], *, has_authorizer: bool) -> Iterator[str]:
+    """What other machines may do that is not restricted, each as a warning."""
+    strangers = open_to_others(listeners, authenticates=False)
+    if strangers:
+        may = "what the ACLs allow to User:ANONYMOUS" if has_authorizer else "everything"
+        yield (
+            f"other machines can connect to {', '.join(strangers)}, and there is no authentication: whoever can connect "
+            f"can read, write and delete {may} (--listen localhost:PORT serves this machine only)"
+        )
+    users = open_to_others(listeners, authenticates=True)
+    if users and not has_authorizer:
+        yield (
+            f"other machines can connect to {', '.join(users)}, and there is no authorizer: whoever logs in can read, "
+            "write and delete everything (authorizer.class.name)"
+        )
 
 
 def listen(listener: Listener) -> None:
