@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
+from joserfc import jwt
+from joserfc.jwk import ECKey, KeySet
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
@@ -86,6 +91,58 @@ def test_kafka_python_logs_in_produces_and_reads(broker: BrokerProcess) -> None:
     consumer.seek_to_beginning()
     assert next(consumer).value == b"hello"
     consumer.close()
+
+
+def test_librdkafka_logs_in_with_a_signed_token(tmp_path: Path) -> None:
+    key = ECKey.generate_key("P-256", {"kid": "k"})
+    (tmp_path / "jwks.json").write_text(json.dumps(KeySet([key]).as_dict(private=False)))
+    broker = _start(
+        tmp_path / "data",
+        "sasl.enabled.mechanisms=OAUTHBEARER",
+        f"sasl.oauthbearer.jwks.endpoint.url=file://{tmp_path / 'jwks.json'}",
+        "sasl.oauthbearer.expected.audience=kafka",
+        listen="SASL_PLAINTEXT://127.0.0.1:0",
+    )
+
+    def options(audience: str) -> dict[str, object]:
+        def give(_: str) -> tuple[str, float]:
+            expires = time.time() + 300
+            claims = {"sub": "alice", "aud": audience, "exp": int(expires), "iat": int(expires) - 300}
+            return jwt.encode({"alg": "ES256", "kid": "k"}, claims, key), expires
+
+        return {
+            "bootstrap.servers": broker.bootstrap, "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER", "oauth_cb": give, "log_level": 0,
+        }  # fmt: skip
+
+    try:
+        producer = Producer(options("kafka"))
+        producer.produce("t", b"x")
+        assert producer.flush(20) == 0
+        errors: list[KafkaError] = []
+        wrong = Producer({**options("other"), "error_cb": errors.append})
+        while not errors:
+            wrong.poll(0.1)
+        assert errors[0].code() == KafkaError._AUTHENTICATION
+    finally:
+        assert broker.stop() == 0
+    assert "a token is for another audience" in broker.said()
+
+
+def test_a_login_that_has_expired_closes_the_connection(tmp_path: Path) -> None:
+    settings = [*SETTINGS, f"{PREFIX}.plain.connections.max.reauth.ms=300"]
+    broker = _start(tmp_path / "data", *settings, listen="SASL_PLAINTEXT://127.0.0.1:0")
+    try:
+        with RawClient(broker.bootstrap) as client:
+            hello(client)
+            assert client.ask(SaslAuthenticateRequest(auth_bytes=RIGHT), 1).session_lifetime_ms == 300
+            answered = 0
+            while client.ask(MetadataRequest(topics=[]), 1) is not None:
+                answered += 1
+            assert answered
+    finally:
+        assert broker.stop() == 0
+    assert "the login has expired" in broker.said()
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------------

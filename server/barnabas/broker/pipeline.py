@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import trio
+
 from barnabas import apis
 from barnabas.broker.codecs import INLINE_BYTES_MAX
 from barnabas.errors import PeerError, RequestError, StorageError
@@ -148,7 +150,7 @@ class Pipeline:
         Raises PeerError where the connection is to be closed without an answer.
         """
         try:
-            login.admit(header.api_key, self._now_s() * 1000)
+            login.admit(header.api_key, trio.current_time() * 1000)
         except RequestError as error:
             return partial(_refused, error)
         except PeerError as error:

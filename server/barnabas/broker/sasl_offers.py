@@ -6,6 +6,7 @@ module or class of Kafka's does is done here under the same name, and no other c
 
 from __future__ import annotations
 
+import logging
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from barnabas.security.sasl.mechanism import (
     Exchange,
     Mechanism,
 )
+from barnabas.security.sasl.oauthbearer import OAuthBearerExchange
 from barnabas.security.sasl.plain import PlainExchange
 from barnabas.security.sasl.scram import ScramExchange
 from barnabas.security.sasl.server import SaslOffer
@@ -32,6 +34,9 @@ from barnabas.security.sasl.server import SaslOffer
 if TYPE_CHECKING:
     from barnabas.environment import Environment
     from barnabas.security.credentials import Credentials
+    from barnabas.security.sasl.oauthbearer import Check
+
+log = logging.getLogger(__name__)
 
 MODULES = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -40,6 +45,10 @@ MODULES = {
     OAUTHBEARER: "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
     GSSAPI: "com.sun.security.auth.module.Krb5LoginModule",
 }
+_OAUTH = "org.apache.kafka.common.security.oauthbearer."
+SIGNED_TOKENS = f"{_OAUTH}OAuthBearerValidatorCallbackHandler"
+UNSECURED_TOKENS = f"{_OAUTH}internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+TOKEN_HANDLERS = (SIGNED_TOKENS, UNSECURED_TOKENS)
 SECRET_BYTES, NONCE_BYTES = 32, 18
 
 
@@ -70,6 +79,7 @@ def sasl_offer(listener: ListenerSettings, parts: LoginParts) -> SaslOffer | Non
                 f"{listener.name_of(settings.SASL_ENABLED_MECHANISMS)}={','.join(names)}: there is no mechanism "
                 f"{name}; there are {', '.join(MECHANISMS)}"
             )
+        _check_handler(listener, name)
         made[name] = Mechanism(
             _beginning(name, listener, parts), listener.get(settings.CONNECTIONS_MAX_REAUTH_MS, name)
         )
@@ -100,10 +110,83 @@ def _beginning(name: str, listener: ListenerSettings, parts: LoginParts) -> Call
             nonce=lambda: b64encode(parts.environment.entropy.token_bytes(NONCE_BYTES)).decode(),
             secret=parts.secret,
         )
+    if name == OAUTHBEARER:
+        check = _token_check(listener, parts)
+        return lambda: OAuthBearerExchange(check)
     raise SettingError(
         f"listener {listener.name}: {listener.name_of(settings.SASL_ENABLED_MECHANISMS)} names {name} (which is its "
         "default if it is not set), and that is not served yet"
     )
+
+
+def _token_check(listener: ListenerSettings, parts: LoginParts) -> Check:
+    """Return what checks the tokens of OAUTHBEARER. Raises SettingError."""
+    from barnabas.broker.tokens import Expected, SignedTokens, UnsecuredTokens
+    from barnabas.network.jwks import Jwks, JwksError
+
+    environment = parts.environment
+    entry = jaas_of(listener, OAUTHBEARER)
+    options = entry.options if entry is not None else {}
+    handler = listener.get(settings.SASL_SERVER_CALLBACK_HANDLER_CLASS, OAUTHBEARER)
+    if handler == UNSECURED_TOKENS:
+        log.warning(
+            "listener %s takes tokens without a signature: whoever can connect is whoever they say",
+            listener.name,
+        )
+        expected = Expected(
+            subject_claim=options.get("unsecuredValidatorPrincipalClaimName", "sub"),
+            scope_claim=options.get("unsecuredValidatorScopeClaimName", "scope"),
+            required_scope=tuple(options.get("unsecuredValidatorRequiredScope", "").split()),
+            skew_s=_skew_s(options.get("unsecuredValidatorAllowableClockSkewMs", "0")),
+        )
+        return UnsecuredTokens(expected, clock_ms=environment.wall_clock_ms).check
+    url_setting = settings.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL
+    url = listener.get(url_setting, OAUTHBEARER)
+    if not url:
+        handler_name = listener.name_for(settings.SASL_SERVER_CALLBACK_HANDLER_CLASS, OAUTHBEARER)
+        raise SettingError(
+            f"listener {listener.name} offers OAUTHBEARER: set {url_setting.name} to where the keys that sign tokens "
+            f"are (or, for tests, {handler_name}={UNSECURED_TOKENS} "
+            "to take tokens without a signature)"
+        )
+    expected = Expected(
+        listener.get(settings.SASL_OAUTHBEARER_EXPECTED_ISSUER, OAUTHBEARER),
+        listener.get(settings.SASL_OAUTHBEARER_EXPECTED_AUDIENCE, OAUTHBEARER),
+        listener.get(settings.SASL_OAUTHBEARER_SUB_CLAIM_NAME, OAUTHBEARER),
+        listener.get(settings.SASL_OAUTHBEARER_SCOPE_CLAIM_NAME, OAUTHBEARER),
+        skew_s=listener.get(settings.SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS, OAUTHBEARER),
+    )
+    refresh_s = listener.get(settings.SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS, OAUTHBEARER) / 1000
+    try:
+        jwks = Jwks(url, refresh_s)
+        if jwks.is_file:
+            jwks.read(environment.monotonic())
+    except JwksError as error:
+        raise SettingError(f"{listener.name_of(url_setting, OAUTHBEARER)}={error}") from error
+    return SignedTokens(
+        jwks,
+        expected,
+        threads=environment.threads,
+        clock_ms=environment.wall_clock_ms,
+        now_s=environment.monotonic,
+    ).check
+
+
+def _skew_s(text: str) -> float:
+    if not text.isdecimal():
+        raise SettingError("unsecuredValidatorAllowableClockSkewMs is a number of milliseconds")
+    return int(text) / 1000
+
+
+def _check_handler(listener: ListenerSettings, mechanism: str) -> None:
+    """See that no class is asked for that is not here. Raises SettingError."""
+    setting = settings.SASL_SERVER_CALLBACK_HANDLER_CLASS
+    handler = listener.get(setting, mechanism)
+    if handler and (mechanism != OAUTHBEARER or handler not in TOKEN_HANDLERS):
+        known = f"; for OAUTHBEARER there are {' and '.join(TOKEN_HANDLERS)}"
+        raise SettingError(
+            f"{listener.name_of(setting, mechanism)}={handler}: there is no Java virtual machine to load it into{known}"
+        )
 
 
 def jaas_of(listener: ListenerSettings, mechanism: str) -> JaasEntry | None:

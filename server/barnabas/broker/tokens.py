@@ -1,0 +1,172 @@
+"""Checks the tokens of OAUTHBEARER: signed ones by a JWKS (KIP-768), and unsecured ones where that is asked for.
+
+The rule: a signature of an algorithm with a public key is needed, the operator's keys alone count, and every claim that is
+expected must be there.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from barnabas.network.jwks import Jwks, JwksError
+from barnabas.security.sasl.mechanism import Identity
+from barnabas.security.sasl.oauthbearer import TokenError
+
+if TYPE_CHECKING:
+    from barnabas.environment import Threads
+
+log = logging.getLogger(__name__)
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+TOKEN_CHARS_MAX = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a token must say."""
+
+    issuer: str | None = None
+    audience: tuple[str, ...] = ()
+    """The token must name one of these; any where there are none."""
+    subject_claim: str = "sub"
+    scope_claim: str = "scope"
+    required_scope: tuple[str, ...] = ()
+    skew_s: float = 30.0
+
+
+class SignedTokens:
+    """Checks JWTs by the keys of a JWKS."""
+
+    def __init__(
+        self,
+        jwks: Jwks,
+        expected: Expected,
+        *,
+        threads: Threads,
+        clock_ms: Callable[[], int],
+        now_s: Callable[[], float],
+    ) -> None:
+        """`now_s` is monotonic."""
+        self._now_s = now_s
+        self._jwks = jwks
+        self._expected = expected
+        self._threads = threads
+        self._clock_ms = clock_ms
+        self._lock = trio.Lock()
+
+    async def check(self, token: str) -> Identity:
+        """Return whose token it is. Raises TokenError."""
+        header = _json_part(token, 0, 3)
+        if header.get("alg") not in ALGORITHMS:
+            raise TokenError(f"a token is signed with {str(header.get('alg'))[:40]!r}")
+        await self._refresh(header.get("kid"))
+        return identity_of(self._claims(token), self._expected, self._clock_ms())
+
+    async def _refresh(self, key_id: object) -> None:
+        def is_due() -> bool:
+            return self._jwks.is_due(self._now_s(), lacks_key=key_id is not None and not self._has(key_id))
+
+        if not is_due():
+            return
+        async with self._lock:  # whoever waits finds what the first has read
+            if not is_due():
+                return
+            now_s = self._now_s()
+            try:
+                await self._threads.run(lambda: self._jwks.read(now_s))
+            except JwksError as error:
+                log.error("the keys that sign tokens cannot be read: %s", error)
+                if self._jwks.keys is None:
+                    raise TokenError("there are no keys to check tokens with") from error
+
+    def _has(self, key_id: object) -> bool:
+        keys = (self._jwks.keys or {}).get("keys", ())
+        return any(isinstance(key, dict) and key.get("kid") == key_id for key in keys)
+
+    def _claims(self, token: str) -> Mapping[str, Any]:
+        from joserfc import jwt
+        from joserfc.errors import JoseError
+        from joserfc.jwk import KeySet
+
+        try:
+            keys = KeySet.import_key_set(self._jwks.keys)  # type: ignore[arg-type]
+            return jwt.decode(token, keys, algorithms=list(ALGORITHMS)).claims
+        except (JoseError, ValueError, KeyError, TypeError) as error:
+            raise TokenError(f"a token's signature cannot be checked: {type(error).__name__}") from error
+
+
+class UnsecuredTokens:
+    """Takes tokens without a signature (RFC 7515, appendix A.5) for what they say. For tests."""
+
+    def __init__(self, expected: Expected, *, clock_ms: Callable[[], int]) -> None:
+        self._expected = expected
+        self._clock_ms = clock_ms
+
+    async def check(self, token: str) -> Identity:
+        """Return whose token it says it is. Raises TokenError."""
+        if not token.endswith("."):
+            raise TokenError("a token has a signature, and unsecured ones are expected")
+        if _json_part(token, 0, 3).get("alg") != "none":
+            raise TokenError("an unsecured token's algorithm is not none")
+        return identity_of(_json_part(token, 1, 3), self._expected, self._clock_ms())
+
+
+def identity_of(claims: Mapping[str, Any], expected: Expected, now_ms: int) -> Identity:
+    """Return who a token's claims are about, and until when. Raises TokenError."""
+    now_s = now_ms / 1000
+    expires_s = _time(claims, "exp", is_needed=True)
+    begins_s = _time(claims, "nbf")
+    issued_s = _time(claims, "iat")
+    if expires_s + expected.skew_s <= now_s:
+        raise TokenError("a token has expired")
+    if max(begins_s, issued_s) - expected.skew_s > now_s:
+        raise TokenError("a token is not good yet")
+    if expected.issuer is not None and claims.get("iss") != expected.issuer:
+        raise TokenError("a token is of another issuer")
+    if expected.audience and not set(_words(claims.get("aud"))) & set(expected.audience):
+        raise TokenError("a token is for another audience")
+    if not set(expected.required_scope) <= set(_words(claims.get(expected.scope_claim))):
+        raise TokenError("a token lacks a scope")
+    name = claims.get(expected.subject_claim)
+    if not isinstance(name, str) or not name.strip():
+        raise TokenError(f"a token has no claim {expected.subject_claim}")
+    return Identity(name.strip(), int(expires_s * 1000))
+
+
+def _time(claims: Mapping[str, Any], name: str, *, is_needed: bool = False) -> float:
+    """Return a time in s since 1970, -inf where it is not there."""
+    value = claims.get(name)
+    if value is None and not is_needed:
+        return -math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**43:
+        raise TokenError(f"a token's claim {name} is no time")
+    return float(value)
+
+
+def _words(value: object) -> list[str]:
+    if isinstance(value, str):
+        return value.split()
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _json_part(token: str, index: int, count: int) -> Mapping[str, Any]:
+    """Return one of a token's parts. Raises TokenError."""
+    parts = token.split(".")
+    if len(parts) != count or len(token) > TOKEN_CHARS_MAX:
+        raise TokenError("a token is not of the form of a JWT")
+    try:
+        padded = parts[index] + "=" * (-len(parts[index]) % 4)
+        found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (ValueError, RecursionError):
+        raise TokenError("a token's part is no JSON in base64") from None
+    if not isinstance(found, dict):
+        raise TokenError("a token's part is no JSON object")
+    return found

@@ -1,0 +1,179 @@
+"""OAUTHBEARER: the messages of RFC 7628, and which tokens let anybody in."""
+
+import hmac
+import json
+from base64 import urlsafe_b64encode
+
+import pytest
+from joserfc import jwt
+from joserfc.jwk import ECKey, KeySet, RSAKey
+
+from barnabas.broker.tokens import Expected, SignedTokens, UnsecuredTokens
+from barnabas.environment.real import OsThreads
+from barnabas.network.jwks import UNKNOWN_KEY_SECONDS, Jwks, JwksError
+from barnabas.security.sasl.mechanism import Identity, LoginFailedError
+from barnabas.security.sasl.oauthbearer import INVALID_TOKEN, OAuthBearerExchange, TokenError
+
+NOW = 1_700_000_000
+
+
+async def anybody(token: str) -> Identity:
+    if token == "bad":
+        raise TokenError("it is bad")
+    return Identity("alice", 5)
+
+
+def first(token="t0ken", *, authzid="", pairs=""):
+    who = f"a={authzid}" if authzid else ""
+    return f"n,{who},\x01auth=Bearer {token}\x01{pairs}\x01".encode()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [first(), first(authzid="alice"), first(pairs="host=h\x01port=9092\x01"), first("a.b-c_d~e+f/g==")],
+)
+async def test_a_token_lets_in(message):
+    exchange = OAuthBearerExchange(anybody)
+    assert await exchange.step(message) == b""
+    assert exchange.identity == Identity("alice", 5)
+
+
+@pytest.mark.parametrize("last", [b"\x01", b"", b"again"])
+async def test_a_wrong_token_is_answered_before_the_end(last):
+    exchange = OAuthBearerExchange(anybody)
+    assert await exchange.step(first("bad")) == b'{"status":"invalid_token"}'
+    with pytest.raises(LoginFailedError) as refused:
+        await exchange.step(last)
+    assert refused.value.shown == (INVALID_TOKEN if last == b"\x01" else None)
+    assert exchange.identity is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"", b"\x01", b"n,,", b"n,,\x01\x01", b"y,,\x01auth=Bearer t\x01\x01", b"n,,\x01auth=Basic t\x01\x01",
+        b"n,,\x01auth=Bearer \x01\x01", b"n,,\x01auth=Bearer t\x01", b"n,,\x01auth=Bearer t t\x01\x01", b"\xff",
+        first(authzid="bob"),
+    ],
+)  # fmt: skip
+async def test_malformed_messages_are_refused(message):
+    exchange = OAuthBearerExchange(anybody)
+    with pytest.raises(LoginFailedError):
+        await exchange.step(message)
+    assert exchange.identity is None
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------------
+
+EC, RSA, OTHER = (
+    ECKey.generate_key("P-256", {"kid": "ec"}),
+    RSAKey.generate_key(2048, {"kid": "rsa"}),
+    ECKey.generate_key("P-256", {"kid": "ec"}),
+)
+CLAIMS = {
+    "sub": "alice",
+    "exp": NOW + 60,
+    "iat": NOW,
+    "iss": "https://issuer",
+    "aud": ["kafka", "x"],
+    "scope": "a b",
+}
+EXPECTED = Expected("https://issuer", ("kafka",))
+
+
+@pytest.fixture
+def jwks(tmp_path):
+    path = tmp_path / "jwks.json"
+    path.write_text(json.dumps(KeySet([EC, RSA]).as_dict(private=False)))
+    return Jwks(f"file://{path}", 3600)
+
+
+def checker(jwks, expected=EXPECTED, now_s=lambda: 100.0):
+    return SignedTokens(jwks, expected, threads=OsThreads(), clock_ms=lambda: NOW * 1000, now_s=now_s)
+
+
+def token(key=EC, algorithm="ES256", **claims):
+    merged = {name: value for name, value in {**CLAIMS, **claims}.items() if value is not None}
+    return jwt.encode({"alg": algorithm, "kid": key.kid}, merged, key, algorithms=[algorithm])
+
+
+@pytest.mark.parametrize(("key", "algorithm"), [(EC, "ES256"), (RSA, "RS256"), (RSA, "PS512")])
+async def test_a_signed_token_says_whose_it_is_and_until_when(jwks, key, algorithm):
+    found = await checker(jwks).check(token(key, algorithm))
+    assert found == Identity("alice", (NOW + 60) * 1000)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"exp": NOW - 31}, {"exp": None}, {"exp": "soon"}, {"exp": True}, {"nbf": NOW + 31}, {"iat": NOW + 31},
+        {"iss": "https://other"}, {"iss": None}, {"aud": "other"}, {"aud": None}, {"aud": 7}, {"sub": None},
+        {"sub": ""}, {"sub": 7},
+    ],
+)  # fmt: skip
+async def test_a_token_with_other_claims_lets_nobody_in(jwks, claims):
+    with pytest.raises(TokenError):
+        await checker(jwks).check(token(**claims))
+
+
+@pytest.mark.parametrize("claims", [{"exp": NOW - 29}, {"nbf": NOW + 29}, {"aud": "kafka"}, {"scope": None}])
+async def test_clocks_may_differ_a_little(jwks, claims):
+    assert (await checker(jwks).check(token(**claims))).name == "alice"
+
+
+def part(value):
+    return urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+async def test_a_token_that_is_not_signed_by_the_key_lets_nobody_in(jwks):
+    header, claims, signature = token().split(".")
+    start = f"{part({'alg': 'HS256', 'kid': 'ec'})}.{claims}"
+    mac = hmac.digest(EC.as_pem(private=False), start.encode(), "sha256")
+    forged = f"{start}.{urlsafe_b64encode(mac).rstrip(b'=').decode()}"  # as if the public key were a secret
+    other_claims = part({**CLAIMS, "sub": "root"})
+    for wrong in (
+        token(OTHER), forged, f"{part({'alg': 'none'})}.{claims}.", f"{header}.{other_claims}.{signature}",
+        f"{header}.{claims}.", f"{header}.{claims}", "..", "", "a.b.c", f"{header}.{claims}.{signature}.", "[" * 9000,
+        f"{part({'alg': 'ES256', 'jwk': OTHER.as_dict(private=False)})}.{token(OTHER).split('.', 1)[1]}",
+    ):  # fmt: skip
+        with pytest.raises(TokenError):
+            await checker(jwks).check(wrong)
+
+
+async def test_another_claim_can_name_the_principal(jwks):
+    found = await checker(jwks, Expected(subject_claim="email")).check(token(email="a@b.c"))
+    assert found.name == "a@b.c"
+
+
+async def test_a_new_key_is_found_but_not_looked_for_all_the_time(jwks, tmp_path):
+    now = [100.0]
+    check = checker(jwks, now_s=lambda: now[0])
+    await check.check(token())
+    fresh = ECKey.generate_key("P-256", {"kid": "new"})
+    (tmp_path / "jwks.json").write_text(json.dumps(KeySet([fresh]).as_dict(private=False)))
+    with pytest.raises(TokenError):
+        await check.check(token(fresh))
+    now[0] += UNKNOWN_KEY_SECONDS + 1
+    assert (await check.check(token(fresh))).name == "alice"
+    (tmp_path / "jwks.json").unlink()  # the keys before stay
+    now[0] += 4000
+    assert (await check.check(token(fresh))).name == "alice"
+
+
+@pytest.mark.parametrize("url", ["ftp://x/y", "/etc/keys", "", "data:,x"])
+def test_keys_are_behind_urls_of_known_kinds(url):
+    with pytest.raises(JwksError):
+        Jwks(url, 1)
+
+
+async def test_unsecured_tokens_are_taken_for_what_they_say():
+    check = UnsecuredTokens(Expected(required_scope=("a",)), clock_ms=lambda: NOW * 1000)
+    unsecured = f"{part({'alg': 'none'})}.{part(CLAIMS)}."
+    assert (await check.check(unsecured)).name == "alice"
+    for wrong in (
+        token(),
+        f"{part({'alg': 'ES256'})}.{part(CLAIMS)}.",
+        f"{part({'alg': 'none'})}.{part({**CLAIMS, 'scope': 'b'})}.",
+    ):
+        with pytest.raises(TokenError):
+            await check.check(wrong)
