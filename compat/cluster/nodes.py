@@ -162,10 +162,12 @@ class Cluster:
         kinds: Sequence[str],
         settings: Mapping[str, str] | None = None,
         *,
+        own: Mapping[int, Mapping[str, str]] | None = None,
         zookeeper_tls: Mapping[str, str] | None = None,
         kazoo: Mapping[str, Any] | None = None,
     ) -> None:
-        """`kazoo` is what the own connection to ZooKeeper needs besides the address."""
+        """`own` are settings of single brokers; `kazoo` is what the own connection needs besides the address."""
+        self.own = own or {}
         self.directory = directory
         protocol = {"inter.broker.protocol.version": "2.6"} if OLD in kinds else {}
         self.settings = {**SETTINGS, **protocol, **(settings or {})}
@@ -220,7 +222,7 @@ class Cluster:
             broker_id,
             self.ports[broker_id],
             self.directory / f"{kind}-{broker_id}",
-            {**self.settings, "broker.rack": f"rack-{broker_id}"},
+            {**self.settings, "broker.rack": f"rack-{broker_id}", **self.own.get(broker_id, {})},
             self.connect,
         )
         self.nodes[broker_id] = node
@@ -243,7 +245,7 @@ class Cluster:
             broker_id,
             self.ports[broker_id],
             self.directory / f"{kind}-{broker_id}",
-            {**self.settings, "broker.rack": f"rack-{broker_id}"},
+            {**self.settings, "broker.rack": f"rack-{broker_id}", **self.own.get(broker_id, {})},
             self.connect,
         )
         new.log_dir.parent.mkdir(parents=True, exist_ok=True)

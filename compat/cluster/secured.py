@@ -89,6 +89,27 @@ class Certificates:
         )
         return both
 
+    def in_pkcs12(self) -> dict[str, str]:
+        """Settings by which a broker finds the same in PKCS12, made by openssl and keytool."""
+        self._openssl(
+            "pkcs12", "-export", "-in", "client.crt", "-inkey", "client.key", "-out", "client.p12",
+            "-passout", f"pass:{KEY_PASSWORD}",
+        )  # fmt: skip
+        subprocess.run(
+            [
+                "keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", "ca.pem", "-keystore", "trust.jks",
+                "-storepass", KEY_PASSWORD,
+            ],
+            cwd=self.directory, check=True, capture_output=True,
+        )  # fmt: skip
+        return {
+            "zookeeper.ssl.keystore.location": str(self.directory / "client.p12"),
+            "zookeeper.ssl.keystore.type": "PKCS12",
+            "zookeeper.ssl.truststore.location": str(self.directory / "trust.jks"),
+            "zookeeper.ssl.truststore.type": "JKS",  # the name that keytool's files of PKCS12 have, too
+            "zookeeper.ssl.truststore.password": KEY_PASSWORD,
+        }
+
     def of_zookeeper(self) -> dict[str, str]:
         """ZooKeeper's settings: it wants a certificate of everybody."""
         return {
@@ -284,7 +305,7 @@ def run(directory: Path) -> None:
         "identical_replicas": checks.identical_replicas,
     }
     with Cluster(
-        directory / "cluster", (OURS,) * 3, certificates.of_broker(),
+        directory / "cluster", (OURS,) * 3, certificates.of_broker(), own={3: certificates.in_pkcs12()},
         zookeeper_tls=certificates.of_zookeeper(), kazoo=certificates.of_kazoo(),
     ) as cluster:  # fmt: skip
         for name, step in steps.items():

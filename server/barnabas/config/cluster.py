@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
 
 PORT_DEFAULT = 2181
-PEM = "PEM"
+_TYPES = {"pem": "PEM", "p12": "PKCS12", "pfx": "PKCS12"}
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 SELECTORS = (LEADER_SELECTOR, RACK_SELECTOR)
@@ -25,13 +25,23 @@ PROTOCOL_VERSIONS = ("0.8", "3.9")
 
 
 @dataclass(frozen=True, slots=True)
-class ZooKeeperTls:
-    """How ZooKeeper is reached with TLS: PEM files, as Kafka's settings name them with type PEM."""
+class StoreFile:
+    """A file of keys or certificates for connections to ZooKeeper."""
 
-    key_file: str | None
+    setting: str
+    """`zookeeper.ssl.keystore` or `zookeeper.ssl.truststore`, for messages."""
+    type: str
+    location: str
+    password: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperTls:
+    """How ZooKeeper is reached with TLS."""
+
+    key_store: StoreFile | None
     """Private key and certificates of this broker; None for no client certificate."""
-    key_password: str | None
-    trust_file: str | None
+    trust_store: StoreFile | None
     """Certificates that are trusted; None for those of the system."""
     checks_host_name: bool
 
@@ -73,7 +83,7 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
     digest = _digest(config.get(settings.ZOOKEEPER_DIGEST_CREDENTIALS))
     tls = _tls(config)
     has_acls = config.get(settings.ZOOKEEPER_SET_ACL)
-    if has_acls and digest is None and (tls is None or tls.key_file is None):
+    if has_acls and digest is None and (tls is None or tls.key_store is None):
         raise SettingError(
             f"{settings.ZOOKEEPER_SET_ACL.name}=true needs an identity that the znodes are kept for: set "
             f"{settings.ZOOKEEPER_DIGEST_CREDENTIALS.name}=USER:PASSWORD, or a certificate by "
@@ -135,27 +145,31 @@ def _digest(text: str | None) -> tuple[str, str] | None:
 def _tls(config: BrokerConfig) -> ZooKeeperTls | None:
     if not config.get(settings.ZOOKEEPER_SSL_CLIENT_ENABLE):
         return None
-    for location, kind in (
-        (settings.ZOOKEEPER_SSL_KEYSTORE_LOCATION, settings.ZOOKEEPER_SSL_KEYSTORE_TYPE),
-        (settings.ZOOKEEPER_SSL_TRUSTSTORE_LOCATION, settings.ZOOKEEPER_SSL_TRUSTSTORE_TYPE),
-    ):
-        path, type_ = config.get(location), config.get(kind)
-        is_pem = type_.upper() == PEM if type_ else path is None or path.endswith(".pem")
-        if not is_pem:
-            raise SettingError(
-                f"{location.name}={path}: only PEM files are read; convert it, and set {kind.name}={PEM}"
-            )
-    if config.get(settings.ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD):
-        raise SettingError(
-            f"{settings.ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD.name}=...: a PEM file of certificates has no password"
-        )
     algorithm = config.get(settings.ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM)
     return ZooKeeperTls(
-        config.get(settings.ZOOKEEPER_SSL_KEYSTORE_LOCATION),
-        config.get(settings.ZOOKEEPER_SSL_KEYSTORE_PASSWORD),
-        config.get(settings.ZOOKEEPER_SSL_TRUSTSTORE_LOCATION),
+        _store(
+            config.get(settings.ZOOKEEPER_SSL_KEYSTORE_LOCATION),
+            config.get(settings.ZOOKEEPER_SSL_KEYSTORE_TYPE),
+            config.get(settings.ZOOKEEPER_SSL_KEYSTORE_PASSWORD),
+            settings.ZOOKEEPER_SSL_KEYSTORE_LOCATION.name,
+        ),
+        _store(
+            config.get(settings.ZOOKEEPER_SSL_TRUSTSTORE_LOCATION),
+            config.get(settings.ZOOKEEPER_SSL_TRUSTSTORE_TYPE),
+            config.get(settings.ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD),
+            settings.ZOOKEEPER_SSL_TRUSTSTORE_LOCATION.name,
+        ),
         algorithm.upper() == "HTTPS",
     )
+
+
+def _store(location: str | None, type_: str | None, password: str | None, name: str) -> StoreFile | None:
+    """A store whose type, where none is set, is that of its file's name, as ZooKeeper has it."""
+    if not location:
+        return None
+    if not type_:
+        type_ = _TYPES.get(location.rpartition(".")[2].lower(), "JKS")
+    return StoreFile(name.removesuffix(".location"), type_, location, password)
 
 
 def inter_broker_listener(config: BrokerConfig) -> str:

@@ -65,13 +65,24 @@ def test_acls_need_somebody_whose_they_are():
     assert (found.has_acls, found.digest) == (True, ("u", "p:q"))
 
 
-def test_tls_reads_pem_files_alone():
-    tls = {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.keystore.location": "/k.jks"}
-    with pytest.raises(SettingError, match=r"/k\.jks: only PEM files are read"):
-        zookeeper_settings(BrokerConfig({**ZOOKEEPER, **tls}))
-    found = zookeeper_settings(BrokerConfig({**ZOOKEEPER, **tls, "zookeeper.ssl.keystore.type": "PEM"})).tls
+@pytest.mark.parametrize(
+    ("name", "named", "type_"),
+    [
+        ("k.jks", "PEM", "PEM"),
+        ("k.pem", "", "PEM"),
+        ("k.p12", "", "PKCS12"),
+        ("k.jks", "", "JKS"),
+        ("k", "", "JKS"),
+    ],
+)
+def test_a_store_has_the_type_that_is_named_or_that_of_its_file(name, named, type_):
+    tls = {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.keystore.location": f"/{name}"}
+    if named:
+        tls["zookeeper.ssl.keystore.type"] = named
+    found = zookeeper_settings(BrokerConfig({**ZOOKEEPER, **tls})).tls
     assert found is not None
-    assert (found.key_file, found.trust_file, found.checks_host_name) == ("/k.jks", None, True)
+    assert found.key_store is not None
+    assert (found.key_store.type, found.trust_store, found.checks_host_name) == (type_, None, True)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ from barnabas.cluster.zookeeper.session import (
 from barnabas.cluster.zookeeper.tracked_session import TrackedSession
 from barnabas.config.cluster import ZooKeeperSettings
 from barnabas.environment import Threads
+from barnabas.network.tls_stores import TlsError
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class ZooKeeperConnection(TrackedSession):
         tls = settings.tls
         try:
             context = tls_context(tls) if tls is not None else None
-        except OSError as error:
+        except (OSError, TlsError) as error:
             raise UnreachableError(f"TLS to ZooKeeper cannot be set up: {error}") from error
         self._handler = Handler(timeout_s, context, checks_host_name=bool(tls and tls.checks_host_name))
         self._client = KazooClient(

@@ -33,7 +33,8 @@ from barnabas.cluster.zookeeper.session import (
     Watch,
     ZooKeeperError,
 )
-from barnabas.config.cluster import ZooKeeperTls
+from barnabas.config.cluster import StoreFile, ZooKeeperTls
+from barnabas.network.tls_stores import PEM, StoreSettings, as_file, read_key_store, read_trust_store
 
 CREATE_2 = 15
 MULTI = 14
@@ -203,12 +204,28 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
-    """Raises OSError for files that cannot be read, ssl.SSLError for what is in them."""
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=tls.trust_file)
+    """Return what is needed for TLS. Raises TlsError for files that cannot be used, ssl.SSLError for what is in them."""
+    trusted = read_trust_store(_settings(tls.trust_store)) if tls.trust_store is not None else None
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cadata=trusted)
     context.check_hostname = tls.checks_host_name
-    if tls.key_file is not None:
-        context.load_cert_chain(tls.key_file, password=tls.key_password)
+    if tls.key_store is not None:
+        material = read_key_store(_settings(tls.key_store))
+        with as_file(material.pem) as path:
+            context.load_cert_chain(path, password=material.password)
     return context
+
+
+def _settings(store: StoreFile) -> StoreSettings:
+    """A store for `tls_stores`: ZooKeeper's settings have one password, which for PEM is the key's."""
+    is_pem = store.type.upper() == PEM
+    is_key = store.setting.endswith("keystore")
+    return StoreSettings(
+        store.setting,
+        store.type,
+        store.location,
+        password=None if is_pem and is_key else store.password,
+        key_password=store.password if is_pem else None,
+    )
 
 
 Done = Callable[[Any, "BaseException | None"], None]
