@@ -16,6 +16,7 @@ from barnabas import __version__
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
+    from barnabas.demo.security import Demo
 
 USAGE_ERROR = 2
 FAILED = 1
@@ -100,6 +101,11 @@ def _add_serve(commands: Any) -> None:
         "--data", metavar="DIR", help="where to keep the data (default: ~/.local/state/barnabas)"
     )
     where.add_argument(
+        "--demo-security", metavar="DIR", nargs="?", const="barnabas-demo",
+        help="try clients with TLS, users and ACLs: make all of it in DIR (default: %(const)s), or use what is there, "
+        "and print settings for clients",
+    )  # fmt: skip
+    where.add_argument(
         "--ephemeral",
         action="store_true",
         help="keep the data in memory, and remove it when the broker stops",
@@ -142,7 +148,8 @@ def _serve(options: argparse.Namespace) -> int:
         stream=sys.stderr,
     )
     try:
-        given = collect(options)
+        demo = _demo(options) if options.demo_security else None
+        given = collect(options, demo.settings if demo is not None else None)
         config = BrokerConfig(given.settings, given.origins)
     except SettingError as error:
         print(f"barnabas: {error}", file=sys.stderr)
@@ -161,6 +168,11 @@ def _serve(options: argparse.Namespace) -> int:
         names = ", ".join(f"{name} ({given.origins[name]})" for name in verdict.ignored)
         print(f"barnabas: these settings have no effect here: {names}", file=sys.stderr)
 
+    if demo is not None:
+        from barnabas.demo.clients import instructions
+
+        addresses = [address.partition("://")[2] for address in config.listeners()]
+        print(instructions(demo, addresses[0], addresses[-1]), flush=True)
     if not options.ephemeral:
         return _run_serve(options, config, given.settings)
 
@@ -169,6 +181,25 @@ def _serve(options: argparse.Namespace) -> int:
     with ephemeral_directory() as directory:
         in_memory = {**given.settings, "log.dirs": directory}
         return _run_serve(options, BrokerConfig(in_memory, given.origins), in_memory)
+
+
+def _demo(options: argparse.Namespace) -> Demo:
+    """Prepare a demonstration of security. Raises SettingError."""
+    from pathlib import Path
+
+    from barnabas.config.setting import SettingError
+    from barnabas.demo.security import prepare
+    from barnabas.errors import StorageError
+
+    for name in ("config", "zookeeper", "listen"):
+        if getattr(options, name):
+            raise SettingError(f"--{name} and --demo-security do not go together; --set changes one setting")
+    if options.workers > 1:
+        raise SettingError("--workers and --demo-security do not go together")
+    try:
+        return prepare(Path(options.demo_security))
+    except (OSError, StorageError) as error:
+        raise SettingError(f"--demo-security: {error}") from error
 
 
 def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping[str, str]) -> int:

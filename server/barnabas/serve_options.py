@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from barnabas.config import tables
 from barnabas.config.loading import parse_pairs, protocols_of
@@ -15,6 +15,7 @@ from barnabas.config.properties import parse_lines
 from barnabas.config.setting import SettingError
 
 SET_OPTION = "--set"
+DEMO_OPTION = "--demo-security"
 WORKER_DIRECTORY = "worker-"
 """What the directories of workers are called in each log dir, before their number."""
 DEFAULT_NAME = "PLAINTEXT"
@@ -55,8 +56,8 @@ class Given:
         self.origins[name] = origin
 
 
-def collect(options: argparse.Namespace) -> Given:
-    """All settings that the options and their file give. Raises SettingError."""
+def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) -> Given:
+    """All settings that the options and their file give, or those of a demonstration. Raises SettingError."""
     given = Given()
     if options.config is not None:
         _read_file(options.config, given)
@@ -66,6 +67,8 @@ def collect(options: argparse.Namespace) -> Given:
         given.settings["group.consumer.assignment.interval.ms"] = "0"
         given.settings["group.share.assignment.interval.ms"] = "0"
         given.settings["group.streams.initial.rebalance.delay.ms"] = "0"
+    for name, value in (demo or {}).items():
+        given.set(name, value, DEMO_OPTION)
     for name, value in parse_pairs(options.set).items():
         given.set(name, value, SET_OPTION)
     if options.listen:

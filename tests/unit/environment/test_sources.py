@@ -31,6 +31,7 @@ MAY = {
 }
 MAY_PACKAGES = {
     "client": "programs of its users, with their own clock and connections",
+    "demo": "prepares a directory, before there is a broker",
     "localcluster": "a program that starts and watches processes",
     "logtool": "a program of its own",
     "testing": "simulations are the other environment",

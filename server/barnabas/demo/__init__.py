@@ -1,0 +1,1 @@
+"""`barnabas serve --demo-security`: a broker with TLS, users and ACLs, to try clients with."""

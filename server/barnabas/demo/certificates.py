@@ -1,0 +1,100 @@
+"""A certificate authority for a demonstration, and the keys that it signs, as PEM files.
+
+The rule: what is there is used again; only the owner of the directory can read a key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import NameOID
+
+LIFETIME = timedelta(days=3650)
+AUTHORITY = "ca"
+
+
+class Signed(NamedTuple):
+    """A key with its certificate."""
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+
+def make_all(directory: Path, server: str, users: tuple[str, ...]) -> None:
+    """Make the authority, the key of a server and those of its users, as far as they are not there. Raises OSError.
+
+    For each there are NAME.key, NAME.crt, and NAME.pem with both.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    authority = _read(directory, AUTHORITY)
+    if authority is None:
+        authority = _sign("Barnabas demonstration CA", None)
+        _write(directory, AUTHORITY, authority)
+    for name in (server, *users):
+        if not (directory / f"{name}.pem").exists():
+            _write(directory, name, _sign(name, authority))
+
+
+def _sign(name: str, by: Signed | None) -> Signed:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(by.certificate.subject if by is not None else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + LIFETIME)
+        .add_extension(x509.BasicConstraints(ca=by is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    if by is not None:
+        names = [
+            x509.DNSName("localhost"),
+            x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+            x509.IPAddress(ipaddress.ip_address("::1")),
+        ]
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(by.key.public_key())
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        builder = builder.add_extension(issuer, critical=False)
+    return Signed(key, builder.sign(by.key if by is not None else key, hashes.SHA256()))
+
+
+def _read(directory: Path, name: str) -> Signed | None:
+    try:
+        key = load_pem_private_key((directory / f"{name}.key").read_bytes(), None)
+        certificate = x509.load_pem_x509_certificate((directory / f"{name}.crt").read_bytes())
+    except FileNotFoundError:
+        return None
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return Signed(key, certificate)
+
+
+def _write(directory: Path, name: str, signed: Signed) -> None:
+    key = signed.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    certificate = signed.certificate.public_bytes(Encoding.PEM)
+    write_private(directory / f"{name}.key", key)
+    (directory / f"{name}.crt").write_bytes(certificate)
+    write_private(directory / f"{name}.pem", key + certificate)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that only its owner can read. Raises OSError."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
