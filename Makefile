@@ -86,6 +86,7 @@ compare: $(VENV)/.ready-test $(WITH_CODE)  ## settings, admin requests, quotas, 
 	$(CODE) $(BIN)/python -m compat.groups.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.telemetry.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.security.compare $(ARGS)
+	$(CODE) $(BIN)/python -m compat.releases
 
 handover: $(VENV)/.ready-test $(WITH_CODE)  ## log dirs, groups and transactions handed from us to Apache Kafka and back, and from Kafka to us (needs a JDK)
 	$(CODE) $(BIN)/python -m compat.log.handover $(ARGS)

@@ -51,7 +51,9 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--clients", default="", metavar="A,B", help="only these (default: all)")
     parser.add_argument("--cases", default="", metavar="A,B", help="only these (default: all)")
     parser.add_argument("--records", type=int, default=10_000, metavar="N", help="records per topic")
-    parser.add_argument("--against", default="barnabas", metavar="barnabas|kafka|kafka-VERSION|HOST:PORT")
+    parser.add_argument(
+        "--against", default="barnabas", metavar="barnabas|barnabas-VERSION|kafka|kafka-VERSION|HOST:PORT"
+    )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="clients at the same time")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     parser.add_argument("--list", action="store_true", help="only say which clients and cases there are")
@@ -63,9 +65,10 @@ def arguments(given: list[str]) -> argparse.Namespace:
     options.suites = [
         name for name in chosen if name in SUITES and (options.cases == list(CASES) or not options.clients)
     ]
-    if not re.fullmatch(r"barnabas|kafka(-.+)?|.+:\d+", options.against):
+    if not re.fullmatch(r"(barnabas|kafka)(-.+)?|.+:\d+", options.against):
         parser.error(
-            f"no such broker: {options.against}; there are barnabas, kafka, kafka-3.9, ..., HOST:PORT"
+            f"no such broker: {options.against}; there are barnabas, barnabas-2.8, kafka, kafka-3.9, ..., "
+            "HOST:PORT"
         )
     everything = (clients.names(), list(SUITES), list(CASES), "barnabas")
     if options.write and (options.clients, options.suites, options.cases, options.against) != everything:
@@ -103,9 +106,10 @@ class Run:
             return Given(self.options.against)
         directory = self.directory / name
         directory.mkdir()
-        if self.options.against == "barnabas":
-            return Barnabas(directory, settings)
-        return ApacheKafka(directory, self.options.against.partition("-")[2] or "4.x", settings)
+        kind, _, version = self.options.against.partition("-")
+        if kind == "barnabas":
+            return Barnabas(directory, {**settings, "kafka.version": version} if version else settings)
+        return ApacheKafka(directory, version or "4.x", settings)
 
     def cluster(self, name: str, settings: Mapping[str, str]) -> Broker:
         """Three fresh brokers on ZooKeeper, unless the broker under test has none."""

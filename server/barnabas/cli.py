@@ -95,6 +95,11 @@ def _add_serve(commands: Any) -> None:
         help="how many brokers to start, one for each core that they may use; to clients they are one cluster, on "
         "this port and the next ones (default: 1)",
     )  # fmt: skip
+    serve.add_argument(
+        "--as-version", metavar="VERSION",
+        help="be Apache Kafka of this version, from 0.8.0 on: its APIs, their first and last versions, and its defaults "
+        "(default: all of them)",
+    )  # fmt: skip
     serve.add_argument("--rack", metavar="NAME", help="the rack or zone that the broker is in")
     where = serve.add_mutually_exclusive_group()
     where.add_argument(

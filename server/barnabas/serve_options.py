@@ -9,7 +9,7 @@ import argparse
 import os
 from collections.abc import Mapping, Sequence
 
-from barnabas.config import tables
+from barnabas.config import releases, tables
 from barnabas.config.loading import parse_pairs, protocols_of
 from barnabas.config.properties import parse_lines
 from barnabas.config.setting import SettingError
@@ -81,12 +81,22 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
         ("zookeeper.connect", "--zookeeper", options.zookeeper),
         ("broker.id", "--broker-id", options.broker_id),
         ("broker.rack", "--rack", options.rack),
+        ("kafka.version", "--as-version", _release(options.as_version)),
     ):
         if text is not None:
             given.set(name, _not_empty(option, text, "a value"), option)
     if not options.ephemeral:
         _place_data(options.data, given)
     return given
+
+
+def _release(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        return releases.named(text)
+    except ValueError as error:
+        raise SettingError(f"--as-version: {error}") from error
 
 
 def _read_file(path: str, given: Given) -> None:

@@ -44,7 +44,7 @@ from barnabas.coordination.image_events import CoordinatorEvents
 from barnabas.coordination.locator import ImageLocator
 from barnabas.lazy import Lazy
 from barnabas.loop_budget import LoopBudget
-from barnabas.release import KAFKA_4, ReleaseProfile
+from barnabas.release import ReleaseProfile, profile_of
 from barnabas.replicas.in_sync import shrink_periodically
 from barnabas.replicas.moving import LogMover
 from barnabas.requests.context import Shared
@@ -70,7 +70,7 @@ async def assembled(
     config: BrokerConfig,
     environment: Environment,
     *,
-    release: ReleaseProfile = KAFKA_4,
+    release: ReleaseProfile | None = None,
     budget: LoopBudget | None = None,
     authorizer: Authorizer | None = None,
     membership: Membership | None = None,
@@ -78,13 +78,14 @@ async def assembled(
 ) -> AsyncIterator[Broker]:
     """Make a broker, complete and with its background tasks running; it serves when it is told to.
 
-    `budget` replaces the usual one; an `authorizer` replaces the one of the settings; without a `membership` the
-    broker is a cluster by itself, or joins the one that its settings name;
-    `connect_zookeeper` replaces the way to ZooKeeper then.
+    `release` and `budget` replace the usual ones; an `authorizer` replaces the one of the settings; without a
+    `membership` the broker is a cluster by itself, or joins the one that its settings name; `connect_zookeeper`
+    replaces the way to ZooKeeper then.
     Everything is closed again at the end, in order.
 
     Raises StartupError or StorageError when the broker cannot start.
     """
+    release = release or profile_of(config)
     if not is_clustered(config):  # where ZooKeeper keeps the cluster, there are no eligible leader replicas
         config.keep_for_all(release.kept_for_all)
     listeners = open_listeners(config.listeners(), config.listener_security_protocols(), environment.network)

@@ -174,7 +174,7 @@ class Pipeline:
 
     async def _answer_unserved(self, header: RequestHeader, transport: Transport) -> None:
         """Tell which versions of ApiVersions there are. Raises PeerError for any other API."""
-        if header.api_key != apis.API_VERSIONS:
+        if header.api_key != apis.API_VERSIONS or header.api_key not in self._served:
             reason = apis.refusal(self._served, header.api_key, header.api_version, header.client_id)
             raise PeerError(f"{reason} (correlation id {header.correlation_id})")
         from barnabas.handlers.api_versions import unsupported_version
@@ -251,7 +251,9 @@ class Pipeline:
 def ready(api: apis.Api, services: Services) -> Handler:
     """Return an API's handler with its services, behind what it needs of the cluster: the controller, a feature."""
     handler = bound(api.handle, services)
-    if api.feature and services.metadata.image.features is not None:
+    if api.feature and (
+        services.metadata.image.features is not None or not services.release.has(api.feature)
+    ):
         handler = partial(_with_feature, api.feature, handler, services.metadata)
     if api.controller:
         return partial(_by_controller, handler, services.metadata, services.broker_id)

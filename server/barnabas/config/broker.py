@@ -181,6 +181,7 @@ SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = _text("ssl.endpoint.identification.algor
 AUTHENTICATION_TIMEOUT_MS = _whole("authentication.timeout.ms")
 MAX_UNAUTHENTICATED_CONNECTIONS = _whole("max.unauthenticated.connections")
 METRICS_LISTENER = _text("metrics.listener")
+KAFKA_VERSION = _text("kafka.version")
 TELEMETRY_ENABLE: Setting[bool | None] = setting("telemetry.enable")
 TELEMETRY_MAX_BYTES = _whole("telemetry.max.bytes")
 TELEMETRY_RETAINED_SERIES = _whole("telemetry.retained.series")

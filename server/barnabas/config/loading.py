@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from barnabas.config import broker, tables, topic
+from barnabas.config import broker, releases, tables, topic
 from barnabas.config.setting import Setting, SettingError
 
 T = TypeVar("T")
@@ -34,7 +34,16 @@ class BrokerConfig:
     set for this broker (KIP-226). `sources` tells for each set name which of them counts.
     """
 
-    __slots__ = ("_static", "_texts", "_values", "is_node_id_set", "kept_for_all", "sources", "unknown")
+    __slots__ = (
+        "_defaults",
+        "_static",
+        "_texts",
+        "_values",
+        "is_node_id_set",
+        "kept_for_all",
+        "sources",
+        "unknown",
+    )
 
     def __init__(
         self, settings: Mapping[str, str] | None = None, origins: Mapping[str, str] | None = None
@@ -62,7 +71,8 @@ class BrokerConfig:
         self.kept_for_all: Mapping[str, str] = {}
         """What `keep_for_all` has made settings of all brokers."""
         self._texts: list[tuple[int, Mapping[str, str]]] = [(STATIC_BROKER_CONFIG, texts)]
-        self._values = dict(self._static)
+        self._defaults = _defaults_of(self._static.get("kafka.version", ""))
+        self._values = {**self._defaults, **self._static}
         self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
 
     def _name_the_node(self, texts: dict[str, str]) -> None:
@@ -102,7 +112,7 @@ class BrokerConfig:
     def set_dynamic(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> None:
         """Take up what was set while brokers run: for all of them, and for this one."""
         of_all = {**self.kept_for_all, **of_all}
-        self._values = dict(self._static)
+        self._values = {**self._defaults, **self._static}
         self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
         for settings, source in ((of_all, DYNAMIC_DEFAULT_BROKER_CONFIG), (of_this, DYNAMIC_BROKER_CONFIG)):
             for name, text in settings.items():
@@ -131,7 +141,11 @@ class BrokerConfig:
 
     def is_set(self, name: str) -> bool:
         """Whether something other than the default gives its value."""
-        return name in self._values
+        return name in self.sources
+
+    def default_of(self, name: str) -> Any:
+        """The default of a broker setting by name: its release's, if that is another one. Raises KeyError."""
+        return self._defaults[name] if name in self._defaults else tables.setting(name).default
 
     def names_set(self) -> Iterable[str]:
         """The names of all settings that are set anywhere, also of unknown ones."""
@@ -173,7 +187,9 @@ class BrokerConfig:
             if self._values.get(name) is not None:
                 unit = topic.UNIT_MS.get(name.rpartition(".")[2])
                 value = self._values[name]
-                return (value * unit if unit and value >= 0 else value), name
+                return (
+                    value * unit if unit and value >= 0 else value
+                ), name if name in self.sources else None
         return setting.default, None
 
     def topic_values(self, overrides: Mapping[str, str]) -> dict[str, Any]:
@@ -186,6 +202,12 @@ class BrokerConfig:
         if small is not None:
             values["segment.bytes"] = topic.SETTINGS[topic.INTERNAL_SEGMENT_BYTES].parse(small)
         return values
+
+
+def _defaults_of(release: str) -> dict[str, Any]:
+    """The defaults of a release that are not today's."""
+    texts = releases.defaults_of(release) if release else {}
+    return {name: tables.setting(name).parse(text) for name, text in texts.items()}
 
 
 def protocols_of(text: str) -> dict[str, str]:

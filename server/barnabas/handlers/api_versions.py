@@ -67,7 +67,9 @@ def _everything(
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(
-                api_key=api.key, min_version=api.min_version, max_version=api.max_version
+                api_key=api.key,
+                min_version=release.advertised_first.get(api.key, api.min_version),
+                max_version=api.max_version,
             )
             for api in served.values()
         ],
@@ -87,5 +89,5 @@ def _everything(
             for feature in features
             if feature.finalized_level
         ],
-        finalized_features_epoch=epoch if features else -1,
+        finalized_features_epoch=epoch,
     )

@@ -96,8 +96,9 @@ def synonyms_of_broker_setting(config: BrokerConfig, name: str) -> list[tuple[st
     found.sort(key=lambda synonym: synonym[2])
     for other in family:
         row = tables.setting(other)
-        if row.default is not None:
-            found.append((other, row.format(row.default), DEFAULT_CONFIG))
+        default = config.default_of(other)
+        if default is not None:
+            found.append((other, row.format(default), DEFAULT_CONFIG))
     first = next((index for index, synonym in enumerate(found) if synonym[0] == name), len(found))
     return found[first:]
 

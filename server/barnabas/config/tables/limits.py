@@ -5,6 +5,7 @@ The columns are explained in `barnabas.config.tables`.
 
 from __future__ import annotations
 
+from barnabas.config.releases import NAMES
 from barnabas.config.tables import Row
 
 # fmt: off
@@ -51,6 +52,8 @@ ROWS: tuple[Row, ...] = (
      "Series of pushed telemetry that are kept of one client; a setting of Barnabas alone."),
     ("telemetry.client.retained.bytes", "long", "4194304", "1..", "low", "", "",
      "Bytes of memory, about, that pushed telemetry of one client may take; a setting of Barnabas alone."),
+    ("kafka.version", "string", "", "|".join(("", *NAMES)), "medium", "", "",
+     "The release of Apache Kafka that is served; all of them when empty; a setting of Barnabas alone."),
     ("metrics.listener", "string", "", "", "medium", "", "",
      "HOST:PORT where metrics are served over HTTP; nowhere when empty; a setting of Barnabas alone."),
     ("leader.replication.throttled.rate", "long", None, "0..", "medium", "cluster", "cluster",

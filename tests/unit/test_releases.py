@@ -1,0 +1,129 @@
+"""A broker that is one release of Apache Kafka: what it serves, its defaults, and which releases there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from barnabas import apis
+from barnabas.config import broker as settings
+from barnabas.config import releases
+from barnabas.config.loading import DEFAULT_CONFIG, BrokerConfig
+from barnabas.config.setting import SettingError
+from barnabas.handlers.config_resources import synonyms_of_broker_setting
+from barnabas.release import KAFKA_4, profile_of, release
+from barnabas.wire.generated.api_versions import ApiVersionsRequest
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.list_offsets import ListOffsetsRequest
+from barnabas.wire.generated.stop_replica import StopReplicaRequest
+from tests.support.brokers import serving
+from tests.support.raw_client import RawClient
+
+NOT_SERVED = {55, 58, 64, 80, 81}
+"""APIs of a quorum of controllers, and what brokers forward to them (docs/reference/not-implemented.md)."""
+TELEMETRY = {71, 72}
+
+
+def config_as(version: str, **more: str) -> BrokerConfig:
+    return BrokerConfig(
+        {"kafka.version": version, **{name.replace("_", "."): text for name, text in more.items()}}
+    )
+
+
+@pytest.mark.parametrize("name", releases.NAMES)
+def test_each_release_serves_its_apis_and_versions(name):
+    published = releases.versions_of(name)
+    served = release(name).served_by(config_as(name, telemetry_enable="true"))
+    first = release(name).advertised_first
+    advertised = {key: (api.min_version, api.max_version) for key, api in served.items()}
+    assert advertised == {key: published[key] for key in published.keys() - NOT_SERVED}
+    assert set(first) <= {0}, "Produce: librdkafka looks for v0"
+    assert (18 in served) == releases.is_at_least(name, "0.10.0")
+
+
+async def ask(bootstrap: str, request: Any, version: int) -> Any:
+    def alone() -> Any:
+        with RawClient(bootstrap) as client:
+            return client.ask(request, version)
+
+    return await trio.to_thread.run_sync(alone)
+
+
+async def advertised(bootstrap: str, version: int) -> dict[int, tuple[int, int]]:
+    request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    answer = await ask(bootstrap, request, version)
+    assert answer.error_code == 0
+    return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+
+
+@pytest.mark.parametrize(("name", "version"), [("0.10.0", 0), ("2.8", 3), ("3.9", 3), ("4.3", 4)])
+async def test_a_client_is_told_of_exactly_these(name, version, tmp_path):
+    config = BrokerConfig(
+        {"kafka.version": name, "log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    )
+    async with serving(config) as broker:
+        told = await advertised(broker.bootstrap, version)
+    published = {**releases.versions_of(name)}
+    if name.startswith("4"):
+        published[0] = (0, published[0][1])
+    assert told == {key: published[key] for key in published.keys() - NOT_SERVED - TELEMETRY}
+
+
+async def test_what_a_release_does_not_have_closes_the_connection(tmp_path):
+    config = BrokerConfig(
+        {"kafka.version": "0.9.0", "log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    )
+    async with serving(config) as broker:
+        assert await ask(broker.bootstrap, ApiVersionsRequest(), 0) is None
+        assert await ask(broker.bootstrap, ListOffsetsRequest(replica_id=-1), 1) is None
+        assert (await ask(broker.bootstrap, ListOffsetsRequest(replica_id=-1), 0)).topics == []
+
+
+async def test_what_brokers_ask_each_other_is_advertised_and_refused(tmp_path):
+    """A client that looks for the keys of old releases finds them; nobody controls a broker that is alone."""
+    config = BrokerConfig(
+        {"kafka.version": "2.8", "log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    )
+    async with serving(config) as broker:
+        answer = await ask(broker.bootstrap, StopReplicaRequest(controller_id=1, controller_epoch=1), 0)
+    assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+def test_defaults_are_those_of_the_release():
+    config = config_as("0.10.2")
+    assert config.get(settings.OFFSETS_RETENTION_MINUTES) == 1440
+    assert config.value_of("unclean.leader.election.enable") is True
+    assert not config.is_set("unclean.leader.election.enable")
+    assert synonyms_of_broker_setting(config, "message.max.bytes") == [
+        ("message.max.bytes", "1000012", DEFAULT_CONFIG)
+    ]
+    config.set_dynamic({"message.max.bytes": "5"}, {})
+    assert config.value_of("message.max.bytes") == 5
+    config.set_dynamic({}, {})
+    assert config.value_of("message.max.bytes") == 1000012
+    assert config_as("0.10.2", message_max_bytes="7").value_of("message.max.bytes") == 7
+    assert config_as("4.3").value_of("message.max.bytes") == 1048588
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("2.8", "2.8"), ("2.8.1", "2.8"), ("v3.9.2", "3.9"), ("0.8.2.2", "0.8.2"), ("0.10.2", "0.10.2")],
+)
+def test_a_release_is_named_as_people_do(text, name):
+    assert releases.named(text) == name
+
+
+@pytest.mark.parametrize("text", ["", "5.0", "0.7", "2", "2.8.x", "latest", "0.8"])
+def test_what_is_no_release_is_refused_with_those_that_are(text):
+    with pytest.raises(ValueError, match=r"is no release .* 0\.8\.0, .* 4\.3"):
+        releases.named(text)
+    if text:
+        with pytest.raises(SettingError):
+            config_as(text)
+
+
+def test_without_a_release_everything_is_served():
+    assert profile_of(BrokerConfig()) is KAFKA_4
+    assert KAFKA_4.apis.keys() == apis.BY_KEY.keys()
