@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from barnabas.broker.peer_security import for_peers
 from barnabas.broker.storage_parts import Membership, Storage, follow_first, log_configs, new_log_manager
 from barnabas.client import ClientSettings
 from barnabas.cluster.image import BROKER
@@ -65,7 +66,7 @@ async def open_member(
         lambda: store.image,
         inter_broker_listener(config),
         environment.network,
-        ClientSettings(client_id=f"broker-{broker_id}", software_name="barnabas"),
+        for_peers(config, ClientSettings(client_id=f"broker-{broker_id}", software_name="barnabas")),
     )
     alter_partition = membership.alter_partition or (
         WrittenIsrs(broker_id, membership.zookeeper, budget)

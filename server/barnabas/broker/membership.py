@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.broker.joining import Participation
+from barnabas.broker.peer_security import for_peers
 from barnabas.client import ClientSettings
 from barnabas.cluster.image import BROKER, TOPIC
 from barnabas.cluster.zookeeper.session import ZooKeeperError
@@ -60,7 +61,10 @@ def membership_parts(
     channels = ConnectedChannels(
         inter_broker_listener(config),
         environment.network,
-        ClientSettings(client_id=f"broker-{storage.broker_id}-controller", software_name="barnabas"),
+        for_peers(
+            config,
+            ClientSettings(client_id=f"broker-{storage.broker_id}-controller", software_name="barnabas"),
+        ),
         timeout_ms=config.get(settings.CONTROLLER_SOCKET_TIMEOUT_MS),
     )
 

@@ -173,9 +173,9 @@ def _store(location: str | None, type_: str | None, password: str | None, name: 
 
 
 def inter_broker_listener(config: BrokerConfig) -> str:
-    """The name of the listener that brokers use among themselves; PLAINTEXT where none is named."""
+    """The name of the listener that brokers use among themselves; without one it is called as their protocol."""
     named = config.get(settings.INTER_BROKER_LISTENER_NAME)
-    return named.strip().upper() if named else "PLAINTEXT"
+    return named.strip().upper() if named else config.get(settings.SECURITY_INTER_BROKER_PROTOCOL)
 
 
 def reads_from_rack(config: BrokerConfig) -> bool:

@@ -47,11 +47,11 @@ def test_an_unknown_host_is_explained() -> None:
         open_listeners(["PLAINTEXT://no-such-host.invalid:0"], {}, NETWORK)
 
 
-def test_listeners_need_names_of_their_own_and_a_served_protocol() -> None:
+def test_listeners_need_names_of_their_own_and_a_known_protocol() -> None:
     with pytest.raises(StartupError, match="two listeners are called PLAINTEXT"):
         open_listeners(["PLAINTEXT://127.0.0.1:0", "PLAINTEXT://127.0.0.1:0"], {}, NETWORK)
-    with pytest.raises(StartupError, match="uses SSL"):
-        open_listeners(["OUTSIDE://127.0.0.1:0"], {"OUTSIDE": "SSL"}, NETWORK)
+    with pytest.raises(StartupError, match="TLS is not a security protocol; there are PLAINTEXT, SSL"):
+        open_listeners(["OUTSIDE://127.0.0.1:0"], {"OUTSIDE": "TLS"}, NETWORK)
 
 
 def test_all_addresses_of_a_name_share_one_port() -> None:

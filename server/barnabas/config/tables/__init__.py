@@ -47,7 +47,6 @@ WITHOUT_EFFECT = {
     "limits": "this limit is not enforced",
     "metrics": "no such metrics are kept",
     "oauth": "OAuth is not served",
-    "plaintext": "brokers speak PLAINTEXT with each other",
     "purgatory": "a request that waits is forgotten as soon as it is answered",
     "quotas": "the rate of moves between log directories is limited without samples",
     "removed": "Kafka 4 has no such setting",

@@ -27,7 +27,7 @@ ROWS: tuple[Row, ...] = (
     ("inter.broker.listener.name", "string", None, "", "medium", "", "cluster",
      "The listener that brokers use among themselves."),
     ("security.inter.broker.protocol", "string", "PLAINTEXT", "PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL", "medium", "",
-     "!plaintext",
+     "cluster",
      "The protocol that brokers speak among themselves, when no listener is named for it."),
     ("early.start.listeners", "list", None, "", "high", "", "kraft",
      "Listeners that open before the broker has caught up with the metadata."),

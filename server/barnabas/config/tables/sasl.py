@@ -11,7 +11,7 @@ from barnabas.config.tables import Row
 ROWS: tuple[Row, ...] = (
     ("sasl.enabled.mechanisms", "list", "GSSAPI", "", "medium", "broker", "",
      "SASL mechanisms that clients can use."),
-    ("sasl.mechanism.inter.broker.protocol", "string", "GSSAPI", "", "medium", "broker", "sasl",
+    ("sasl.mechanism.inter.broker.protocol", "string", "GSSAPI", "", "medium", "broker", "cluster",
      "SASL mechanism that brokers use among themselves."),
     ("sasl.jaas.config", "password", None, "", "medium", "broker", "",
      "Login settings in JAAS's form."),

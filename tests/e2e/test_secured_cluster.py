@@ -1,0 +1,99 @@
+"""Two brokers that reach each other with TLS and a login, as User:admin, while nobody else may act on the cluster."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.testing.running import import_path
+from tests.support.certificates import Files, written
+
+from .conftest import ROOT, StartBroker
+
+pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore")]
+
+PREFIX = "listener.name.sasl_ssl"
+JAAS = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="admin" password="secret" user_admin="secret";'
+)
+
+
+@pytest.fixture
+def zookeeper(tmp_path: Path) -> Iterator[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "zookeeper",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        str(tmp_path / "zk"),
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": import_path(ROOT)}
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    yield next(word.split("=", 1)[1] for word in line.split() if word.startswith("zookeeper.connect="))
+    process.terminate()
+    process.wait(20)
+    process.stdout.close()
+
+
+def settings(files: Files, zookeeper: str, number: int) -> tuple[str, ...]:
+    return (
+        f"zookeeper.connect={zookeeper}", f"broker.id={number}",
+        "security.inter.broker.protocol=SASL_SSL", "sasl.mechanism.inter.broker.protocol=PLAIN",
+        "sasl.enabled.mechanisms=PLAIN", f"{PREFIX}.plain.sasl.jaas.config={JAAS}",
+        "ssl.keystore.type=PEM", f"ssl.keystore.location={files.broker}",
+        "ssl.truststore.type=PEM", f"ssl.truststore.location={files.authority}",
+        "authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "super.users=User:admin",
+        "controlled.shutdown.enable=false",
+        "default.replication.factor=2", "min.insync.replicas=2", "offsets.topic.num.partitions=1",
+        "offsets.topic.replication.factor=2", "group.initial.rebalance.delay.ms=0",
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_brokers_replicate_with_tls_and_logins(
+    start_broker: StartBroker, zookeeper: str, tmp_path: Path
+) -> None:
+    files = written(tmp_path / "certificates")
+    brokers = [
+        start_broker(
+            *settings(files, zookeeper, number), data=tmp_path / str(number), listen="SASL_SSL://127.0.0.1:0"
+        )
+        for number in (1, 2)
+    ]
+    client = {
+        "bootstrap.servers": ",".join(broker.bootstrap for broker in brokers), "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(files.authority), "sasl.mechanism": "PLAIN", "sasl.username": "admin",
+        "sasl.password": "secret",
+    }  # fmt: skip
+    admin = AdminClient(client)
+    admin.create_topics([NewTopic("copied", 4, 2)])["copied"].result(30)
+    producer = Producer({**client, "acks": "all"})
+    failures: list[object] = []
+    for number in range(400):
+        producer.produce(
+            "copied", b"%d" % number, on_delivery=lambda error, _: failures.append(error) if error else None
+        )
+    assert producer.flush(60) == 0
+    assert not failures
+    consumer = Consumer({**client, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["copied"])
+    found: set[bytes] = set()
+    while len(found) < 400:
+        found |= {message.value() or b"" for message in consumer.consume(400, 1)}
+    consumer.close()
+    for broker in brokers:
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.said()

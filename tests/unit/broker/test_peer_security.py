@@ -1,0 +1,68 @@
+"""How brokers of a cluster reach each other: the listener's own settings, and what cannot work stops the start."""
+
+import pytest
+
+from barnabas.broker.peer_security import for_peers
+from barnabas.broker.startup import StartupError
+from barnabas.client.settings import ClientSettings, SaslCredentials
+from barnabas.config.cluster import inter_broker_listener
+from barnabas.config.loading import BrokerConfig
+from tests.support.certificates import authority
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+MAP = "listener.security.protocol.map"
+
+
+def test_plaintext_needs_nothing():
+    plain = ClientSettings(client_id="broker-1")
+    assert for_peers(BrokerConfig({}), plain) == plain
+
+
+def test_the_listener_of_the_protocol_is_used_unless_one_is_named():
+    assert inter_broker_listener(BrokerConfig({"security.inter.broker.protocol": "SASL_SSL"})) == "SASL_SSL"
+    assert inter_broker_listener(BrokerConfig({"inter.broker.listener.name": "inner"})) == "INNER"
+
+
+def test_a_login_and_certificates_are_those_of_the_listener():
+    config = BrokerConfig(
+        {
+            "inter.broker.listener.name": "INNER",
+            MAP: "INNER:SASL_SSL",
+            "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+            "listener.name.inner.scram-sha-512.sasl.jaas.config": (
+                'org.apache.kafka.common.security.scram.ScramLoginModule required username="b" password="p";'
+            ),
+            "listener.name.inner.ssl.truststore.certificates": authority().pem,
+            "listener.name.inner.ssl.endpoint.identification.algorithm": "",
+        }
+    )
+    found = for_peers(config, ClientSettings())
+    assert found.sasl == SaslCredentials("SCRAM-SHA-512", "b", "p")
+    assert found.tls is not None
+    assert not found.tls.check_hostname
+    assert len(found.tls.get_ca_certs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "GSSAPI: brokers log in to each other with one of PLAIN"),
+        (
+            {"sasl.mechanism.inter.broker.protocol": "PLAIN"},
+            "set listener.name.sasl_plaintext.plain.sasl.jaas.config=",
+        ),
+        (
+            {
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
+                "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN} required user_a="secret";',
+            },
+            "required username=",
+        ),
+    ],
+)
+def test_a_login_that_cannot_work_stops_the_start(settings, said):
+    config = BrokerConfig({"security.inter.broker.protocol": "SASL_PLAINTEXT", **settings})
+    with pytest.raises(StartupError) as refused:
+        for_peers(config, ClientSettings())
+    assert said in str(refused.value)
+    assert "secret" not in str(refused.value)
