@@ -31,7 +31,7 @@ from tests.support.brokers import running  # noqa: E402
 from tests.support.effort import EFFORT  # noqa: E402
 from tests.support.worst_inputs import DEEP, ROWS, WIDE, Case, State  # noqa: E402
 
-ANSWER_TIMEOUT_S = 30
+ANSWER_TIMEOUT_S = 30 * min(EFFORT, 10)
 """A broker that waits for something else to happen is waited for no longer."""
 HANDFUL_S = 0.3
 SETTINGS = {
