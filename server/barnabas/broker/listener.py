@@ -135,7 +135,7 @@ class Connections:
         self._ids = count(1)
         self._open: set[Connection] = set()
         self._idle_seconds_max = idle_seconds_max
-        self._newcomers = newcomers or Newcomers()
+        self._newcomers = Newcomers() if newcomers is None else newcomers
 
     def __len__(self) -> int:
         return len(self._open)
