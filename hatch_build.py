@@ -27,7 +27,8 @@ BUILD_DIR = "BARNABAS_BUILD_DIR"
 REQUIREMENTS = ["mypy>=1.14", "setuptools"]  # with mypy comes mypyc
 GROUP = "barnabas"
 """All modules are compiled into one library, `barnabas__mypyc`; each extension module only opens its part of it."""
-COMPILER_FLAGS = {"opt_level": "2", "debug_level": "0"}
+COMPILER_FLAGS = {"opt_level": "1", "debug_level": "0", "multi_file": True}
+"""-O1 and a C file for each module: the code is as fast as with -O2, and is compiled in less than half of the time."""
 ERROR_CHARACTERS = 4_000
 
 
