@@ -99,6 +99,17 @@ def _release(text: str | None) -> str | None:
         raise SettingError(f"--as-version: {error}") from error
 
 
+def collect_stored(file: str | None, data: str | None, pairs: Sequence[str]) -> Given:
+    """Return the settings of a command that has a file, a data directory and `--set` alone. Raises SettingError."""
+    given = Given()
+    if file is not None:
+        _read_file(file, given)
+    for name, value in parse_pairs(pairs).items():
+        given.set(name, value, SET_OPTION)
+    _place_data(data, given)
+    return given
+
+
 def _read_file(path: str, given: Given) -> None:
     try:
         with open(_not_empty("--config", path, "a file"), "rb") as file:

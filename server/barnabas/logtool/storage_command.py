@@ -26,7 +26,7 @@ from barnabas.log.disk import OsDisk
 from barnabas.log.logdir import read_meta
 from barnabas.log.ownership import Ownership
 from barnabas.security.scram_options import NamedCredential, parse_credential
-from barnabas.serve_options import collect
+from barnabas.serve_options import collect_stored
 
 FAILED, USAGE_ERROR = 1, 2
 SALT_BYTES = 24
@@ -92,12 +92,7 @@ def _random_uuid(_: argparse.Namespace) -> int:
 
 def _config(options: argparse.Namespace) -> BrokerConfig:
     """Return the broker's settings. Raises SettingError."""
-    for name in ("listen", "advertise"):
-        setattr(options, name, [])
-    for name in ("metrics", "zookeeper", "broker_id", "rack"):
-        setattr(options, name, None)
-    options.ephemeral = False
-    given = collect(options)
+    given = collect_stored(options.config, options.data, options.set)
     return BrokerConfig(given.settings, given.origins)
 
 
