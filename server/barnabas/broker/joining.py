@@ -19,6 +19,7 @@ from barnabas.broker.storage_parts import Membership
 from barnabas.cluster import protocol_version
 from barnabas.cluster.credentials import token_secret_key
 from barnabas.cluster.protocol_version import protocol_of
+from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.registration import IdTakenError, generated_broker_id
 from barnabas.cluster.zookeeper.session import ZooKeeper, ZooKeeperError
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
@@ -70,6 +71,8 @@ async def joined(
             store = await _opened_store(config, environment, budget, zookeeper, metas)
         except ZooKeeperError as error:
             raise StartupError(f"ZooKeeper refuses what the broker needs: {_text(error)}") from error
+        except ZnodeError as error:
+            raise StartupError(str(error)) from error
         try:
             yield Membership(store, member=store, zookeeper=zookeeper)
         finally:

@@ -48,10 +48,13 @@ def require_authorizer(context: RequestContext) -> None:
         raise RequestError(ErrorCode.SECURITY_DISABLED, "no authorizer is configured on this broker")
 
 
-def binding_of(asked: CreateAclsRequest.AclCreation, *, in_znodes: bool) -> AclBinding:
+def binding_of(
+    asked: CreateAclsRequest.AclCreation, *, in_znodes: bool, has_prefixes: bool = True
+) -> AclBinding:
     """Return the ACL that is to be created. Raises INVALID_REQUEST.
 
-    `in_znodes`: whether the resource's name becomes that of a znode.
+    `in_znodes`: whether the resource's name becomes that of a znode. `has_prefixes`: whether all brokers of the cluster
+    know of prefixed patterns (Kafka 2.0).
     """
     kind = _known(ResourceType, asked.resource_type, "resourceType")
     name = asked.resource_name
@@ -72,6 +75,10 @@ def binding_of(asked: CreateAclsRequest.AclCreation, *, in_znodes: bool) -> AclB
             raise _invalid(f"The {what} is longer than {NAME_BYTES_MAX} bytes")
     if in_znodes and not _is_znode_name(name):
         raise _invalid("Failed to create ACL: ZooKeeper has no znodes with the name of this resource")
+    if pattern_type is PatternType.PREFIXED and not has_prefixes:
+        raise _invalid(
+            "Failed to create ACL: prefixed patterns need inter.broker.protocol.version 2.0 or later"
+        )
     entry = AccessControlEntry(asked.principal, asked.host, operation, permission)
     return AclBinding(ResourcePattern(kind, pattern_type, name), entry)
 

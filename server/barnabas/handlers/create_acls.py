@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import AclAdded, ClusterImage
+from barnabas.cluster.protocol_version import V2_0_IV1, ProtocolVersion
+from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 from barnabas.errors import RequestError
 from barnabas.handlers.acl_requests import ACLS_MAX, CHANGES_MAX, binding_of, require_authorizer
@@ -42,9 +44,12 @@ async def handle(
     response = CreateAclsResponse()
     new: dict[AclBinding, None] = {}
     in_znodes = is_clustered(config)
+    has_prefixes = (
+        not in_znodes or ProtocolVersion.parse(config.get(settings.INTER_BROKER_PROTOCOL_VERSION)) >= V2_0_IV1
+    )
     for asked in request.creations:
         try:
-            new[binding_of(asked, in_znodes=in_znodes)] = None
+            new[binding_of(asked, in_znodes=in_znodes, has_prefixes=has_prefixes)] = None
             response.results.append(Result())
         except RequestError as error:
             response.results.append(Result(error.code, error.message))

@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.cluster.image import AclAdded, AclRemoved
 from barnabas.cluster.zookeeper.acl_znodes import CHANGES, TYPE_PATHS
+from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.errors import RequestError
 from barnabas.security.acls import AccessControlEntry, AclBinding, PatternType, Permission, ResourcePattern
 from barnabas.security.authorizer import Operation, ResourceType
@@ -115,6 +116,14 @@ async def test_what_cannot_be_read_is_left_as_it_was_and_not_overwritten(caplog)
         assert cluster.server.dump()["/kafka-acl/Topic/t"] == b"{"
     assert "ACLs are left as they were" in caplog.text
     assert "a notification of changed ACLs is left out" in caplog.text
+
+
+async def test_a_broker_that_cannot_read_an_acl_does_not_start():
+    cluster = Cluster()
+    await cluster.server.session().create("/kafka-acl/Topic/t", b"{", parents=True)
+    with pytest.raises(ZnodeError, match="/kafka-acl/Topic/t"):
+        async with cluster.store(1, **WITH_ACLS):
+            pass
 
 
 async def test_more_acls_than_a_znode_holds_are_refused():

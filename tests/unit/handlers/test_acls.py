@@ -130,6 +130,12 @@ def test_names_of_resources_that_become_znodes():
     assert binding_of(creation("a.b c:ü*"), in_znodes=True)
 
 
+def test_prefixes_need_brokers_that_know_of_them():
+    with pytest.raises(RequestError, match=r"inter\.broker\.protocol\.version"):
+        binding_of(creation(pattern=4), in_znodes=True, has_prefixes=False)
+    assert binding_of(creation(), in_znodes=True, has_prefixes=False)
+
+
 async def test_filters_that_mean_nothing(asked):
     await create(asked, creation())
     for number in ({"kind": 0}, {"pattern": 0}, {"operation": 0}, {"permission": 0}):

@@ -1,6 +1,7 @@
 """The ACLs below /kafka-acl and /kafka-acl-extended, as changes of the metadata image.
 
-The rule: as for settings; what cannot be read is logged and leaves the image as it is.
+The rule: as for settings; what cannot be read is logged and leaves the image as it is. A broker that starts has no ACLs to
+leave as they are, and one that is left out may be one that denies: it does not start then.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ class AclsReader:
         self._zookeeper = zookeeper
         self._budget = budget
 
-    async def read_all(self, image: ClusterImage) -> list[Change]:
-        """Read all ACLs; returns the changes that make the image have the same."""
+    async def read_all(self, image: ClusterImage, *, is_first: bool = False) -> list[Change]:
+        """Read all ACLs; returns the changes that make the image have the same.
+
+        Raises ZnodeError for one that cannot be read if `is_first`.
+        """
         patterns: list[ResourcePattern] = []
         for path in acl_znodes.TYPE_PATHS:
             try:
@@ -39,12 +43,16 @@ class AclsReader:
             patterns += acl_znodes.patterns_below(path, names)
             await self._budget.checkpoint()
         there = set(patterns)
-        return await self.read(
-            image, [*patterns, *(one for one in image.acls.principals if one not in there)]
-        )
+        gone = (one for one in image.acls.principals if one not in there)
+        return await self.read(image, [*patterns, *gone], is_first=is_first)
 
-    async def read(self, image: ClusterImage, patterns: Iterable[ResourcePattern]) -> list[Change]:
-        """Read the ACLs of these patterns; returns the changes that make the image have the same."""
+    async def read(
+        self, image: ClusterImage, patterns: Iterable[ResourcePattern], *, is_first: bool = False
+    ) -> list[Change]:
+        """Read the ACLs of these patterns; returns the changes that make the image have the same.
+
+        Raises ZnodeError for one that cannot be read if `is_first`.
+        """
         wanted = list(dict.fromkeys(patterns))
         changes: list[Change] = []
         found = await self._zookeeper.get_many([acl_znodes.path_of(one) for one in wanted])
@@ -52,6 +60,8 @@ class AclsReader:
             try:
                 entries, unknown = acl_znodes.entries_of(pattern, node[0]) if node is not None else ([], [])
             except ZnodeError as error:
+                if is_first:
+                    raise
                 log.error("ACLs are left as they were: %s", error)
                 continue
             for one in unknown:

@@ -133,7 +133,7 @@ class ZooKeeperStore:
     async def open(self, new_cluster_id: str) -> None:
         """Make the znodes that every broker needs, take the cluster's id or make it this, read the settings.
 
-        Raises ZooKeeperError; ZnodeError if the cluster's id cannot be read.
+        Raises ZooKeeperError; ZnodeError if the cluster's id or an ACL cannot be read.
         """
         for path in resources.PERSISTENT:
             await make_persistent(self._zookeeper, path)
@@ -146,7 +146,9 @@ class ZooKeeperStore:
         if self._has_acls:
             for path in (*acl_znodes.TYPE_PATHS, *acl_znodes.CHANGES):
                 await make_persistent(self._zookeeper, path)
-            changes += await until_answered(self._zookeeper, lambda: self._acls.read_all(self._image))
+            changes += await until_answered(
+                self._zookeeper, lambda: self._acls.read_all(self._image, is_first=True)
+            )
         self._image = self._image.apply(changes).at_version(0)
 
     async def _cluster_id(self, new: str) -> str:
