@@ -140,6 +140,7 @@ def many_transactional_ids(target: Target) -> None:
     "GetTelemetrySubscriptions and PushTelemetry of 200 clients, with garbage and with bombs",
     "an answer each; the log is bounded",
     needs=(("GetTelemetrySubscriptions", 0), ("PushTelemetry", 0)),
+    settings=(("metrics.listener", "127.0.0.1:0"),),  # otherwise they are not served
 )
 def telemetry(target: Target) -> None:
     import gzip
