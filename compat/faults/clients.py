@@ -137,7 +137,8 @@ class Librdkafka(Acknowledging):
             if error is not None:
                 self.errors.append(f"record {number}: {error}")
             else:
-                self.note(number, message.partition(), message.offset())
+                offset = message.offset()  # None where the broker has said that it has the record already
+                self.note(number, message.partition(), -1 if offset is None else offset)
 
         return answered
 
