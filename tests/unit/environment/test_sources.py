@@ -21,7 +21,10 @@ FORBIDDEN = {
 }
 MAY = {
     "environment/real.py": "the operating system's environment",
+    "network/dialing.py": "its network: connections to others",
+    "network/ready_sockets.py": "its network: which sockets can be read",
     "network/sockets.py": "its network",
+    "network/tls.py": "its network, encrypted: files are read in order to be encrypted",
     "cluster/zookeeper/requests.py": "kazoo's thread and its connection; simulations have a ZooKeeper of their own",
     "log/disk.py": "its disk",
     "loop_budget.py": "measures the real loop; a simulated broker gets another budget",
@@ -36,6 +39,7 @@ MAY_PACKAGES = {
     "logtool": "a program of its own",
     "testing": "simulations are the other environment",
     "wire/generated": "code for messages",
+    "zkserver": "a ZooKeeper server, a program of its own",
 }
 
 

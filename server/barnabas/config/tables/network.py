@@ -57,7 +57,7 @@ ROWS: tuple[Row, ...] = (
      "Open connections of one address."),
     ("max.connections.per.ip.overrides", "string", "", "counts", "medium", "cluster", "",
      "Other such limits for single addresses, ADDRESS:COUNT; not for names."),
-    ("max.connection.creation.rate", "int", "2147483647", "0..", "medium", "cluster", "",
+    ("max.connection.creation.rate", "int", "2147483647", "1..", "medium", "cluster", "",
      "New connections in one second."),
     ("num.network.threads", "int", "3", "1..", "high", "cluster", "threads",
      "Threads that read and write sockets."),
