@@ -162,7 +162,9 @@ GENERIC = [
     "ShareAcknowledge", "InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState",
     "DeleteShareGroupState", "ReadShareGroupStateSummary", "DescribeShareGroupOffsets",
     "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "StreamsGroupHeartbeat", "StreamsGroupDescribe",
-    "UpdateFeatures",
+    "UpdateFeatures", "DescribeClientQuotas", "AlterClientQuotas", "DescribeUserScramCredentials",
+    "AlterUserScramCredentials", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
+    "DescribeDelegationToken",
 ]
 # fmt: on
 """Those whose worst input is as long as it may be."""

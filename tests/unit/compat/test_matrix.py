@@ -87,7 +87,7 @@ def test_reasons_are_in_both_tables() -> None:
     assert "1. kcat has none" in page
 
 
-class FakeBroker:
+class FakeBroker(brokers.Broker):
     bootstrap = "127.0.0.1:1"
 
     def __init__(self) -> None:
