@@ -11,19 +11,19 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import trio
 
-from barnabas.localcluster.children import Child, ChildError, ending, first_error
+from barnabas.localcluster.children import Child, ChildError, ending
 from barnabas.localcluster.defaults import settings_of
 from barnabas.localcluster.features import switch_on
-from barnabas.localcluster.jars import MAVEN_CENTRAL, NoZooKeeperError, find
+from barnabas.localcluster.jars import MAVEN_CENTRAL, find
+from barnabas.localcluster.process_group import FAILED, ProcessGroup
 from barnabas.localcluster.zookeeper import ApacheZooKeeper, OwnZooKeeper, is_free
 
-FAILED = 1
 READY = "bootstrap.servers="
 READY_SECONDS = 120.0
 STOP_SECONDS = 30.0
@@ -34,9 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     try:
         with _directory(options) as directory:
-            return trio.run(_run, options, directory, restrict_keyboard_interrupt_to_checkpoints=True)
-    except NoZooKeeperError as error:
-        print(f"barnabas cluster: {error}", file=sys.stderr)
+            return trio.run(Cluster(options, directory).run, restrict_keyboard_interrupt_to_checkpoints=True)
     except ChildError as error:
         print(f"barnabas cluster: {error}", file=sys.stderr)
     return FAILED
@@ -128,65 +126,29 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-async def _run(options: argparse.Namespace, directory: Path) -> int:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-        cluster = Cluster(options, directory)
-        return await cluster.run(signals)
-
-
-class Cluster:
+class Cluster(ProcessGroup):
     """The processes of one cluster."""
 
     def __init__(self, options: argparse.Namespace, directory: Path) -> None:
+        super().__init__()
         self._options = options
         self._directory = directory
         self._own_zookeeper: OwnZooKeeper | None = None
         self._zookeeper: ApacheZooKeeper | None = None
         self._brokers: dict[int, Child] = {}
-        self._is_stopping = False
-        self._has_failed = False
-        self._work = trio.CancelScope()
-        """Around everything until the stop; cancelled to begin it."""
 
-    async def run(self, signals: AsyncIterator[int]) -> int:
-        """Start everything, wait for a signal or for the end of everything, stop it; returns the exit code.
+    def say_stopping(self, name: str, *, at_once: bool) -> None:
+        """Tell that a signal has come."""
+        say("stopping at once" if at_once else f"stopping on {name}")
 
-        Raises ChildError, NoZooKeeperError.
-        """
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._stop_on_signals, signals)
-                try:
-                    with self._work:
-                        await self._start(nursery)
-                        await trio.sleep_forever()
-                finally:
-                    with trio.CancelScope(shield=True):
-                        await self._stop()
-                nursery.cancel_scope.cancel()
-        except* ChildError as group:
-            raise first_error(group) from None
-        except* NoZooKeeperError as group:
-            raise first_error(group) from None
-        return FAILED if self._has_failed else 0
-
-    async def _stop_on_signals(self, signals: AsyncIterator[int]) -> None:
-        async for number in signals:
-            if self._is_stopping:
-                say("stopping at once")
-                for child in self._children():
-                    child.signal(signal.SIGKILL)
-            else:
-                say(f"stopping on {signal.Signals(number).name}")
-                self._is_stopping = True
-                self._work.cancel()
-
-    def _children(self) -> list[Child]:
+    def children(self) -> list[Child]:
+        """Return brokers and ZooKeeper."""
         return [*self._brokers.values(), *([self._zookeeper.child] if self._zookeeper else [])]
 
     # --- start ----------------------------------------------------------------------------------------------
 
-    async def _start(self, nursery: trio.Nursery) -> None:
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Start ZooKeeper and then all brokers at the same time. Raises ChildError."""
         options = self._options
         zookeeper = options.zookeeper
         is_new = zookeeper is None
@@ -284,13 +246,13 @@ class Cluster:
 
     async def _watch_zookeeper(self, server: ApacheZooKeeper) -> None:
         code = await server.child.wait()
-        if not self._is_stopping:
+        if not self.is_stopping:
             say(f"ZooKeeper has ended ({ending(code)}); the brokers are stopped")
-            self._fail()
+            self.fail()
 
     async def _watch_broker(self, child: Child) -> None:
         code = await child.wait()
-        if self._is_stopping:
+        if self.is_stopping:
             return
         left = sum(not other.ended.is_set() for other in self._brokers.values())
         say(
@@ -298,17 +260,12 @@ class Cluster:
             f"this starts it again:\n  {shlex.join(child.command)}"
         )
         if not left:
-            self._fail()
-
-    def _fail(self) -> None:
-        self._has_failed = self._is_stopping = True
-        self._work.cancel()
+            self.fail()
 
     # --- stop -----------------------------------------------------------------------------------------------
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
         """Stop the brokers, last one first, each when the one before it has handed over what it led; then ZooKeeper."""
-        self._is_stopping = True
         for child in reversed(self._brokers.values()):
             await self._stop_child(child)
         if self._zookeeper is not None:
@@ -326,4 +283,4 @@ class Cluster:
             else f"{child.name} was killed: it did not stop in {STOP_SECONDS:.0f} s"
         )
         if child.code not in (0, 143, -signal.SIGTERM):  # a Java virtual machine ends with 143 on SIGTERM
-            self._has_failed = True
+            self.has_failed = True

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from barnabas.localcluster.children import ChildError
+
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 VERSION = "3.8.4"
 """The ZooKeeper that is fetched: the one that Apache Kafka 3.9 brings along."""
@@ -58,7 +60,7 @@ JARS = (
 )  # fmt: skip
 
 
-class NoZooKeeperError(Exception):
+class NoZooKeeperError(ChildError):
     """ZooKeeper cannot be started here; the text says what to do."""
 
 

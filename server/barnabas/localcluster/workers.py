@@ -7,9 +7,8 @@ one again that has ended, and does nothing else. Each worker has data, a port an
 from __future__ import annotations
 
 import secrets
-import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,15 +17,15 @@ import trio
 
 from barnabas.config import broker as settings
 from barnabas.config.properties import format_properties
-from barnabas.localcluster.children import Child, ChildError, ending, first_error
+from barnabas.localcluster.children import Child, ChildError, ending
 from barnabas.localcluster.defaults import settings_of
+from barnabas.localcluster.process_group import FAILED, ProcessGroup
 from barnabas.localcluster.zookeeper import OwnZooKeeper, free_port
 from barnabas.serve_options import WORKER_DIRECTORY
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
 
-FAILED = 1
 READY = "bootstrap.servers="
 READY_SECONDS = 120.0
 STOP_SECONDS = 30.0
@@ -44,17 +43,11 @@ _ONE_COPY = {
 def run(config: BrokerConfig, given: Mapping[str, str], count: int, log_level: str) -> int:
     """Run `count` workers with these settings until a signal; returns the exit code."""
     try:
-        return trio.run(
-            _run, Workers(config, given, count, log_level), restrict_keyboard_interrupt_to_checkpoints=True
-        )
+        workers = Workers(config, given, count, log_level)
+        return trio.run(workers.run, restrict_keyboard_interrupt_to_checkpoints=True)
     except ChildError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return FAILED
-
-
-async def _run(workers: Workers) -> int:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-        return await workers.run(signals)
 
 
 @dataclass(slots=True)
@@ -67,10 +60,11 @@ class _Worker:
     address: str = ""
 
 
-class Workers:
+class Workers(ProcessGroup):
     """All of them. Lifecycle: `run`."""
 
     def __init__(self, config: BrokerConfig, given: Mapping[str, str], count: int, log_level: str) -> None:
+        super().__init__()
         self._config = config
         self._given = given
         self._count = count
@@ -79,38 +73,18 @@ class Workers:
         self._password = secrets.token_hex(16)
         self._zookeeper = OwnZooKeeper(self._directory / "metadata", credentials=f"worker:{self._password}")
         self._workers: list[_Worker] = []
-        self._is_stopping = False
-        self._has_failed = False
-        self._work = trio.CancelScope()
 
-    async def run(self, signals: AsyncIterator[int]) -> int:
-        """Start, wait for a signal, stop; returns the exit code. Raises ChildError."""
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._stop_on_signals, signals)
-                try:
-                    with self._work:
-                        await self._start(nursery)
-                        await trio.sleep_forever()
-                finally:
-                    with trio.CancelScope(shield=True):
-                        await self._stop()
-                nursery.cancel_scope.cancel()
-        except* ChildError as group:
-            raise first_error(group) from None
-        return FAILED if self._has_failed else 0
+    def say_stopping(self, name: str, *, at_once: bool) -> None:
+        """Say nothing, as one broker does."""
 
-    async def _stop_on_signals(self, signals: AsyncIterator[int]) -> None:
-        async for _ in signals:
-            if self._is_stopping:
-                for worker in self._workers:
-                    worker.child.signal(signal.SIGKILL)
-            self._is_stopping = True
-            self._work.cancel()
+    def children(self) -> list[Child]:
+        """Return the workers."""
+        return [worker.child for worker in self._workers]
 
     # --- start ----------------------------------------------------------------------------------------------
 
-    async def _start(self, nursery: trio.Nursery) -> None:
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Start ZooKeeper and then all workers at the same time. Raises ChildError."""
         is_new = not (self._directory / "metadata").exists()
         await self._zookeeper.start()
         nursery.start_soon(self._zookeeper.run)
@@ -179,7 +153,7 @@ class Workers:
         pause, began = AGAIN_SECONDS, trio.current_time()
         while True:
             code = await worker.child.wait()
-            if self._is_stopping or not worker.address:
+            if self.is_stopping or not worker.address:
                 return
             if trio.current_time() - began > STEADY_SECONDS:
                 pause = AGAIN_SECONDS
@@ -196,16 +170,15 @@ class Workers:
         try:
             await child.first_line(READY_SECONDS)
         except ChildError as error:
-            if not self._is_stopping:
+            if not self.is_stopping:
                 _warn(str(error))
         else:
             _warn(f"{child.name} is ready again")
 
     # --- stop -----------------------------------------------------------------------------------------------
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
         """Stop all workers at the same time: nobody could take over what they lead."""
-        self._is_stopping = True
         async with trio.open_nursery() as nursery:
             for worker in self._workers:
                 nursery.start_soon(self._stop_worker, worker.child)
@@ -217,7 +190,7 @@ class Workers:
         if not await child.stop(STOP_SECONDS):
             _warn(f"{child.name} was killed: it did not stop in {STOP_SECONDS:.0f} s")
         if child.code != 0:
-            self._has_failed = True
+            self.has_failed = True
 
 
 def _warn(text: str) -> None:
