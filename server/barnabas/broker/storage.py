@@ -16,6 +16,7 @@ from barnabas.broker.storage_parts import Membership, Storage, follow_first, log
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.image import BROKER, BrokerInfo
 from barnabas.config import broker as settings
+from barnabas.config.authorizer import has_authorizer
 from barnabas.coordination.adoption import adopt_logs, lead_all, set_aside_deleted
 from barnabas.errors import StorageError
 from barnabas.ids import new_uuid, uuid_text
@@ -82,6 +83,15 @@ async def _open_alone(
     logs = new_log_manager(config, environment, config_for)
     broker_id = config.get(settings.NODE_ID)
     await threads.run(store.read)
+    if store.lost_lines and has_authorizer(config):
+        raise StorageError(
+            dirs[0],
+            OSError(
+                f"the metadata journal is damaged in {store.lost_lines} places, and no copy has what is lost: an ACL "
+                f"that denies something may be among it. Start once with {settings.AUTHORIZER_CLASS_NAME.name} empty, "
+                "where nobody else can connect, and put the ACLs right (kafka-acls.sh --list); then start with it again"
+            ),
+        )
     await threads.run(lambda: logs.open(now_ms()))
     if logs.node_id is not None and not config.is_node_id_set:
         config.use_node_id(logs.node_id)

@@ -2,8 +2,12 @@
 
 import pytest
 
+from barnabas.broker.assembly import assembled
 from barnabas.cluster.image import TOPIC
 from barnabas.cluster.journal import COPY, JOURNAL
+from barnabas.config.loading import BrokerConfig
+from barnabas.environment.real import real_environment
+from barnabas.errors import StorageError
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
@@ -67,6 +71,26 @@ async def test_producer_ids_are_not_given_out_twice_when_their_line_is_lost():
     damage(disk, b"ProducerIdsAllocated")
     async with running(["/a"], disk) as client:
         assert (await client.ask(request, 4)).producer_id > first
+
+
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+async def test_lost_metadata_stop_the_start_where_an_acl_that_denies_may_be_among_them():
+    disk = MemoryDisk()
+    async with running(["/a"], disk) as client:
+        await client.create("t", 1, retention_ms="60000")
+    damage(disk, b'"ConfigChanged"')
+    config = {"log.dirs": "/a", "listeners": "PLAINTEXT://127.0.0.1:0", "authorizer.class.name": STANDARD}
+    for _ in range(2):
+        with pytest.RaisesGroup(StorageError, allow_unwrapped=True, flatten_subgroups=True) as raised:
+            async with assembled(BrokerConfig(config), real_environment(disk)):
+                pytest.fail("it has started")
+        assert "an ACL that denies something may be among it" in str(raised.value)
+    async with running(["/a"], disk):
+        pass  # without an authorizer the journal is put right
+    async with assembled(BrokerConfig(config), real_environment(disk)) as broker:
+        assert "t" in broker.services.metadata.image.topics
 
 
 async def test_logs_that_a_crash_has_left_unmade_are_made_at_the_start():
