@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.errors import RequestError
-from barnabas.handlers.token_requests import NO_TIMESTAMP, may_handle_tokens
-from barnabas.wire.generated.errors import ErrorCode
+from barnabas.handlers.token_requests import expiry_changed
 from barnabas.wire.generated.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
@@ -27,15 +25,7 @@ async def handle(
     delegation_tokens: DelegationTokens,
 ) -> ExpireDelegationTokenResponse:
     """Let a token of the requester's, or one that it may renew, expire."""
-    if not may_handle_tokens(context):
-        return ExpireDelegationTokenResponse(
-            error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=NO_TIMESTAMP
-        )
-    principal = context.connection.principal
-    try:
-        expires_ms = await delegation_tokens.expire(
-            bytes(request.hmac), principal, request.expiry_time_period_ms
-        )
-    except RequestError as error:
-        return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIMESTAMP)
-    return ExpireDelegationTokenResponse(expiry_timestamp_ms=expires_ms)
+    code, expires_ms = await expiry_changed(
+        context, delegation_tokens.expire, bytes(request.hmac), request.expiry_time_period_ms
+    )
+    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms)
