@@ -15,6 +15,7 @@ import trio
 from barnabas.broker.app import Broker
 from barnabas.broker.authorization import authorizer_of
 from barnabas.broker.buffers import BufferPool
+from barnabas.broker.channel import SECRET_BYTES, LoginParts
 from barnabas.broker.codecs import CodecWorker
 from barnabas.broker.connection import ConnectionParts
 from barnabas.broker.connection_limits import ConnectionLimits
@@ -27,7 +28,6 @@ from barnabas.broker.newcomers import Newcomers
 from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.pipeline import Pipeline
 from barnabas.broker.quotas import broker_quotas
-from barnabas.broker.sasl_offers import SECRET_BYTES, LoginParts
 from barnabas.broker.securing import Securing
 from barnabas.broker.services import Services
 from barnabas.broker.stalls import StallMeter

@@ -10,15 +10,27 @@ from typing import TYPE_CHECKING
 
 from barnabas.network.sockets import PlainTransport
 from barnabas.requests.context import ANONYMOUS
-from barnabas.security.principals import subject_of
-from barnabas.security.sasl.server import SaslServer
 
 if TYPE_CHECKING:
+    from barnabas.environment import Environment
     from barnabas.network.tls import TlsTransport
     from barnabas.network.tls_context import ServerTls
     from barnabas.network.transport import Transport
+    from barnabas.security.credentials import Credentials
     from barnabas.security.principals import CertificateNames
-    from barnabas.security.sasl.server import SaslOffer
+    from barnabas.security.sasl.server import SaslOffer, SaslServer
+
+SECRET_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LoginParts:
+    """What mechanisms need of the broker."""
+
+    credentials: Credentials
+    environment: Environment
+    secret: bytes
+    """Random, `SECRET_BYTES` long; the challenges of users who do not exist are made with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +56,11 @@ class Channel:
 
     def new_login(self) -> SaslServer | None:
         """Return the login of a new connection, None where nobody logs in."""
-        return None if self.offer is None else SaslServer(self.offer)
+        if self.offer is None:
+            return None
+        from barnabas.security.sasl.server import SaslServer
+
+        return SaslServer(self.offer)
 
     def secured(self, accepted: Transport) -> TlsTransport | None:
         """Return an accepted connection with TLS before its handshake; None where there is no TLS. Raises OSError."""
@@ -59,6 +75,8 @@ class Channel:
         """Return the principal of a client by its certificate. Raises ValueError where no rule names it."""
         if certificate is None or self.names is None:
             return ANONYMOUS
+        from barnabas.security.principals import subject_of
+
         return f"User:{self.names.name_of(subject_of(certificate))}"
 
 

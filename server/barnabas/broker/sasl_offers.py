@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.config import broker as settings
@@ -32,8 +31,7 @@ from barnabas.security.sasl.scram import ScramExchange
 from barnabas.security.sasl.server import SaslOffer
 
 if TYPE_CHECKING:
-    from barnabas.environment import Environment
-    from barnabas.security.credentials import Credentials
+    from barnabas.broker.channel import LoginParts
     from barnabas.security.sasl.oauthbearer import Check
 
 log = logging.getLogger(__name__)
@@ -49,24 +47,12 @@ _OAUTH = "org.apache.kafka.common.security.oauthbearer."
 SIGNED_TOKENS = f"{_OAUTH}OAuthBearerValidatorCallbackHandler"
 UNSECURED_TOKENS = f"{_OAUTH}internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 TOKEN_HANDLERS = (SIGNED_TOKENS, UNSECURED_TOKENS)
-SECRET_BYTES, NONCE_BYTES = 32, 18
+NONCE_BYTES = 18
 
 
-@dataclass(frozen=True, slots=True)
-class LoginParts:
-    """What mechanisms need of the broker."""
-
-    credentials: Credentials
-    environment: Environment
-    secret: bytes
-    """Random; the challenges of users who do not exist are made with it."""
-
-
-def sasl_offer(listener: ListenerSettings, parts: LoginParts) -> SaslOffer | None:
-    """Return what a listener offers, None for one without SASL. Raises SettingError."""
+def sasl_offer(listener: ListenerSettings, parts: LoginParts) -> SaslOffer:
+    """Return what a listener with SASL offers. Raises SettingError."""
     names = mechanisms_of(listener)
-    if not listener.has_sasl:
-        return None
     if not names:
         raise SettingError(
             f"{listener.name_of(settings.SASL_ENABLED_MECHANISMS)} is empty, and listener {listener.name} uses "

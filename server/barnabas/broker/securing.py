@@ -10,10 +10,8 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.broker.channel import Channel
-from barnabas.broker.sasl_offers import LoginParts, sasl_offer
+from barnabas.broker.channel import Channel, LoginParts
 from barnabas.broker.startup import StartupError
-from barnabas.broker.tls_settings import tls_settings
 from barnabas.cluster.image import BROKER
 from barnabas.config import broker as settings
 from barnabas.config.listeners import ListenerSettings
@@ -31,9 +29,14 @@ log = logging.getLogger(__name__)
 
 def channel_of(listener: ListenerSettings, parts: LoginParts) -> Channel:
     """Return the channel of a listener. Reads files. Raises SettingError."""
-    offer = sasl_offer(listener, parts)
+    offer = None
+    if listener.has_sasl:
+        from barnabas.broker.sasl_offers import sasl_offer
+
+        offer = sasl_offer(listener, parts)
     if not listener.has_tls:
         return Channel(offer)
+    from barnabas.broker.tls_settings import tls_settings
     from barnabas.network.tls_context import server_tls
     from barnabas.network.tls_stores import TlsError
     from barnabas.security.principals import CertificateNames, NameRuleError
