@@ -155,7 +155,9 @@ class Cluster:
         self.directory = directory
         directory.mkdir(parents=True)
         needs_zookeeper = kind != "kafka-4"
-        self.zookeeper = ZooKeeperServer(release("3.9"), directory / "zookeeper") if needs_zookeeper else None
+        self.zookeeper = (
+            ZooKeeperServer(release("3.9"), directory / "zookeeper", syncs=True) if needs_zookeeper else None
+        )
         self.peers = KINDS[kind](directory, f"{self.zookeeper.address}" if self.zookeeper else "")
         self.brokers: dict[int, Running] = {}
         self.ready_s = 0.0

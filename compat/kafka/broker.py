@@ -46,12 +46,17 @@ def free_port() -> int:
 class ZooKeeperServer:
     """The ZooKeeper that Kafka brings along, on loopback, for one broker or for several; `address` is HOST:PORT.
 
-    `tls` are ZooKeeper's settings for TLS (`ssl.*`): with them it speaks nothing else.
+    `tls` are ZooKeeper's settings for TLS (`ssl.*`): with them it speaks nothing else. Without `syncs` a transaction is
+    answered before it is flushed to the disk: it outlives the process all the same, and a disk that others keep busy for
+    seconds costs no session.
     """
 
-    def __init__(self, of: Release, directory: Path, tls: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, of: Release, directory: Path, tls: Mapping[str, str] | None = None, *, syncs: bool = False
+    ) -> None:
         self._release = of
         self._tls = tls
+        self._syncs = syncs
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self.port = kept_port(directory, "zookeeper.port")
@@ -81,7 +86,9 @@ class ZooKeeperServer:
         ]
         config.write_text("\n".join(lines) + "\n")
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        if not self._syncs:
+            options += ["-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=1024"]
         self._process.start(java_command(self._release, main, str(config), options=options))
         wait_until_ready("ZooKeeper", self._process, lambda: _accepts(self.port))
 

@@ -41,7 +41,7 @@ class Obedient:
 async def test_a_controller_is_elected_succeeded_and_deletes_topics(any_zookeeper):
     host, _, port = any_zookeeper.rpartition(":")
     settings = ZooKeeperSettings(
-        ((host, int(port)),), "/controllers", 6000, 6000, 10, has_acls=False, digest=None, tls=None
+        ((host, int(port)),), "/controllers", 6000, 20_000, 10, has_acls=False, digest=None, tls=None
     )
     sessions = {one: await connect(settings, OsThreads()) for one in (1, 2)}
     admin = await connect(settings, OsThreads())
