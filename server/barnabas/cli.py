@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from barnabas import __version__
 
 if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
     from barnabas.config.loading import BrokerConfig
     from barnabas.demo.security import Demo
 
@@ -119,6 +120,14 @@ def _add_serve(commands: Any) -> None:
         "--metrics", metavar="HOST:PORT", help="where to serve metrics to Prometheus (default: nowhere)"
     )
     serve.add_argument(
+        "--topic", metavar="NAME[:PARTITIONS[:KEY=VALUE,...]]", action="append", default=[],
+        help="make a topic, if it is not there; may be repeated",
+    )  # fmt: skip
+    serve.add_argument(
+        "--seed-file", metavar="FILE",
+        help="make what this file describes and is not there: topics, records, groups, ACLs, users, quotas (YAML)",
+    )  # fmt: skip
+    serve.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="set one setting; may be repeated"
     )
     serve.add_argument(
@@ -184,7 +193,7 @@ def _serve(options: argparse.Namespace) -> int:
     from barnabas.ephemeral import ephemeral_directory
 
     with ephemeral_directory() as directory:
-        in_memory = {**given.settings, "log.dirs": directory}
+        in_memory = {**given.settings, "log.dirs": f"{directory}/data"}
         return _run_serve(options, BrokerConfig(in_memory, given.origins), in_memory)
 
 
@@ -214,6 +223,7 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping
 
     try:
         check_workers(config.log_dirs, options.workers, is_clustered=is_clustered(config))
+        prepare = _prepare(options, is_alone=options.workers == 1 and not is_clustered(config))
     except SettingError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return USAGE_ERROR
@@ -224,4 +234,21 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping
 
     from barnabas.broker.process import run
 
-    return run(config)
+    return run(config, prepare)
+
+
+def _prepare(options: argparse.Namespace, *, is_alone: bool) -> Callable[[Broker], Awaitable[None]] | None:
+    """Return what puts seeds into the broker before it serves; None without seeds. Raises SettingError."""
+    if not options.topic and options.seed_file is None:
+        return None
+    from barnabas.config.setting import SettingError
+    from barnabas.seeding.files import seeds_of_options
+    from barnabas.seeding.planting import preparing
+    from barnabas.seeding.seeds import SeedError
+
+    if not is_alone:
+        raise SettingError("--topic and --seed-file are for a broker that is alone")
+    try:
+        return preparing(seeds_of_options(options.topic, options.seed_file))
+    except SeedError as error:
+        raise SettingError(str(error)) from error

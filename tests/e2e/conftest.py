@@ -51,8 +51,9 @@ def _start(
     *settings: str,
     listen: str = "127.0.0.1:0",
     program: Sequence[str] = PROGRAM,
+    options: Sequence[str] = (),
 ) -> BrokerProcess:
-    command = [*program, "serve", "--listen", listen]
+    command = [*program, "serve", "--listen", listen, *options]
     if not any(setting.startswith("log.dirs=") for setting in settings):
         command += ["--data", str(data)]
     for setting in settings:
@@ -77,8 +78,9 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
         data: Path | None = None,
         listen: str = "127.0.0.1:0",
         program: Sequence[str] = PROGRAM,
+        options: Sequence[str] = (),
     ) -> BrokerProcess:
-        broker = _start(data or tmp_path / "data", *settings, listen=listen, program=program)
+        broker = _start(data or tmp_path / "data", *settings, listen=listen, program=program, options=options)
         started.append(broker)
         return broker
 

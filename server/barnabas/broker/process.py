@@ -25,20 +25,25 @@ from barnabas.errors import StorageError
 from barnabas.records import scan
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from barnabas.broker.app import Broker
     from barnabas.config.loading import BrokerConfig
 
+    Prepare = Callable[[Broker], Awaitable[None]]
+
 log = logging.getLogger(__name__)
 
 
-def run(config: BrokerConfig) -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the process's exit code."""
+def run(config: BrokerConfig, prepare: Prepare | None = None) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the process's exit code.
+
+    `prepare` is awaited before the broker serves, and may raise StartupError.
+    """
     code = 0
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        trio.run(_run_until_signalled, config, restrict_keyboard_interrupt_to_checkpoints=True)
+        trio.run(_run_until_signalled, config, prepare, restrict_keyboard_interrupt_to_checkpoints=True)
     except* (StartupError, StorageError) as group:
         for error in _leaves(group):
             print(f"barnabas: {error}", file=sys.stderr)
@@ -46,7 +51,7 @@ def run(config: BrokerConfig) -> int:
     return code
 
 
-async def _run_until_signalled(config: BrokerConfig) -> None:
+async def _run_until_signalled(config: BrokerConfig, prepare: Prepare | None) -> None:
     with trio.open_signal_receiver(*_end_signals()) as signals:
         async with trio.open_nursery() as listening:
             stopper = _Stopper(may_break_off_start=is_clustered(config))
@@ -54,6 +59,8 @@ async def _run_until_signalled(config: BrokerConfig) -> None:
             with stopper.starting:
                 async with assembled(config, real_environment()) as broker, trio.open_nursery() as nursery:
                     stopper.has_started(broker)
+                    if prepare is not None:
+                        await prepare(broker)
                     await nursery.start(_serve_then_cancel, broker, nursery.cancel_scope)
                     _settle_garbage_collector()
                     _say_ready(broker)

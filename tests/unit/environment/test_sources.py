@@ -31,6 +31,7 @@ MAY = {
     "log/workers.py": "its threads and time for synchronous code",
     "ephemeral.py": "part of the process, before there is a broker",
     "output.py": "part of the process",
+    "seeding/local_requests.py": "waits in real time, whatever the broker's clock shows; reads what a fetch has found",
 }
 MAY_PACKAGES = {
     "client": "programs of its users, with their own clock and connections",

@@ -1,0 +1,63 @@
+"""YAML files whose mistakes can be told with their line. Pure.
+
+The rule: plain data alone (YAML's safe types), and no key twice; the library is loaded by the first file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Place = tuple[str | int, ...]
+"""How to get to a value: keys of mappings, positions in lists."""
+
+
+class YamlError(ValueError):
+    """A text is not YAML, or has a key twice; `line` counts from 1."""
+
+    def __init__(self, text: str, line: int) -> None:
+        super().__init__(f"line {line}: {text}")
+        self.text = text
+        self.line = line
+
+
+def load(text: str) -> tuple[Any, dict[Place, int]]:
+    """Return the value of a document, None if it is empty, and the line of each place in it. Raises YamlError."""
+    import yaml
+
+    lines: dict[Place, int] = {}
+    try:
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            if node is not None:
+                _mark(node, (), lines, set())
+            value = loader.construct_document(node) if node is not None else None
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise YamlError(problem, mark.line + 1 if mark is not None else 1) from error
+    return value, lines
+
+
+def _mark(node: Any, place: Place, lines: dict[Place, int], above: set[int]) -> None:
+    """Write down the line of a node and of those within it. Raises YamlError."""
+    import yaml
+
+    lines[place] = node.start_mark.line + 1
+    if id(node) in above:
+        raise YamlError("an alias stands within what it names", node.start_mark.line + 1)
+    above = above | {id(node)}
+    if isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            _mark(item, (*place, number), lines, above)
+    elif isinstance(node, yaml.MappingNode):
+        for key, item in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise YamlError("a key is a word", key.start_mark.line + 1)
+            inner = (*place, key.value)
+            if inner in lines:
+                raise YamlError(f"{key.value} stands here twice", key.start_mark.line + 1)
+            _mark(item, inner, lines, above)
+            lines[inner] = key.start_mark.line + 1
