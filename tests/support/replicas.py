@@ -15,6 +15,7 @@ from barnabas.cluster.image import (
     TopicCreated,
     TopicInfo,
 )
+from barnabas.environment.real import OsThreads
 from barnabas.errors import RequestError, StorageError
 from barnabas.log.config import LogConfig
 from barnabas.log.manager import LogManager
@@ -60,7 +61,7 @@ class Node:
             lag_max_ms=lambda: LAG_MAX_MS,
             live_brokers=lambda: self.image.brokers if self.live is None else self.live,
         )
-        self.replicas = Replicas(self.logs, context, LoopBudget())
+        self.replicas = Replicas(self.logs, context, LoopBudget(), OsThreads())
 
     def _storage_failed(self, error: StorageError) -> RequestError:
         self.replicas.lose(self.logs.take_offline(error.log_dir, error))

@@ -107,7 +107,7 @@ class Housekeeping:
         """Remove the files and directories whose time has come. Raises StorageError."""
         task = self._logs.begin_removal(self._now_ms())
         if task is not None:
-            await self._threads.run(task.run)
+            await self._threads.run(lambda: task.run(self._threads.check_cancelled))
             task.finish()
 
     async def flush_due(self) -> None:

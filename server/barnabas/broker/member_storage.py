@@ -111,7 +111,7 @@ async def open_member(
             settings.LEADER_REPLICATION_THROTTLED_RATE,
         ),
     )
-    replicas = Replicas(logs, context, budget)
+    replicas = Replicas(logs, context, budget, environment.threads)
     failures.on_lost.append(replicas.lose)
     await follow_first(store.image, store.image, replicas, config_for, now_ms())
     registry = LostDirs(broker_id, logs, replicas, store)

@@ -112,7 +112,7 @@ async def _open_alone(
         lag_max_ms=lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
         live_brokers=lambda: store.image.brokers,
     )
-    replicas = Replicas(logs, context, budget)
+    replicas = Replicas(logs, context, budget, threads)
     failures.on_lost.append(replicas.lose)
     set_aside_deleted(logs, replicas, store.deleted_topics)
     await store.change(lambda image: lead_all(broker_id, image))

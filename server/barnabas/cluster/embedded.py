@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import trio
 
@@ -43,6 +43,7 @@ class _Wish:
     decide: Decide
     image: ClusterImage | None = None
     failure: Exception | None = None
+    done: trio.Event = field(default_factory=trio.Event)
 
 
 class EmbeddedStore:
@@ -50,7 +51,8 @@ class EmbeddedStore:
 
     Lifecycle: `read` (nothing is written, and there are no brokers yet), `open`, changes, `close`. Only one broker may
     have it open, which the locks of the log dirs see to. Changes that come while another one is being kept are kept
-    together, with one sync of the journal.
+    together, with one sync of the journal. They are carried out in a task of their own, so that whoever asks for one may
+    give up waiting for it; `close` breaks off what makes a new image ready, which the next start does again.
     """
 
     def __init__(
@@ -64,8 +66,9 @@ class EmbeddedStore:
         self._image = ClusterImage("")
         self._changes_read: list[Change] = []
         self._subscribers: list[Subscriber] = []
-        self._lock = trio.Lock()
         self._waiting: list[_Wish] = []
+        self._carrying_out: trio.Event | None = None  # set when nothing is left to do
+        self._preparing = trio.CancelScope()
         self._is_open = False
         self.deleted_topics: frozenset[bytes] = frozenset()
         """Ids of topics that the journal knows as deleted: what is left of their logs is to be removed."""
@@ -118,12 +121,11 @@ class EmbeddedStore:
         """See MetadataStore.change; there is nobody else here who could be quicker."""
         wish = _Wish(decide)
         self._waiting.append(wish)
+        if self._carrying_out is None:
+            self._carrying_out = trio.Event()
+            trio.lowlevel.spawn_system_task(self._carry_out_all, self._carrying_out)
         try:
-            async with self._lock:
-                if wish in self._waiting:
-                    wishes, self._waiting = self._waiting, []
-                    with trio.CancelScope(shield=True):
-                        await self._carry_out(wishes)
+            await wish.done.wait()
         except trio.Cancelled:
             if wish in self._waiting:
                 self._waiting.remove(wish)
@@ -133,8 +135,26 @@ class EmbeddedStore:
         assert wish.image is not None
         return wish.image
 
+    async def _carry_out_all(self, done: trio.Event) -> None:
+        """Make one change after the other until none waits."""
+        with trio.CancelScope(shield=True):
+            while self._waiting:
+                wishes, self._waiting = self._waiting, []
+                try:
+                    await self._carry_out(wishes)
+                except Exception as error:  # a defect: whoever has asked is told, and the next change is made
+                    for wish in wishes:
+                        wish.failure = wish.failure or error
+                for wish in wishes:
+                    wish.done.set()
+        self._carrying_out = None
+        done.set()
+
     async def _carry_out(self, wishes: Sequence[_Wish]) -> None:
-        """Decide on all of these, keep what was decided, and publish it; each wish gets its image or its failure."""
+        """Decide on all of these, keep what was decided, and publish it; each wish gets its image or its failure.
+
+        Raises StorageError, when nothing was kept.
+        """
         old = new = self._image
         groups: list[list[Change]] = []
         for wish in wishes:
@@ -148,14 +168,9 @@ class EmbeddedStore:
                 groups.append(changes)
         if not groups:
             return
-        try:
-            if not self._is_open:
-                raise StorageError(self._directory, ValueError("the metadata store is closed"))
-            await self._threads.run(lambda: self._journal.append(groups, old.version + 1))
-        except StorageError as error:
-            for wish in wishes:
-                wish.failure = wish.failure or error
-            return
+        if not self._is_open:
+            raise self._closed()
+        await self._threads.run(lambda: self._journal.append(groups, old.version + 1))
         await self._publish(Delta.of(old, new, [change for group in groups for change in group]))
 
     async def _decided(self, decide: Decide, image: ClusterImage) -> tuple[list[Change], ClusterImage]:
@@ -169,16 +184,29 @@ class EmbeddedStore:
         return changes, draft.image() if changes else image
 
     async def _publish(self, delta: Delta) -> None:
-        for subscriber in self._subscribers:
-            await subscriber.prepare(delta)
+        with trio.CancelScope() as self._preparing:
+            if not self._is_open:
+                self._preparing.cancel()
+            for subscriber in self._subscribers:
+                await subscriber.prepare(delta)
+        if self._preparing.cancelled_caught:
+            raise self._closed()
         self._image = delta.new
         for subscriber in self._subscribers:
             subscriber.publish(delta)
         for subscriber in self._subscribers:
             await subscriber.clean_up(delta)
 
+    def _closed(self) -> StorageError:
+        return StorageError(self._directory, ValueError("the metadata store is closed"))
+
     async def close(self) -> None:
-        """Wait for the change that is being made, and let go of the journal; one that comes later fails."""
-        async with self._lock:
-            self._is_open = False
-            await self._threads.run(self._journal.close)
+        """Let go of the journal, after the change that is being made; one that comes later fails.
+
+        What a change needs that has been kept is not made ready any more if that takes long.
+        """
+        self._is_open = False
+        self._preparing.cancel()
+        if self._carrying_out is not None:
+            await self._carrying_out.wait()
+        await self._threads.run(self._journal.close)

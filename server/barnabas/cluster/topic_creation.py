@@ -12,15 +12,21 @@ from barnabas.cluster import controller
 from barnabas.cluster.creation import TopicWish, create_topics
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.cluster.internal_topics import SHAPES
+from barnabas.cluster.timed_change import change_within
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 from barnabas.errors import RequestError
 from barnabas.ids import new_uuid
+from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Entropy
+
+
+PATIENCE_MS = 10_000
+"""How long a request waits for topics with the broker's defaults. Clients wait for 30 s and more for an answer."""
 
 
 class TopicShape(NamedTuple):
@@ -76,7 +82,10 @@ class LocalTopicCreation:
                 return
             yield from create_topics(image, self._config, wishes, refused)
 
-        await self._metadata.change(decide)
+        if not await change_within(self._metadata, decide, PATIENCE_MS):
+            being_made = RequestError(ErrorCode.LEADER_NOT_AVAILABLE, "the topic is being made")
+            topics = self._metadata.image.topics
+            return {name: refused.get(name, being_made) for name in names if name not in topics}
         return refused
 
     def _wish(self, image: ClusterImage, name: str) -> TopicWish:

@@ -117,7 +117,8 @@ class Loader:
             self.directory.rpartition("/")[2], expiration_ms=self.producer_expiration_ms
         )
         snapshots = ProducerSnapshots(self.disk, self.directory, inventory.snapshots)
-        is_clean = self.is_clean
+        is_new = not (inventory.segments or inventory.snapshots or self.log_start_offset)
+        is_clean = self.is_clean or is_new  # in an empty log there is nothing that could be lost
         if is_clean:
             try:
                 end_offset = self._check_end(segments)

@@ -14,6 +14,8 @@ from barnabas.errors import StorageError
 from barnabas.log import logdir
 from barnabas.log.checkpointing import Checkpointer, CheckpointPlan
 from barnabas.log.config import LogConfig
+from barnabas.log.creating import Creation, NewLog, Wanted
+from barnabas.log.deleting import Deletion, Leaving
 from barnabas.log.disk import Disk, OsDisk, Usage
 from barnabas.log.flushing import FlushTask
 from barnabas.log.format import CorruptFileError, names, properties
@@ -297,27 +299,56 @@ class LogManager:
 
         What is there already under its name is opened, not overwritten. Raises StorageError.
         """
-        key = (topic, partition)
-        assert key not in self._logs, key
+        creation = self.begin_creation([Wanted(topic, partition, topic_id, config)], now_ms)
+        creation.run()
+        return self.finish_creation(creation.logs[0], now_ms)
+
+    def begin_creation(self, wanted: Sequence[Wanted], now_ms: int) -> Creation:
+        """Return what makes these logs, in the dirs that have the fewest; it is to be `run`, best in a thread.
+
+        Then `finish_creation` is called for each of its logs, whatever has become of the others. Nothing else may be done
+        meanwhile with a partition that is being made. Raises StorageError; then none is made.
+        """
         if not self.online:
             raise next(iter(self.offline.values()))
-        preferred = self._preferred.pop(key, "")
-        path = preferred if preferred in self.online else self._emptiest()
-        directory = f"{path}/{names.dir_name(topic, partition)}"
-        self.ownership.check_in_place(path)  # otherwise it would be made again, empty
-        try:
+        for path in self.online:
+            self.ownership.check_in_place(path)  # otherwise it would be made again, empty
+        new = []
+        counts = dict(self._counts)
+        for topic, partition, topic_id, config in wanted:
+            key = (topic, partition)
+            assert key not in self._logs, key
+            preferred = self._preferred.pop(key, "")
+            path = preferred if preferred in self.online else min(self.online, key=counts.__getitem__)
+            counts[path] += 1
+            directory = f"{path}/{names.dir_name(topic, partition)}"
             if self.missing.pop(key, None) == directory:
                 self._rename_away(key, path, directory, DirKind.STRAY)
             if self.checkpoints.may_mislead(path, key):
                 self.write_checkpoints(path)
-            self.disk.make_dirs(directory)
             loader = self._loader(directory, config or self.config_for(topic), now_ms)
-            partition_log = self._add(path, key, loader.config, loader.load(), None, 0, now_ms)
-        except OSError as error:
-            raise StorageError(path, error) from error
-        if topic_id is not None:
-            partition_log.save_topic_id(topic_id)
-        return partition_log
+            new.append(NewLog(key, path, topic_id, loader))
+        return Creation(self.disk, self.workers, new)
+
+    def finish_creation(self, new: NewLog, now_ms: int) -> PartitionLog:
+        """Take in a log that was made. Raises StorageError if that has failed, or its log dir has since."""
+        path = new.log_dir
+        if path in self.offline:
+            raise self.offline[path]
+        if new.error is not None:
+            raise StorageError(path, new.error) from new.error
+        assert new.loaded is not None
+        for segment in new.loaded.segments:
+            segment.count_in(self.pool)
+        return self._add(path, new.key, new.loader.config, new.loaded, new.topic_id, 0, now_ms)
+
+    def are_misleading(self, wanted: Sequence[Wanted]) -> bool:
+        """Return whether checkpoints may still say something of logs that had these names: they must be written first."""
+        return any(
+            self.checkpoints.may_mislead(path, (one.topic, one.partition))
+            for path in self.online
+            for one in wanted
+        )
 
     def prefer(self, topic: str, partition: int, path: str) -> None:
         """Have a partition that is not here yet made in that log dir, if it works then."""
@@ -326,31 +357,36 @@ class LogManager:
                 del self._preferred[next(iter(self._preferred))]
             self._preferred[topic, partition] = path
 
-    def _emptiest(self) -> str:
-        online = self.online
-        if len(online) == 1:
-            return online[0]
-        return min(online, key=lambda path: self._counts[path])
-
     def delete(self, topic: str, partition: int, now_ms: int) -> None:
         """Delete a log: its directory is renamed now, and removed by `remove_due` later.
 
         Takes constant time, but for letting its segments go. Raises StorageError.
         """
-        key = (topic, partition)
-        partition_log = self._logs.get(key)
-        if partition_log is None:
-            remains = self.missing.pop(key, None)
-            if remains is not None:
-                path = remains.rpartition("/")[0]
-                gone = self._rename_away(key, path, remains, DirKind.DELETE)
-                self.trash.add(now_ms, path, [gone])
-            return
-        self._end_move(topic, partition, now_ms)
-        self._forget(partition_log)
-        self.trash.directory_deleted(partition_log.dir)
-        gone = self._rename_away(key, partition_log.log_dir, partition_log.dir, DirKind.DELETE)
-        self.trash.add(now_ms + partition_log.config.file_delete_delay_ms, partition_log.log_dir, [gone])
+        deletion = self.begin_deletion([(topic, partition)], now_ms)
+        deletion.run()
+        deletion.finish()
+
+    def begin_deletion(self, keys: Sequence[TopicPartition], now_ms: int) -> Deletion:
+        """Let logs go, those of them that are here; the rest is to be `run`, best in a thread, and then to `finish`.
+
+        Nothing may be made under their names meanwhile.
+        """
+        leaving = []
+        for key in keys:
+            partition_log = self._logs.get(key)
+            if partition_log is not None:
+                self._end_move(*key, now_ms)
+                self._forget(partition_log)
+                self.trash.directory_deleted(partition_log.dir)
+                path, directory = partition_log.log_dir, partition_log.dir
+                due_ms = now_ms + partition_log.config.file_delete_delay_ms
+            else:
+                directory = self.missing.pop(key, "")
+                if not directory:
+                    continue
+                path, due_ms = directory.rpartition("/")[0], now_ms
+            leaving.append(Leaving(path, directory, self._other_name(key, path, DirKind.DELETE), due_ms))
+        return Deletion(self.disk, self.workers, self.trash, lambda path: path not in self.offline, leaving)
 
     def set_aside(self, topic: str, partition: int, now_ms: int = 0) -> str:
         """Let a log be: its directory is renamed to a stray one, and kept. Returns its path; raises StorageError."""
@@ -367,9 +403,13 @@ class LogManager:
         if move is not None:
             self.moves.cancel(move, now_ms)
 
+    def _other_name(self, key: TopicPartition, path: str, kind: DirKind) -> str:
+        """Return a path for a log's directory that is nobody's."""
+        return f"{path}/{names.marked_dir_name(*key, kind, self.disk.unique_id().hex())}"
+
     def _rename_away(self, key: TopicPartition, path: str, directory: str, kind: DirKind) -> str:
         """Give a log's directory a name that is nobody's; returns its new path. Raises StorageError."""
-        renamed = f"{path}/{names.marked_dir_name(*key, kind, self.disk.unique_id().hex())}"
+        renamed = self._other_name(key, path, kind)
         try:
             self.disk.rename(directory, renamed)
         except FileNotFoundError:

@@ -6,6 +6,7 @@ any. Directories may be renamed or deleted meanwhile: what `run` does not find i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from errno import EEXIST, ENOTEMPTY
 
@@ -28,10 +29,14 @@ class RemovalTask:
     _missing: dict[Doomed, tuple[str, OSError]] = field(default_factory=dict)  # where its directory was not
     _failures: dict[str, OSError] = field(default_factory=dict)  # log dir -> the first error there
 
-    def run(self) -> None:
-        """Remove; may take long. What fails is kept for `finish`."""
+    def run(self, check_cancelled: Callable[[], object] = bool) -> None:
+        """Remove; may take long. What fails is kept for `finish`.
+
+        `check_cancelled` is called before each, and ends it where it raises: what is left is removed by a later start.
+        """
         synced: set[str] = set()
         for doomed in self.due:
+            check_cancelled()
             if doomed.is_cancelled or doomed.log_dir in self._failures:
                 continue
             directory = doomed.directory

@@ -7,11 +7,13 @@ prepared in slices before the image is seen.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import NO_TOPIC_ID
 from barnabas.errors import RequestError, StorageError
+from barnabas.log.creating import Wanted
 from barnabas.log.format.properties import is_damaged_copy
 from barnabas.replicas.replica import Replica
 from barnabas.replication.roles import Role, Step, is_stale, steps, target_role
@@ -19,13 +21,26 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.image import ClusterImage, Delta, PartitionInfo, TopicInfo
+    from barnabas.environment import Threads
     from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.replica import ReplicaContext
+    from barnabas.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
+
+LOGS_AT_ONCE = 64
+"""So many logs are made or deleted in one piece, in a thread; a broker that stops waits for one piece at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NewReplica:
+    """A replica whose log is to be made."""
+
+    wanted: Wanted
+    info: PartitionInfo
 
 
 class Replicas:
@@ -34,7 +49,9 @@ class Replicas:
     Those whose log is not there are offline: of them only the image knows.
     """
 
-    def __init__(self, logs: LogManager, context: ReplicaContext, budget: LoopBudget) -> None:
+    def __init__(
+        self, logs: LogManager, context: ReplicaContext, budget: LoopBudget, threads: Threads
+    ) -> None:
         """Know of no image yet.
 
         `lost_dirs` are the directory ids of log dirs that this broker has had, and that are not there now.
@@ -43,6 +60,7 @@ class Replicas:
         self._context = context
         self._logs = logs
         self._budget = budget
+        self._threads = threads
         self._prepared: list[tuple[Replica, PartitionInfo]] = []
         self.lost_dirs: frozenset[bytes] = frozenset()
         self._replicas: dict[tuple[str, int], Replica] = {}
@@ -132,13 +150,14 @@ class Replicas:
         before.
         """
         is_start = not delta.old.version
+        new: list[_NewReplica] = []
         for name in delta.topics:
             topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
+            if topic is None:
+                continue  # `clean_up` deletes its logs
             if delta.replaced(name):
                 await self._delete(name, delta, now_ms)
                 before = None
-            if topic is None:
-                continue
             known = before.partitions if before is not None else ()
             if before is not None and before.id == NO_TOPIC_ID != topic.id:
                 await self._take_topic_id(topic)
@@ -149,13 +168,63 @@ class Replicas:
                     and (name, index) not in self._replicas
                 ):
                     begins = self._begins((name, index), info, known[index] if index < len(known) else None)
-                    made = self._find_or_make(topic, index, config, now_ms, is_new=begins and not is_start)
-                    if made is not None:
-                        replica = Replica(name, index, made, self._context)
-                        if target_role(info, self._broker_id) is Role.LEADER:
-                            self._take_role(replica, None, info)  # nobody finds it before `publish`
-                        self._prepared.append((replica, info))
+                    found, is_new = self._find(topic, index, is_new=begins and not is_start)
+                    if found is not None:
+                        self._add(found, info)
+                    elif self._may_be_made(name, index, is_new=is_new):
+                        topic_id = topic.id if topic.id != NO_TOPIC_ID else None
+                        new.append(_NewReplica(Wanted(name, index, topic_id, config), info))
                 await self._budget.checkpoint()
+                if len(new) == LOGS_AT_ONCE:
+                    await self._make(new, now_ms)
+                    new = []
+        if new:
+            await self._make(new, now_ms)
+
+    def _add(self, partition_log: PartitionLog, info: PartitionInfo) -> None:
+        """Have a replica ready for `publish`; nobody finds it before."""
+        replica = Replica(partition_log.topic, partition_log.partition, partition_log, self._context)
+        if target_role(info, self._broker_id) is Role.LEADER:
+            self._take_role(replica, None, info)
+        self._prepared.append((replica, info))
+
+    async def _make(self, new: Sequence[_NewReplica], now_ms: int) -> None:
+        """Make the logs of these replicas, in a thread; where none can be made the partition is offline."""
+        wanted = [one.wanted for one in new]
+        if self._logs.are_misleading(wanted):
+            await self._write_checkpoints()
+        try:
+            creation = self._logs.begin_creation(wanted, now_ms)
+        except StorageError as error:
+            self._storage_failed(error)
+            if error.log_dir not in self._logs.online and self._logs.online:
+                await self._make(new, now_ms)
+            return
+        await self._threads.run(creation.run)
+        again: list[_NewReplica] = []
+        for one, made in zip(new, creation.logs, strict=True):
+            try:
+                self._add(self._logs.finish_creation(made, now_ms), one.info)
+            except StorageError as error:
+                self._storage_failed(error)
+                if error.log_dir not in self._logs.online:  # otherwise the same would happen again
+                    again.append(one)
+            await self._budget.checkpoint()
+        if again and self._logs.online:
+            await self._make(again, now_ms)
+
+    async def _write_checkpoints(self) -> None:
+        plan = self._logs.begin_checkpoints()
+        for partition_log in self._logs:
+            plan.add(partition_log)
+            await self._budget.checkpoint()
+        checkpoints = self._logs.checkpoints
+        try:
+            await self._threads.run(lambda: checkpoints.write(plan))
+        except StorageError as error:
+            self._storage_failed(error)
+        else:
+            checkpoints.written(plan)
 
     async def _take_topic_id(self, topic: TopicInfo) -> None:
         """Keep the id of a topic that had none before: its logs know it from now on."""
@@ -250,10 +319,12 @@ class Replicas:
             if topic is None:
                 await self._delete(name, delta, now_ms)
             elif before is not None and not delta.replaced(name):
+                gone = []
                 for index, known in enumerate(before.partitions):
                     if self._is_no_replica_now(known, topic.partitions[index]):
-                        self._delete_log(name, index, now_ms)
+                        gone.append((name, index))
                     await self._budget.checkpoint()
+                await self._delete_logs(gone, now_ms)
 
     def _is_no_replica_now(self, known: PartitionInfo, info: PartitionInfo) -> bool:
         return (
@@ -264,39 +335,44 @@ class Replicas:
 
     async def _delete(self, name: str, delta: Delta, now_ms: int) -> None:
         topic = delta.old.topics.get(name)
-        for index in range(len(topic.partitions) if topic else 0):
-            self._delete_log(name, index, now_ms)
+        await self._delete_logs(
+            [(name, index) for index in range(len(topic.partitions) if topic else 0)], now_ms
+        )
+
+    async def _delete_logs(self, keys: Sequence[TopicPartition], now_ms: int) -> None:
+        """Stop replicas, and delete their logs, some at a time."""
+        for at in range(0, len(keys), LOGS_AT_ONCE):
+            some = keys[at : at + LOGS_AT_ONCE]
+            for key in some:
+                self._close(*key)
+            deletion = self._logs.begin_deletion(some, now_ms)
+            await self._threads.run(deletion.run)
+            try:
+                deletion.finish()
+            except StorageError as error:
+                self._storage_failed(error)
             await self._budget.checkpoint()
 
-    def _delete_log(self, name: str, index: int, now_ms: int) -> None:
-        self._close(name, index)
-        try:
-            self._logs.delete(name, index, now_ms)
-        except StorageError as error:
-            self._storage_failed(error)
-
-    def _find_or_make(
-        self, topic: TopicInfo, index: int, config: LogConfig, now_ms: int, *, is_new: bool
-    ) -> PartitionLog | None:
-        """The log of a partition; None while it is offline."""
-        name = topic.name
-        partition_log = self._logs.get(name, index)
+    def _find(self, topic: TopicInfo, index: int, *, is_new: bool) -> tuple[PartitionLog | None, bool]:
+        """The log of a partition, if it is here; and whether it may begin empty otherwise."""
+        partition_log = self._logs.get(topic.name, index)
         topic_id = topic.id if topic.id != NO_TOPIC_ID else None
         if partition_log is not None and topic_id is not None and partition_log.topic_id != topic_id:
             if partition_log.topic_id is None or is_damaged_copy(partition_log.topic_id, topic_id):
                 self._restore_topic_id(partition_log, topic_id)
             else:
-                partition_log = None
-                is_new = True
-                self.set_aside(name, index)
-        if partition_log is not None:
-            return partition_log
+                self.set_aside(topic.name, index)
+                return None, True
+        return partition_log, is_new
+
+    def _may_be_made(self, name: str, index: int, *, is_new: bool) -> bool:
+        """Whether a log that is not here may be made; otherwise the partition stays offline."""
         is_missing = (name, index) in self._logs.missing
         if (self._logs.offline or self.lost_dirs or is_missing) and not is_new:
             if not self.lost_dirs and not is_missing:  # otherwise all of them are told at once
                 log.error("%s-%d is not in any log dir that works: it stays offline", name, index)
-            return None
-        return self._create(topic, index, config, now_ms)
+            return False
+        return True
 
     def _restore_topic_id(self, partition_log: PartitionLog, topic_id: bytes) -> None:
         """Keep a log whose `partition.metadata` is missing or damaged: its directory's name says whose it is."""
@@ -319,19 +395,6 @@ class Replicas:
             self._storage_failed(error)
         else:
             log.error("%s-%d was of a topic that was deleted; it is kept as %s", name, index, path)
-
-    def _create(self, topic: TopicInfo, index: int, config: LogConfig, now_ms: int) -> PartitionLog | None:
-        """Make a log, in the next log dir if one fails; None if all did: the partition is offline then."""
-        while True:
-            try:
-                topic_id = topic.id if topic.id != NO_TOPIC_ID else None
-                return self._logs.create(topic.name, index, topic_id, config, now_ms=now_ms)
-            except StorageError as error:
-                self._storage_failed(error)
-                if error.log_dir in self._logs.online:  # the same would happen again
-                    return None
-                if not self._logs.online:
-                    return None
 
     def _close(self, name: str, index: int, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         replica = self._replicas.pop((name, index), None)

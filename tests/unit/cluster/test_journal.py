@@ -4,6 +4,7 @@ import logging
 from random import Random
 
 import pytest
+import trio
 
 from barnabas.cluster import encoding
 from barnabas.cluster.embedded import REWRITE_LINES_MIN, EmbeddedStore
@@ -20,6 +21,7 @@ from barnabas.cluster.image import (
 )
 from barnabas.cluster.journal import COPY, DAMAGED, JOURNAL
 from barnabas.environment.real import OsThreads
+from barnabas.errors import StorageError
 from barnabas.testing.memory_disk import MemoryDisk
 
 MAIN, SECOND = f"/a/{JOURNAL}", f"/a/{COPY}"
@@ -191,3 +193,38 @@ async def test_a_journal_of_superseded_changes_is_written_again_with_numbers_tha
 async def test_deleted_topics_are_known_by_their_ids():
     disk, _ = await written()
     assert (await opened(disk)).deleted_topics == {b"gone".ljust(16)}
+
+
+class Stuck:
+    """A subscriber that is never ready for the next image."""
+
+    def __init__(self) -> None:
+        self.entered = trio.Event()
+
+    async def prepare(self, delta) -> None:
+        self.entered.set()
+        await trio.sleep_forever()
+
+    def publish(self, delta) -> None:
+        raise AssertionError("nobody is ready for the image")
+
+    async def clean_up(self, delta) -> None:
+        raise AssertionError("nobody is ready for the image")
+
+
+async def test_a_close_does_not_wait_until_a_change_is_ready_and_the_next_start_knows_of_it():
+    disk, _ = await written()
+    store = await opened(disk)
+    stuck = Stuck()
+    store.subscribe(stuck)
+
+    async def change() -> None:
+        with pytest.raises(StorageError, match="closed"):
+            await store.change(lambda _: [topic("kept")])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(change)
+        await stuck.entered.wait()
+        await store.close()
+    assert "kept" not in store.image.topics
+    assert "kept" in (await opened(disk)).image.topics

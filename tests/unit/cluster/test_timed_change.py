@@ -15,15 +15,20 @@ MADE = TopicCreated(TopicInfo("t", bytes(16), (PartitionInfo(1, (1,), (1,)),)))
 class SlowStore(StandingImage):
     """A store that takes a while to decide, and longer until a change is seen."""
 
-    def __init__(self, deciding: float, writing: float) -> None:
+    def __init__(self, deciding: float, writing: float, waiting: float = 0) -> None:
         super().__init__(ClusterImage("c"))
+        self.waiting = waiting
         self.deciding = deciding
         self.writing = writing
         self.nursery: trio.Nursery | None = None
 
     async def change(self, decide):
-        await trio.sleep(self.deciding)
-        changes = list(decide(self.image))
+        await trio.sleep(self.waiting)
+        changes = []
+        for change in decide(self.image):
+            changes.append(change)
+            with trio.CancelScope(shield=True):
+                await trio.sleep(self.deciding)
         done = trio.Event()
 
         async def carry_out() -> None:
@@ -59,6 +64,18 @@ async def test_the_wait_ends_and_the_change_goes_on(
         assert trio.current_time() - began == pytest.approx(waited)
         assert ("t" in store.image.topics) is in_time
     assert "t" in store.image.topics
+
+
+@pytest.mark.parametrize(("timeout_ms", "waited"), [(5_000, 5), (0, 10), (-1, 10)])
+async def test_who_waits_for_others_changes_waits_no_longer_either(
+    timeout_ms, waited, autojump_clock
+) -> None:
+    store = SlowStore(deciding=0, writing=10, waiting=10)
+    async with trio.open_nursery() as store.nursery:
+        began = trio.current_time()
+        assert not await change_within(store, lambda image: [MADE], timeout_ms)
+        assert trio.current_time() - began == pytest.approx(waited)
+    assert ("t" in store.image.topics) is (waited == 10)
 
 
 async def test_what_decide_raises_is_raised() -> None:
