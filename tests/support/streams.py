@@ -51,6 +51,8 @@ class Streams(Coordinator):
         check_heartbeat(request)
         beat = Heartbeat(request, "client", "/host")
         answer: Answer = self.perform(lambda shard, out: shard.streams_heartbeat(beat, self.now_ms, out))
+        for _ in answer.add_endpoints():
+            pass
         for topic in answer.to_create:
             self.create(topic.name, topic.partitions)
         return answer

@@ -6,23 +6,28 @@ The groups themselves are imported when the first of them is asked for: a broker
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.coordination.journal import Journal
 from barnabas.coordination.runtime import GiveWay, Runtime, never
 from barnabas.errors import PeerError, RequestError
 from barnabas.groups.settings import GroupSettings
-from barnabas.statemachine.decision import Entry
+from barnabas.statemachine.decision import Entry, slices
 
 if TYPE_CHECKING:
     from barnabas.coordination.shard import Shard
     from barnabas.environment import Threads
-    from barnabas.groups.consumer.membership import TargetNeeded
-    from barnabas.groups.shard import GroupShard
+    from barnabas.groups.generation import RecordNeeded
+    from barnabas.groups.shard import AnyTarget, GroupShard
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TARGETS_AT_ONCE = 50
+"""Of a large assignment so many members' parts are written in one batch: a millisecond's worth."""
 
 
 class GroupCoordinator(Runtime["GroupShard"]):
@@ -80,14 +85,54 @@ class GroupCoordinator(Runtime["GroupShard"]):
         if shard is not None and shard.is_active:  # otherwise it is found when the partition is read
             shard.machine.transaction_ended(producer_id, committed=committed)
 
-    async def take_effect(self, effect: TargetNeeded, shard: Shard[GroupShard]) -> None:
-        """Compute a large assignment in a thread, and let its group have it."""
-        target = None
+    async def take_effect(self, effect: AnyTarget | RecordNeeded, shard: Shard[GroupShard]) -> None:
+        """Do in a thread what is too long for an event, and let its group have the result."""
+        from barnabas.groups.generation import RecordNeeded
+
+        if isinstance(effect, RecordNeeded):
+            await self._keep_generation(effect, shard)
+        else:
+            await self._compute_target(effect, shard)
+
+    async def _keep_generation(self, needed: RecordNeeded, shard: Shard[GroupShard]) -> None:
+        """Encode and append what is kept of a large classic group; then its members have their assignments."""
+        code = 0
         try:
-            target = await self._threads.run(effect.compute) if self._threads else effect.compute()
+            record = await self._aside(needed.compute)
+            if not await self.perform_on(
+                shard, lambda machine, out: machine.keep_generation(needed, record, out)
+            ):
+                return
+        except RequestError as error:
+            log.warning("the assignment of group %r cannot be written: %s", needed.group_id, error)
+            code = error.code
+        try:
+            await self.perform_on(
+                shard, lambda machine, out: machine.generation_kept(needed, code, self._now_ms(), out)
+            )
+        except RequestError as error:
+            log.warning("the assignment of group %r is not known to its members: %s", needed.group_id, error)
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        return await self._threads.run(work) if self._threads is not None else work()
+
+    async def _compute_target(self, effect: AnyTarget, shard: Shard[GroupShard]) -> None:
+        target: Mapping[str, frozenset[Any]] | None = None
+        compute: Callable[[], Mapping[str, frozenset[Any]]] = effect.compute
+        try:
+            target = await self._aside(compute)
         except Exception:
             log.exception("the assignment of group %r cannot be computed", effect.group_id)
         try:
+            for part in slices(list((target or {}).items()), TARGETS_AT_ONCE):
+                if not await self.perform_on(
+                    shard,
+                    lambda machine, out, part=part: machine.write_part_of_target(  # type: ignore[misc]
+                        effect, part, self._now_ms(), out
+                    ),
+                ):
+                    break
+                await self._give_way()
             await self.perform_on(
                 shard, lambda machine, out: machine.target_computed(effect, target, self._now_ms(), out)
             )

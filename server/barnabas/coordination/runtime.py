@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Hashable, Iterable
-from itertools import count
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from itertools import chain, count
 from typing import Any, Generic, TypeVar
 
 import trio
@@ -21,7 +21,7 @@ from barnabas.coordination.shard import M, Shard, ShardState, Waiter
 from barnabas.coordination.timers import Timers
 from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.records.batch import NO_PRODUCER_ID
-from barnabas.statemachine.decision import Decision, Entry, Refused
+from barnabas.statemachine.decision import Decision, Entry, ManyReplies, Refused, slices
 from barnabas.statemachine.partitioning import partition_for
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -33,6 +33,9 @@ READ_AGAIN_SECONDS = 1.0
 """How soon a shard is loaded again that no longer agreed with its log, and a timer expires again that could not."""
 SLICE_RECORDS = 500
 """So many records are read before others may run: a few milliseconds' worth."""
+ANSWERS_AT_ONCE = 16
+"""Of the requests that one event answers, so many are released in a turn of the event loop."""
+TIMERS_AT_ONCE = 200
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR)
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _OF_PRODUCER = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE)
@@ -380,11 +383,11 @@ class Runtime(Generic[M]):
         """Append and replay what was decided; the answers to waiters follow once it is committed."""
         if out.records:
             self._append(shard, out)
-        self._timers.set(shard, out.timers)
+        self._set_timers(shard, out.timers)
         if out.effects:
             assert self._nursery is not None, "effects are for a runtime that runs"
             self._nursery.start_soon(self._take_effect_when_committed, shard, shard.end_offset, out)
-        if not out.replies:
+        if not (out.replies or out.many_replies):
             return
         if self._nursery is None or self._is_committed(shard, shard.end_offset):
             # Nothing to wait for, or nobody who could: before `run` there are no requests.
@@ -401,7 +404,7 @@ class Runtime(Generic[M]):
         except (RequestError, StorageError) as error:
             log.error("%s: partition %d cannot be written: %s", type(self).__name__, shard.partition, error)
             # What only adds records has changed nothing yet, so that one request too large disturbs nobody else.
-            harmless = not (out.replies or out.is_ahead)
+            harmless = not (out.replies or out.many_replies or out.is_ahead)
             if not harmless or not (isinstance(error, RequestError) and error.code in _REFUSED):
                 self._read_again(shard, "what was decided could not be written")
             raise RequestError(_client_code(error)) from error
@@ -483,7 +486,7 @@ class Runtime(Generic[M]):
         try:
             await self._committed(shard, end_offset)
         except RequestError as error:
-            for number, _ in out.replies:
+            for number, _ in chain(out.replies, *(many.to for many in out.many_replies)):
                 waiter = shard.waiting.get(number)
                 if waiter is not None:
                     waiter.fail(error.code)
@@ -492,9 +495,21 @@ class Runtime(Generic[M]):
 
     def _answer(self, shard: Shard[M], out: Decision) -> None:
         for number, response in out.replies:
-            waiter = shard.waiting.get(number)
-            if waiter is not None:
-                waiter.answer(response)
+            _answer_waiter(shard, number, response)
+        for many in out.many_replies:
+            if self._nursery is not None:
+                self._nursery.start_soon(self._answer_many, shard, many)
+            else:
+                for number, key in many.to:
+                    _answer_waiter(shard, number, many.reply(key))
+
+    async def _answer_many(self, shard: Shard[M], many: ManyReplies) -> None:
+        """Release some requests in each turn of the event loop, as each has an answer to encode and send then."""
+        for some in slices(many.to, ANSWERS_AT_ONCE):
+            for number, key in some:
+                _answer_waiter(shard, number, many.reply(key))
+            await trio.lowlevel.checkpoint()
+            await self._give_way()
 
     # --- timers ---------------------------------------------------------------------------------------------
 
@@ -513,15 +528,40 @@ class Runtime(Generic[M]):
             finally:
                 self._nursery = None
 
+    def _set_timers(self, shard: Shard[M], timers: Mapping[Hashable, int | None]) -> None:
+        """Set timers, some at a time where they are very many; what is decided later on one of them holds."""
+        if shard.timers_to_set:
+            for key in timers:
+                shard.timers_to_set.pop(key, None)
+        if self._nursery is None or len(timers) <= TIMERS_AT_ONCE:
+            self._timers.set(shard, timers)
+            return
+        is_in_progress = bool(shard.timers_to_set)
+        shard.timers_to_set.update(timers)
+        if not is_in_progress:
+            self._nursery.start_soon(self._set_timers_in_slices, shard)
+
+    async def _set_timers_in_slices(self, shard: Shard[M]) -> None:
+        waiting = shard.timers_to_set
+        while waiting:
+            self._timers.set(shard, dict(waiting.popitem() for _ in range(min(TIMERS_AT_ONCE, len(waiting)))))
+            await self._give_way()
+
     def _expire(self, shard: Shard[M], key: Hashable, now_ms: int) -> None:
         try:
             self._decide(shard, lambda machine, out: machine.expire(key, now_ms, out))
         except RequestError as error:
             log.warning("what the end of %s decided waits: %s", key, error)
             if shard.is_active:  # it has decided nothing
-                self._timers.set(shard, {key: now_ms + int(READ_AGAIN_SECONDS * 1000)})
+                self._set_timers(shard, {key: now_ms + int(READ_AGAIN_SECONDS * 1000)})
         except Exception:
             log.exception("%s: the end of %s", type(self).__name__, key)
+
+
+def _answer_waiter(shard: Shard[Any], number: int, response: Any) -> None:
+    waiter = shard.waiting.get(number)
+    if waiter is not None:
+        waiter.answer(response)
 
 
 def _client_code(error: RequestError | StorageError) -> int:

@@ -92,6 +92,8 @@ class Shard(Generic[M]):
     """Set when it is no longer loading."""
     waiting: dict[int, Waiter] = field(default_factory=dict)
     timers: dict[Hashable, Timer] = field(default_factory=dict)
+    timers_to_set: dict[Hashable, int | None] = field(default_factory=dict)
+    """What one event has decided on very many timers, until that is done."""
     committing: set[trio.CancelScope] = field(default_factory=set)
     """Waits for the high watermark; cancelled when the shard is unloaded."""
     is_forgotten: bool = False
@@ -112,6 +114,7 @@ class Shard(Generic[M]):
         """Stop deciding: every request that waits fails with `failure`, and no timer is left."""
         self.enter(ShardState.UNLOADING, failure)
         self.timers.clear()
+        self.timers_to_set.clear()
         for waiter in self.waiting.values():
             waiter.fail(failure.code)
         for scope in tuple(self.committing):

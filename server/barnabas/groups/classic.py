@@ -10,12 +10,21 @@ generation gets its assignment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 from barnabas.errors import RequestError
 from barnabas.groups.classic_state import ClassicState
+from barnabas.groups.generation import (
+    LARGE_RECORD_BYTES,
+    MANY_MEMBERS,
+    Generation,
+    LeadersAnswer,
+    RecordNeeded,
+)
 from barnabas.groups.member import Joining, Member, State
-from barnabas.statemachine.decision import Decision
+from barnabas.statemachine.decision import Decision, ManyReplies
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -142,7 +151,7 @@ class ClassicGroup(ClassicState):
             self.unsynced.remove(member.id)
             self.unsynced.add(joining.new_member_id)
         out.timers[("session", self.id, member.id)] = None
-        for waiter, response in (
+        for waiter, fenced in (
             (
                 member.join_waiter,
                 JoinGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID, member_id=member.id),
@@ -150,7 +159,7 @@ class ClassicGroup(ClassicState):
             (member.sync_waiter, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)),
         ):
             if waiter is not None:
-                out.replies.append((waiter, response))
+                out.replies.append((waiter, fenced))
         was_leader = self.leader == member.id
         member.join_waiter = member.sync_waiter = None
         member.id = joining.new_member_id
@@ -164,11 +173,12 @@ class ClassicGroup(ClassicState):
         if self.state is State.STABLE and self.members.choose_protocol() == self.protocol:
             out.records.append(self.record())
             response = self._joined(member)
-            if joining.can_skip_assignment:
-                response.skip_assignment = was_leader
-            elif was_leader:
+            if was_leader and not joining.can_skip_assignment:
                 # An old client must not assign again: told of the leader that it was, it only asks for its own part.
-                response.leader, response.members = leader_before, []
+                response = replace(self._generation(), leader=leader_before).joined(member.id)
+            elif joining.can_skip_assignment:
+                answer = response.response if isinstance(response, LeadersAnswer) else response
+                answer.skip_assignment = was_leader
             out.replies.append((joining.waiter, response))
             self.watch_session(member, now_ms, out)
             return
@@ -257,31 +267,25 @@ class ClassicGroup(ClassicState):
         self.unsynced = set(self.members)
         for member in self.members.values():
             member.is_new = False
-            if member.join_waiter is not None:
-                out.replies.append((member.join_waiter, self._joined(member)))
-                self.members.await_join(member, None)
-            self.watch_session(member, now_ms, out)
+        self._answer_all(self.members.end_joins(), self._generation().joined, out)
+        self.watch_sessions_of(self.members.values(), now_ms, out)
         longest = max(member.rebalance_timeout_ms for member in self.members.values())
         out.timers[("sync", self.id)] = now_ms + longest
 
-    def _joined(self, member: Member) -> JoinGroupResponse:
-        response = JoinGroupResponse(
-            generation_id=self.generation,
-            protocol_type=self.protocol_type,
-            protocol_name=self.protocol,
-            leader=self.leader or "",
-            member_id=member.id,
+    def _answer_all(self, waiting: list[tuple[int, str]], reply: Callable[[str], Any], out: Decision) -> None:
+        """Answer each of these waiters with what `reply` makes for its member, after the event if they are many."""
+        if len(waiting) >= MANY_MEMBERS:
+            out.many_replies.append(ManyReplies(waiting, reply))
+        else:
+            out.replies += [(waiter, reply(member_id)) for waiter, member_id in waiting]
+
+    def _generation(self) -> Generation:
+        return Generation(
+            self.generation, self.protocol_type, self.protocol, self.leader, tuple(self.members.values())
         )
-        if member.id == self.leader:
-            response.members = [
-                JoinGroupResponse.JoinGroupResponseMember(
-                    member_id=other.id,
-                    group_instance_id=other.instance_id,
-                    metadata=other.metadata_for(self.protocol or ""),
-                )
-                for other in self.members.values()
-            ]
-        return response
+
+    def _joined(self, member: Member) -> JoinGroupResponse | LeadersAnswer:
+        return self._generation().joined(member.id)
 
     # --- syncing --------------------------------------------------------------------------------------------
 
@@ -310,31 +314,76 @@ class ClassicGroup(ClassicState):
             )
         member.sync_waiter = waiter
         self.unsynced.discard(member.id)
-        if member.id == self.leader:
+        if member.id == self.leader and self.writing != self.generation:
             assigned = {entry.member_id: entry.assignment for entry in request.assignments}
             for other in self.members.values():
                 other.assignment = assigned.get(other.id, b"")
-            self._enter(State.STABLE, now_ms)
-            out.records.append(self.record())
-            for other in self.members.values():
-                if other.sync_waiter is not None:
-                    out.replies.append((other.sync_waiter, self._synced(other)))
-                    other.sync_waiter = None
-                    self.watch_session(other, now_ms, out)
+            if self._is_large():
+                self.writing = self.generation
+                out.effects.append(self._record_needed(now_ms))
+            else:
+                self._become_stable(now_ms, out)
+                out.records.append(self.record())
         if not self.unsynced:
             out.timers[("sync", self.id)] = None
+
+    def _is_large(self) -> bool:
+        """Whether what is kept of the generation is too long to be encoded within an event."""
+        if len(self.members) >= MANY_MEMBERS:
+            return True
+        protocol = self.protocol or ""
+        sizes = (len(one.assignment) + len(one.metadata_for(protocol)) for one in self.members.values())
+        return sum(sizes) >= LARGE_RECORD_BYTES
+
+    def _record_needed(self, now_ms: int) -> RecordNeeded:
+        value = self.metadata_of(now_ms, [])
+        return RecordNeeded(
+            self.id, self.generation, value, tuple(self.members.values()), self.settings.record_versions
+        )
+
+    def is_written_as(self, generation: int) -> bool:
+        """Whether a generation that is encoded aside is still the group's, and all of its members wait."""
+        return self.state is State.COMPLETING_REBALANCE and self.generation == generation == self.writing
+
+    def assigned(self, generation: int, now_ms: int, out: Decision) -> None:
+        """What is kept of a large generation is in the log: its members may have their assignments."""
+        if self.is_written_as(generation):
+            out.is_ahead = True
+            self.writing = 0
+            self._become_stable(now_ms, out)
+
+    def not_assigned(self, generation: int, code: int, now_ms: int, out: Decision) -> None:
+        """What is to be kept of a generation cannot be: who waits is told so, and all must join again, as in Kafka."""
+        if self.is_written_as(generation):
+            out.is_ahead = True
+            self.writing = 0
+            self._end_syncs(code, out)
+            self._prepare_rebalance(now_ms, out)
+
+    def _become_stable(self, now_ms: int, out: Decision) -> None:
+        """Give every member that waits for it its assignment."""
+        self._enter(State.STABLE, now_ms)
+        waiting = self.members.end_syncs()
+        parts = {member_id: self.members[member_id].assignment for _, member_id in waiting}
+        kind, protocol = self.protocol_type, self.protocol
+        self._answer_all(
+            waiting,
+            lambda member_id: SyncGroupResponse(
+                protocol_type=kind, protocol_name=protocol, assignment=parts[member_id]
+            ),
+            out,
+        )
+        self.watch_sessions_of((self.members[member_id] for _, member_id in waiting), now_ms, out)
 
     def _synced(self, member: Member) -> SyncGroupResponse:
         return SyncGroupResponse(
             protocol_type=self.protocol_type, protocol_name=self.protocol, assignment=member.assignment
         )
 
-    def _end_syncs(self, code: ErrorCode, out: Decision) -> None:
+    def _end_syncs(self, code: int, out: Decision) -> None:
         for member in self.members.values():
             member.assignment = b""
-            if member.sync_waiter is not None:
-                out.replies.append((member.sync_waiter, SyncGroupResponse(error_code=code)))
-                member.sync_waiter = None
+        self._answer_all(self.members.end_syncs(), lambda _: SyncGroupResponse(error_code=code), out)
 
     def sync_expired(self, now_ms: int, out: Decision) -> None:
         """The time for syncing is over: members that have not, leave."""
@@ -425,7 +474,6 @@ class ClassicGroup(ClassicState):
 
     def watch_sessions(self, now_ms: int, out: Decision) -> None:
         """After a load: every member has a whole session timeout to be heard of; too many must join again."""
-        for member in self.members.values():
-            self.watch_session(member, now_ms, out)
+        self.watch_sessions_of(self.members.values(), now_ms, out)
         if len(self.members) > self.settings.size_max:
             self._prepare_rebalance(now_ms, out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -38,6 +39,8 @@ class ClassicState:
     initial_delay_left_ms: int = 0
     new_member_added: bool = False
     is_initial: bool = False
+    writing: int = 0
+    """The generation that is being encoded aside; 0 if there is none."""
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -136,6 +139,13 @@ class ClassicState:
         """Give a member a whole session timeout to be heard of again."""
         out.timers[("session", self.id, member.id)] = now_ms + member.session_timeout_ms
 
+    def watch_sessions_of(self, members: Iterable[Member], now_ms: int, out: Decision) -> None:
+        """Give each of these a whole session timeout to be heard of again."""
+        group_id = self.id
+        out.timers.update(
+            {("session", group_id, member.id): now_ms + member.session_timeout_ms for member in members}
+        )
+
     # --- what is kept ---------------------------------------------------------------------------------------
 
     def end(self, out: Decision) -> None:
@@ -146,15 +156,22 @@ class ClassicState:
 
     def record(self) -> Record:
         """Return what must be remembered of the group."""
-        value = GroupMetadataValue(
+        members = [member.record(self.protocol or "") for member in self.members.values()]
+        value = self.metadata_of(self.state_since_ms, members)
+        return group_record(self.id, value, self.settings.record_versions)
+
+    def metadata_of(
+        self, since_ms: int, members: list[GroupMetadataValue.MemberMetadata]
+    ) -> GroupMetadataValue:
+        """Return what must be remembered of the generation with these members."""
+        return GroupMetadataValue(
             protocol_type=self.protocol_type,
             generation=self.generation,
             protocol=self.protocol,
             leader=self.leader,
-            current_state_timestamp=self.state_since_ms,
-            members=[member.record(self.protocol or "") for member in self.members.values()],
+            current_state_timestamp=since_ms,
+            members=members,
         )
-        return group_record(self.id, value, self.settings.record_versions)
 
     @classmethod
     def restored(cls, group_id: str, settings: GroupSettings, value: GroupMetadataValue) -> Self:

@@ -104,11 +104,12 @@ class Joining:
 class Members(dict[str, Member]):
     """The members by id, in the order in which they came."""
 
-    __slots__ = ("_votes", "joining_count")
+    __slots__ = ("_lists", "_votes", "joining_count")
 
     def __init__(self) -> None:
         super().__init__()
         self._votes: Counter[str] = Counter()  # how many members know a protocol
+        self._lists: Counter[tuple[str, ...]] = Counter()  # and how many know just these, in this order
         self.joining_count = 0
         """How many wait for the answer to a JoinGroup request."""
 
@@ -148,15 +149,38 @@ class Members(dict[str, Member]):
         """Of the protocols that all know, the one that most members prefer."""
         shared = {name for name, count in self._votes.items() if count == len(self)}
         assert shared, "members without a protocol in common are not let in"
-        votes = Counter(
-            next(name for name, _ in member.protocols if name in shared) for member in self.values()
-        )
+        votes: Counter[str] = Counter()
+        for names, count in self._lists.items():
+            votes[next(name for name in names if name in shared)] += count
         return votes.most_common(1)[0][0]
+
+    def end_joins(self) -> list[tuple[int, str]]:
+        """Nobody waits any more for the answer to a JoinGroup request; return who did: (waiter, member id)."""
+        waiting = [
+            (member.join_waiter, member.id) for member in self.values() if member.join_waiter is not None
+        ]
+        for member in self.values():
+            member.join_waiter = None
+        self.joining_count = 0
+        return waiting
+
+    def end_syncs(self) -> list[tuple[int, str]]:
+        """Nobody waits any more for the answer to a SyncGroup request; return who did: (waiter, member id)."""
+        waiting = [
+            (member.sync_waiter, member.id) for member in self.values() if member.sync_waiter is not None
+        ]
+        for member in self.values():
+            member.sync_waiter = None
+        return waiting
 
     def _count(self, member: Member, change: int) -> None:
         self.joining_count += change * (member.join_waiter is not None)
         self._vote(member, change)
 
     def _vote(self, member: Member, change: int) -> None:
-        for name in {name for name, _ in member.protocols}:
+        names = tuple([name for name, _ in member.protocols])
+        for name in set(names):
             self._votes[name] += change
+        self._lists[names] += change
+        if not self._lists[names]:
+            del self._lists[names]

@@ -19,6 +19,7 @@ from barnabas.groups.consumer import membership
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.membership import Heartbeat, TargetNeeded
 from barnabas.groups.directory import G
+from barnabas.groups.generation import RecordNeeded
 from barnabas.groups.group import Committer, Group, OffsetRetention
 from barnabas.groups.kinds import BY_RECORD_TYPE, KINDS, Kind
 from barnabas.groups.member import Joining
@@ -32,8 +33,8 @@ from barnabas.groups.streams import membership as streams_membership
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.records.batch import NO_PRODUCER_ID
 from barnabas.statemachine.context import EventContext
-from barnabas.statemachine.decision import Decision, nothing, slices
-from barnabas.topic_partitions import TopicIdPartitions, TopicPartition
+from barnabas.statemachine.decision import Decision, Record, nothing, slices
+from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.codec import record_type_id
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -53,6 +54,8 @@ _NOTHING = ClusterImage("")
 
 Event = Callable[["GroupShard", Decision], None]
 """Decides on a shard."""
+AnyTarget = TargetNeeded | streams_membership.TargetNeeded
+"""An assignment that is computed aside."""
 _KEEPS_OFFSETS_ONLY = OffsetRetention()
 
 
@@ -136,13 +139,46 @@ class GroupShard:
             self, beat, EventContext(self.image(), now_ms, out, beat.may_describe)
         )
 
+    def write_part_of_target(
+        self, needed: AnyTarget, part: Iterable[tuple[str, frozenset[Any]]], now_ms: int, out: Decision
+    ) -> bool:
+        """A part of a target that an event has asked for; whether the rest is still needed."""
+        context = EventContext(self.image(), now_ms, out)
+        if isinstance(needed, streams_membership.TargetNeeded):
+            streams = self.find(needed.group_id, StreamsGroup)
+            return streams is not None and streams_membership.write_part(streams, needed, part, context)
+        group = self.find(needed.group_id, ConsumerGroup)
+        return group is not None and membership.write_part(group, needed, part, context)
+
     def target_computed(
-        self, needed: TargetNeeded, target: Mapping[str, TopicIdPartitions] | None, now_ms: int, out: Decision
+        self, needed: AnyTarget, target: Mapping[str, frozenset[Any]] | None, now_ms: int, out: Decision
     ) -> None:
         """A target that an event has asked for was computed, or could not be."""
+        context = EventContext(self.image(), now_ms, out)
+        if isinstance(needed, streams_membership.TargetNeeded):
+            streams = self.find(needed.group_id, StreamsGroup)
+            if streams is not None:
+                streams_membership.target_computed(streams, needed, target, context)
+            return
         group = self.find(needed.group_id, ConsumerGroup)
         if group is not None:
-            membership.target_computed(group, needed, target, EventContext(self.image(), now_ms, out))
+            membership.target_computed(group, needed, target, context)
+
+    def keep_generation(self, needed: RecordNeeded, record: Record, out: Decision) -> bool:
+        """What is to be kept of a large generation was encoded; whether it still is to be kept."""
+        group = self.find(needed.group_id, ClassicGroup)
+        if group is None or not group.is_written_as(needed.generation):
+            return False
+        out.records.append(record)
+        return True
+
+    def generation_kept(self, needed: RecordNeeded, code: int, now_ms: int, out: Decision) -> None:
+        """What is to be kept of a large generation is in the log, or cannot be, for which `code` says why."""
+        group = self.find(needed.group_id, ClassicGroup)
+        if group is not None and code:
+            group.not_assigned(needed.generation, code, now_ms, out)
+        elif group is not None:
+            group.assigned(needed.generation, now_ms, out)
 
     def streams_heartbeat(
         self, beat: streams_membership.Heartbeat, now_ms: int, out: Decision

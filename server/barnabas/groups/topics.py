@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from struct import pack, unpack
 
 from xxhash import xxh3_64_digest
 
-from barnabas.cluster.image import ClusterImage, TopicInfo
+from barnabas.cluster.image import BrokerInfo, ClusterImage, TopicInfo
 from barnabas.topic_partitions import TopicIdPartition
+
+TOPICS_AT_ONCE = 50
+"""So many topics are hashed before others may run: half a millisecond's worth, unless they have many partitions."""
+HASHES_MAX = 1 << 16
+_hashes: dict[str, tuple[TopicInfo, Mapping[int, BrokerInfo], int]] = {}
+"""By topic the last hash that was made, with what it was made of."""
 
 
 def by_topic(topic_partitions: Iterable[TopicIdPartition]) -> list[tuple[bytes, list[int]]]:
@@ -39,16 +44,31 @@ def topics_hash(names: Collection[str], image: ClusterImage) -> int:
     return signed_xxh3(pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
 
 
+def hash_in_steps(names: Iterable[str], image: ClusterImage) -> Iterator[None]:
+    """Let `topics_hash` of very many topics have its answer ready: a step for each `TOPICS_AT_ONCE` of them."""
+    for number, name in enumerate(names, 1):
+        if name in image.topics:
+            _hash_of(image.topics[name], image)
+        if number % TOPICS_AT_ONCE == 0:
+            yield
+
+
 def _hash_of(topic: TopicInfo, image: ClusterImage) -> int:
     brokers = image.brokers
+    known = _hashes.get(topic.name)
+    if known is not None and known[0] is topic and known[1] is brokers:
+        return known[2]
     racks = tuple(
         tuple(sorted(rack for b in partition.replicas if b in brokers and (rack := brokers[b].rack)))
         for partition in topic.partitions
     )
-    return _topic_hash(topic.id, topic.name, racks)
+    if len(_hashes) >= HASHES_MAX:
+        _hashes.clear()
+    made = _topic_hash(topic.id, topic.name, racks)
+    _hashes[topic.name] = (topic, brokers, made)
+    return made
 
 
-@lru_cache(4096)
 def _topic_hash(topic_id: bytes, name: str, racks: tuple[tuple[str, ...], ...]) -> int:
     """As Kafka hashes a topic: a version, id, name, partitions, and of each of them its number and its racks."""
     high, low = unpack(">qq", topic_id)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
-from barnabas.groups.consumer.regex import match_in_steps
+from barnabas.groups.consumer.regex import match_in_steps, matching
+from barnabas.groups.topics import TOPICS_AT_ONCE, hash_in_steps
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.consumer_group_heartbeat import (
@@ -20,6 +21,8 @@ from barnabas.wire.generated.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.environment import Entropy
@@ -56,8 +59,7 @@ async def handle(
         names = request.subscribed_topic_names or ()
         await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, budget)
         check_heartbeat(request, context.api_version, groups.settings)
-        if request.subscribed_topic_regex:
-            await _match(request.subscribed_topic_regex, metadata=metadata, budget=budget)
+        await _prepare(names, request.subscribed_topic_regex, metadata=metadata, budget=budget)
         return await groups.perform(
             request.group_id, lambda shard, out: shard.consumer_heartbeat(beat, context.now_ms, out)
         )
@@ -65,10 +67,21 @@ async def handle(
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
 
 
-async def _match(regex: str, *, metadata: MetadataStore, budget: LoopBudget) -> None:
-    """Match an expression with all topics before the group asks for it; one that is wrong is the group's to refuse."""
-    try:
-        for _ in match_in_steps(regex, metadata.image.topics):
+async def _prepare(
+    names: Collection[str], regex: str | None, *, metadata: MetadataStore, budget: LoopBudget
+) -> None:
+    """Match an expression with all topics, and hash very many topics, before the group asks for it.
+
+    An expression that is wrong is the group's to refuse.
+    """
+    image = metadata.image
+    if regex:
+        try:
+            for _ in match_in_steps(regex, image.topics):
+                await budget.checkpoint()
+            names = matching(regex, image.topics)
+        except RequestError as error:
+            log.debug("%r: %s", regex, error)
+    if len(names) > TOPICS_AT_ONCE:
+        for _ in hash_in_steps(names, image):
             await budget.checkpoint()
-    except RequestError as error:
-        log.debug("%r: %s", regex, error)

@@ -17,6 +17,8 @@ from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupRespon
 if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.environment import Entropy
+    from barnabas.groups.generation import LeadersAnswer
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 REBALANCE_TIMEOUT_SINCE = 1
@@ -31,6 +33,7 @@ async def handle(
     *,
     group_coordinator: GroupCoordinator,
     entropy: Entropy,
+    budget: LoopBudget,
 ) -> JoinGroupResponse:
     """Join; errors answer with the member id that was sent."""
     now_ms = context.now_ms
@@ -41,7 +44,7 @@ async def handle(
     try:
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        response: JoinGroupResponse = await group_coordinator.perform_and_wait(
+        answer: JoinGroupResponse | LeadersAnswer = await group_coordinator.perform_and_wait(
             request.group_id,
             lambda shard, out, waiter: shard.join(
                 Joining(
@@ -57,10 +60,22 @@ async def handle(
                 out,
             ),
         )
+        response = await _complete(answer, budget)
     except RequestError as error:
         response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
     if response.error_code:
         response.protocol_name = None
     if response.protocol_name is None and context.api_version < NULL_PROTOCOL_SINCE:
         response.protocol_name = ""
+    return response
+
+
+async def _complete(answer: JoinGroupResponse | LeadersAnswer, budget: LoopBudget) -> JoinGroupResponse:
+    """Make the list of very many members, in slices."""
+    if isinstance(answer, JoinGroupResponse):
+        return answer
+    response = answer.response
+    for entry in answer.entries():
+        response.members.append(entry)
+        await budget.checkpoint()
     return response

@@ -56,6 +56,8 @@ async def handle(
         )
     except RequestError as error:
         return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
+    for _ in answer.add_endpoints():
+        await budget.checkpoint()
     forbidden = _forbidden(context, answer.to_create)
     if forbidden:
         for status in answer.response.status or ():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -11,6 +11,17 @@ from barnabas.errors import RequestError
 T = TypeVar("T")
 Record = tuple[bytes, bytes | None]
 """Key and value of a record of an internal topic; no value is a tombstone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManyReplies:
+    """Replies to so many waiters that they are made and sent in slices, after the event.
+
+    `to` are waiters, each with the id for which `reply` makes the answer; it depends on nothing that may change.
+    """
+
+    to: Sequence[tuple[int, str]]
+    reply: Callable[[str], Any]
 
 
 @dataclass(slots=True)
@@ -24,6 +35,7 @@ class Decision:
 
     records: list[Record] = field(default_factory=list)
     replies: list[tuple[int, Any]] = field(default_factory=list)
+    many_replies: list[ManyReplies] = field(default_factory=list)
     timers: dict[Hashable, int | None] = field(default_factory=dict)
     effects: list[Any] = field(default_factory=list)
     producer: tuple[int, int] | None = None
@@ -35,6 +47,7 @@ class Decision:
         """Drop what was decided so far, for an event that decides otherwise after all."""
         self.records.clear()
         self.replies.clear()
+        self.many_replies.clear()
         self.timers.clear()
         self.effects.clear()
         self.producer = None

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.groups.consumer import membership
 from barnabas.groups.consumer.membership import EPOCH_OF_NEW, TargetNeeded
-from barnabas.statemachine.decision import Decision
+from barnabas.statemachine.decision import Decision, slices
 from tests.support.consumers import Client, Coordinator, converge
 
 PARTITIONS = 8
@@ -42,6 +42,15 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Aside:
     return made
 
 
+def settle(coordinator: Aside, *clients: Client) -> None:
+    """Let all be heard of, and what they ask for be computed, some times."""
+    for _ in range(6):
+        for client in clients:
+            client.beat()
+        while coordinator.needed:
+            coordinator.compute()
+
+
 def test_a_member_has_an_epoch_and_nothing_until_then(coordinator: Aside) -> None:
     client = Client(coordinator, "a")
     client.join()
@@ -58,16 +67,58 @@ def test_a_member_has_an_epoch_and_nothing_until_then(coordinator: Aside) -> Non
 
 
 def test_what_is_computed_for_an_earlier_epoch_is_not_used(coordinator: Aside) -> None:
-    a, b = Client(coordinator, "a"), Client(coordinator, "b")
+    a, b, c = (Client(coordinator, name) for name in "abc")
     a.join()
     b.join()
     assert [needed.epoch for needed in coordinator.needed] == [2, 3]
+    c.join()
+    assert len(coordinator.needed) == 2, "one at a time, whoever else comes"
+    coordinator.compute()
     coordinator.compute()
     assert not coordinator.group().target
+    a.beat()
+    b.beat()
+    assert [needed.epoch for needed in coordinator.needed] == [4]
     coordinator.compute()
-    converge(a, b)
-    assert len(a.owned) == len(b.owned) == PARTITIONS // 2
+    converge(a, b, c)
+    assert sorted(len(client.owned) for client in (a, b, c)) == [2, 3, 3]
     assert not a.owned & b.owned
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_target_that_is_written_in_parts_holds_when_all_of_it_is(coordinator: Aside, leaves: bool) -> None:
+    clients = [Client(coordinator, f"c{n}") for n in range(4)]
+    for client in clients:
+        client.join()
+    settle(coordinator, *clients)
+    converge(*clients)
+    before = coordinator.group().assignment_epoch
+    late = Client(coordinator, "late")
+    late.join()
+    needed = coordinator.needed.pop()
+    target = needed.compute()
+    for part in slices(list(target.items()), 2):
+        assert coordinator.perform(
+            lambda shard, out, part=part: shard.write_part_of_target(needed, part, coordinator.now_ms, out)
+        )
+        for client in (*clients, late):
+            client.beat()
+        assert coordinator.group().assignment_epoch == before
+        if leaves:
+            late.leave()
+            assert not coordinator.perform(
+                lambda shard, out, part=part: shard.write_part_of_target(
+                    needed, part, coordinator.now_ms, out
+                )
+            )
+            break
+    coordinator.perform(lambda shard, out: shard.target_computed(needed, target, coordinator.now_ms, out))
+    everybody = clients if leaves else [*clients, late]
+    settle(coordinator, *everybody)
+    converge(*everybody)
+    owned = [partition for client in everybody for partition in client.owned]
+    assert len(owned) == len(set(owned)) == PARTITIONS
+    assert max(len(client.owned) for client in everybody) <= 2
 
 
 def test_one_that_cannot_be_computed_is_tried_again(coordinator: Aside) -> None:

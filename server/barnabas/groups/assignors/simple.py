@@ -7,8 +7,9 @@ nobody changes a partition without need. Several members may have the same parti
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from heapq import heapify, heappop, heappush
 
-from barnabas.groups.assignors.subscriber import Subscriber
+from barnabas.groups.assignors.subscriber import Subscriber, readers_by_topic
 from barnabas.topic_partitions import TopicIdPartition, TopicIdPartitions
 
 
@@ -18,13 +19,17 @@ def assign_shared(
     """The partitions by member id, with every member in it; topics that the same members want are shared out together."""
     owned: dict[str, set[TopicIdPartition]] = {member.id: set() for member in members}
     ordered = sorted(members, key=lambda member: member.id)
+    topic_ids = {topic_id for topic_id, _ in topic_partitions}
+    readers_of = readers_by_topic(members, [member.id for member in ordered], sorted(topic_ids))
     by_readers: dict[tuple[str, ...], list[TopicIdPartition]] = {}
+    wanted_with = {
+        topic_id: by_readers.setdefault(tuple(readers), []) for topic_id, readers in readers_of.items()
+    }
     for topic_partition in sorted(
         topic_partitions, key=lambda topic_partition: (topic_partition[1], topic_partition[0])
     ):
-        readers = tuple(member.id for member in ordered if topic_partition[0] in member.topic_ids)
-        if readers:
-            by_readers.setdefault(readers, []).append(topic_partition)
+        if topic_partition[0] in wanted_with:
+            wanted_with[topic_partition[0]].append(topic_partition)
     before = {member.id: member.assigned for member in members}
     for readers, wanted in sorted(by_readers.items()):
         for member_id, mine in _share_out(readers, wanted, before).items():
@@ -38,35 +43,38 @@ def _share_out(
     """Give each partition to the same number of members, and each member nearly the same number of partitions."""
     copies = -(-len(readers) // len(wanted))
     copies_left = dict.fromkeys(wanted, copies)
+    places = {partition: place for place, partition in enumerate(wanted)}
     least, extra = divmod(copies * len(wanted), len(readers))
     owned: dict[str, set[TopicIdPartition]] = {}
     # Who has most keeps most: the shares that are larger by one go to those who can fill them.
     for member_id in sorted(
         readers, key=lambda member_id: (-len(before[member_id] & copies_left.keys()), member_id)
     ):
-        kept = [
-            partition for partition in wanted if partition in before[member_id] and copies_left[partition]
-        ]
+        had = before[member_id] & copies_left.keys()
+        kept = [partition for partition in sorted(had, key=places.__getitem__) if copies_left[partition]]
         share = least + (extra > 0 and len(kept) > least)
         extra -= share > least
         owned[member_id] = set(kept[:share])
         for partition in kept[:share]:
             copies_left[partition] -= 1
+    # Where most copies are left first, so that the last ones find a partition that they do not have yet.
+    free = [(-left, places[partition], partition) for partition, left in copies_left.items() if left]
+    heapify(free)
     for member_id in sorted(readers, key=lambda member_id: (len(owned[member_id]), member_id)):
         mine = owned[member_id]
         share = least
         if extra > 0 and len(mine) <= least:
             share, extra = least + 1, extra - 1
-        # Where most copies are left first, so that the last ones find a partition that they do not have yet.
-        for partition in sorted(
-            (partition for partition in wanted if partition not in mine),
-            key=lambda partition: -copies_left[partition],
-        ):
-            if len(mine) >= share:
-                break
-            if copies_left[partition]:
+        seen = []
+        while free and len(mine) < share:
+            _, place, partition = heappop(free)
+            if partition not in mine:
                 mine.add(partition)
                 copies_left[partition] -= 1
+            if copies_left[partition]:
+                seen.append((-copies_left[partition], place, partition))
+        for entry in seen:
+            heappush(free, entry)
     # What nobody has may be left when those with room had it already: then somebody gets one more.
     for partition in wanted:
         if copies_left[partition] == copies:

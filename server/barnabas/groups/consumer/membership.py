@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
 from barnabas.groups.assignors import ASSIGNORS
 from barnabas.groups.assignors.subscriber import Subscriber
@@ -46,22 +47,42 @@ COMPUTED_ASIDE_FROM = 2_000
 
 @dataclass(frozen=True, slots=True)
 class TargetNeeded:
-    """Effect of an event: an assignment to compute for an epoch of a group, of immutable input."""
+    """Effect of an event: an assignment to compute for an epoch of a group, of input that does not change."""
 
     group_id: str
     epoch: int
     assignor: str
-    subscribers: tuple[Subscriber, ...]
+    members: tuple[ConsumerMember, ...]
+    group: ConsumerGroup
+    """What the group was like: its expressions, the target until now, and who has which instance id."""
+    image: ClusterImage
     partition_counts: Mapping[bytes, int]
 
     @property
     def is_large(self) -> bool:
         """Whether the computation is too long for one turn of the event loop."""
-        return len(self.subscribers) + sum(self.partition_counts.values()) >= COMPUTED_ASIDE_FROM
+        return len(self.members) + sum(self.partition_counts.values()) >= COMPUTED_ASIDE_FROM
 
     def compute(self) -> dict[str, TopicIdPartitions]:
         """Return the partitions by member id."""
-        return ASSIGNORS[self.assignor](self.subscribers, self.partition_counts)
+        group, ids = self.group, _IdsOf(self.image)
+        subscribers = [
+            Subscriber(member.id, ids[group.topics_of(member)], member.instance_id, group.target_of(member))
+            for member in self.members
+        ]
+        return ASSIGNORS[self.assignor](subscribers, self.partition_counts)
+
+
+class _IdsOf(dict[frozenset[str], frozenset[bytes]]):
+    """The ids of topics, by names: of many members most want the same."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        super().__init__()
+        self._image = image
+
+    def __missing__(self, names: frozenset[str]) -> frozenset[bytes]:
+        self[names] = ids = topic_ids(names, self._image)
+        return ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +242,9 @@ def advance(
         seen = group
     target, target_epoch = group.target_of(after), group.assignment_epoch
     if epoch > target_epoch and _may_assign(group, after, context):
-        members = group.members_with(after)
-        needed = _target_needed(seen, members, epoch, context)
-        if needed.is_large:
-            if group.assigning_epoch != epoch:
+        needed = None if group.assigning_epoch else _target_needed(seen, after, epoch, context)
+        if needed is None or needed.is_large:
+            if needed is not None:  # otherwise one is being computed, and the next is asked for after it
                 group.assigning_epoch = epoch
                 context.out.effects.append(needed)
             if target_epoch == 0:  # the epoch that a new member needs until then
@@ -302,20 +322,21 @@ def _refresh_regexes(
 
 
 def _target_needed(
-    group: ConsumerGroup, members: list[ConsumerMember], epoch: int, context: EventContext
+    group: ConsumerGroup, member: ConsumerMember, epoch: int, context: EventContext
 ) -> TargetNeeded:
-    subscribers = tuple(
-        Subscriber(
-            member.id,
-            topic_ids(group.topics_of(member), context.image),
-            member.instance_id,
-            group.target_of(member),
-        )
-        for member in members
+    members = tuple(group.members_with(member))
+    subscriptions = group.subscriptions_after(_replaced(group, member), member)
+    counts = partition_counts(
+        topic_ids(_topics_in(subscriptions, group.regexes), context.image), context.image
     )
-    wanted = frozenset().union(*(subscriber.topic_ids for subscriber in subscribers))
-    counts = partition_counts(wanted, context.image)
-    return TargetNeeded(group.id, epoch, group.assignor_name(members), subscribers, counts)
+    known = ConsumerGroup(
+        group.id,
+        group.settings,
+        target=dict(group.target),
+        static_ids=dict(group.static_ids),
+        regexes=group.regexes,
+    )
+    return TargetNeeded(group.id, epoch, group.assignor_name(members), members, known, context.image, counts)
 
 
 def _write_target(
@@ -327,6 +348,24 @@ def _write_target(
             context.out.records.append(records.target_record(group.id, member_id, topic_partitions))
     context.out.records.append(records.target_epoch_record(group.id, needed.epoch, context.now_ms))
     return target
+
+
+def write_part(
+    group: ConsumerGroup,
+    needed: TargetNeeded,
+    part: Iterable[tuple[str, TopicIdPartitions]],
+    context: EventContext,
+) -> bool:
+    """Write what is different in a part of a target that was computed aside; whether the group still needs it.
+
+    Until `target_computed` has written the epoch, members stay in the one before.
+    """
+    if not group.epoch == needed.epoch > group.assignment_epoch:
+        return False
+    for member_id, topic_partitions in part:
+        if member_id in group.members and group.target.get(member_id) != topic_partitions:
+            context.out.records.append(records.target_record(group.id, member_id, topic_partitions))
+    return True
 
 
 def target_computed(

@@ -49,28 +49,32 @@ def status(
     return [StreamsGroupHeartbeatResponse.Status(status_code=code, status_detail=text) for code, text in said]
 
 
-def tell_endpoints(
+def to_tell_endpoints(
     group: StreamsGroup,
     member: StreamsMember,
-    configured: Configured,
     request: StreamsGroupHeartbeatRequest,
     response: StreamsGroupHeartbeatResponse,
-) -> None:
-    """Who answers queries for which partitions, to those who do not know the newest yet."""
+) -> tuple[StreamsMember, ...]:
+    """Return who answers queries, to be told to those who do not know the newest yet."""
     response.endpoint_information_epoch = group.endpoints_epoch
     if group.endpoints_epoch == request.endpoint_information_epoch:
-        return
-    response.partitions_by_user_endpoint = [
-        StreamsGroupHeartbeatResponse.EndpointToPartitions(
-            user_endpoint=StreamsGroupHeartbeatResponse.Endpoint(
-                host=other.endpoint[0], port=other.endpoint[1]
-            ),
-            active_partitions=_read_by(other, (ACTIVE,), configured),
-            standby_partitions=_read_by(other, (STANDBY, WARMUP), configured),
-        )
-        for other in group.members_with(member)
-        if other.endpoint is not None
-    ]
+        return ()
+    response.partitions_by_user_endpoint = []
+    return tuple(other for other in group.members_with(member) if other.endpoint is not None)
+
+
+def endpoint_of(
+    member: StreamsMember, configured: Configured
+) -> StreamsGroupHeartbeatResponse.EndpointToPartitions:
+    """For which partitions a member answers queries, and where."""
+    assert member.endpoint is not None
+    return StreamsGroupHeartbeatResponse.EndpointToPartitions(
+        user_endpoint=StreamsGroupHeartbeatResponse.Endpoint(
+            host=member.endpoint[0], port=member.endpoint[1]
+        ),
+        active_partitions=_read_by(member, (ACTIVE,), configured),
+        standby_partitions=_read_by(member, (STANDBY, WARMUP), configured),
+    )
 
 
 def _read_by(

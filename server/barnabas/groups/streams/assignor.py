@@ -7,7 +7,8 @@ rest goes to who runs least. Racks and client tags do not count, nor do they in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, heapreplace
 
 from barnabas.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, TaskId, Tasks
 from barnabas.groups.streams.topology import Shape
@@ -37,22 +38,51 @@ class _Share:
             self.size = -(-self._tasks // self._members) if self._members else 0
 
 
-@dataclass(slots=True)
 class _Process:
-    """The members of one process, which share a state directory, and so have each task once."""
+    """The members of one process, which share a state directory, and so have each task once.
 
-    id: str
-    counts: dict[str, int] = field(default_factory=dict)
-    tasks: set[TaskId] = field(default_factory=set)
+    What a process or a member has only grows: heaps of them have each at what it had once, and one that comes first and
+    has more by now goes back.
+    """
+
+    __slots__ = ("_by_count", "_least", "_with_count", "counts", "id", "tasks")
+
+    def __init__(self, process_id: str) -> None:
+        self.id = process_id
+        self.counts: dict[str, int] = {}
+        self.tasks: set[TaskId] = set()
+        self._by_count: list[tuple[int, str]] = []
+        self._least = 0
+        self._with_count = {0: 0}  # how many members have so many tasks
+
+    def add(self, member: str) -> None:
+        """Add a member, which has nothing yet."""
+        self.counts[member] = 0
+        self._with_count[0] += 1
+        heappush(self._by_count, (0, member))
+
+    def give(self, member: str, task: TaskId) -> None:
+        """A member gets a task."""
+        self.tasks.add(task)
+        count = self.counts[member]
+        self.counts[member] = count + 1
+        self._with_count[count] -= 1
+        self._with_count[count + 1] = self._with_count.get(count + 1, 0) + 1
+        while not self._with_count[self._least]:
+            self._least += 1
 
     @property
     def load(self) -> tuple[float, int, str]:
         """Tasks per member; then what its least loaded member has, and the id, to make the order definite."""
-        return len(self.tasks) / len(self.counts), min(self.counts.values()), self.id
+        return len(self.tasks) / len(self.counts), self._least, self.id
 
     def least_loaded(self) -> str:
         """The member with the fewest tasks."""
-        return min(self.counts, key=lambda member: (self.counts[member], member))
+        while True:
+            count, member = self._by_count[0]
+            if self.counts[member] == count:
+                return member
+            heapreplace(self._by_count, (self.counts[member], member))
 
 
 class _Plan:
@@ -62,11 +92,15 @@ class _Plan:
         self.given: dict[str, set[tuple[str, str, int]]] = {worker.id: set() for worker in workers}
         self.processes: dict[str, _Process] = {}
         self.active_share, self.share = _Share(active, len(workers)), _Share(total, len(workers))
+        self._members: list[tuple[int, tuple[float, int, str], str]] = []  # a heap of what they had once
+        self._by_load: list[tuple[float, int, str]] = []  # a heap of the processes
         self.runner: dict[TaskId, Worker] = {}
         self.keepers: dict[TaskId, list[Worker]] = {}
         for worker in workers:
-            process = self.processes.setdefault(worker.process_id, _Process(worker.process_id))
-            process.counts[worker.id] = 0
+            process = self.processes.get(worker.process_id)
+            if process is None:
+                process = self.processes[worker.process_id] = _Process(worker.process_id)
+            process.add(worker.id)
             for role, subtopology, number in worker.assigned:
                 task_id = (subtopology, number)
                 if role == ACTIVE:
@@ -84,8 +118,7 @@ class _Plan:
 
     def give(self, process: _Process, member_id: str, role: str, task: TaskId) -> None:
         """A member gets a task."""
-        process.tasks.add(task)
-        process.counts[member_id] += 1
+        process.give(member_id, task)
         self.given[member_id].add((role, *task))
         if role == ACTIVE:
             self.active_share.note(process.counts[member_id])
@@ -107,24 +140,44 @@ class _Plan:
         """An active task goes to who has fewest. The members come first here, their processes second: where one has
         kept all that was its own and another of its process has none, a second look would move tasks again.
         """
-        process, member_id = min(
-            ((process, member) for process in self.processes.values() for member in process.counts),
-            key=lambda topic_partition: (
-                topic_partition[0].counts[topic_partition[1]],
-                topic_partition[0].load,
-                topic_partition[1],
-            ),
-        )
-        self.give(process, member_id, ACTIVE, task)
+        if not self._members:
+            self._members = [
+                (process.counts[member], process.load, member)
+                for process in self.processes.values()
+                for member in process.counts
+            ]
+            heapify(self._members)
+        while True:
+            count, load, member = self._members[0]
+            process = self.processes[load[2]]
+            now = process.counts[member], process.load, member
+            if now == (count, load, member):
+                break
+            heapreplace(self._members, now)
+        self.give(process, member, ACTIVE, task)
 
     def give_copy(self, task: TaskId) -> bool:
         """A copy goes to the process that runs least and has no other; whether there is such a process."""
-        free = [process for process in self.processes.values() if task not in process.tasks]
-        if not free:
-            return False
-        process = min(free, key=lambda process: process.load)
-        self.give(process, process.least_loaded(), STANDBY, task)
-        return True
+        if not self._by_load:
+            self._by_load = [process.load for process in self.processes.values()]
+            heapify(self._by_load)
+        having = []
+        found = None
+        while self._by_load and found is None:
+            load = heappop(self._by_load)
+            process = self.processes[load[2]]
+            if process.load != load:
+                heappush(self._by_load, process.load)
+            elif task in process.tasks:
+                having.append(load)
+            else:
+                found = process
+        if found is not None:
+            self.give(found, found.least_loaded(), STANDBY, task)
+            having.append(found.load)
+        for load in having:
+            heappush(self._by_load, load)
+        return found is not None
 
 
 def assign_tasks(

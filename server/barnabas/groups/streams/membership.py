@@ -6,7 +6,7 @@ assignment depends on has changed; the target, if it is behind the epoch; one st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from barnabas.errors import RequestError
@@ -19,7 +19,7 @@ from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.streams.member import StreamsMember
 from barnabas.groups.streams.requests import reported_tasks, topology_value
 from barnabas.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, WARMUP, Tasks
-from barnabas.groups.streams.topology import Configured, InternalTopic, configure, required_topics
+from barnabas.groups.streams.topology import Configured, InternalTopic, Shape, configure, required_topics
 from barnabas.groups.topics import topics_hash
 from barnabas.statemachine.context import EventContext
 from barnabas.wire.generated.errors import ErrorCode
@@ -31,6 +31,34 @@ from barnabas.wire.generated.streams_group_heartbeat import (
 
 INITIAL_DELAY = "initial rebalance delay"
 INTERVAL = "assignment interval"
+COMPUTED_ASIDE_FROM = 1_000
+"""So many members and tasks together are assigned aside, not within an event: some milliseconds' worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetNeeded:
+    """Effect of an event: an assignment to compute for an epoch of a group, of input that does not change."""
+
+    group_id: str
+    epoch: int
+    members: tuple[StreamsMember, ...]
+    group: StreamsGroup
+    """The target until now, and who has which instance id."""
+    shapes: Mapping[str, Shape]
+    standby_replicas: int
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the computation is too long for one turn of the event loop."""
+        tasks = sum(shape.tasks for shape in self.shapes.values())
+        return len(self.members) + tasks * (1 + self.standby_replicas) >= COMPUTED_ASIDE_FROM
+
+    def compute(self) -> dict[str, Tasks]:
+        """Return the tasks by member id."""
+        workers = [
+            Worker(member.id, member.process_id, self.group.target_of(member)) for member in self.members
+        ]
+        return assign_tasks(workers, self.shapes, self.standby_replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +72,23 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The response, and the topics that the broker is to make for the application."""
+    """The response, and the topics that the broker is to make for the application.
+
+    `add_endpoints` completes the response: they may be very many, so whoever sends it goes through them in slices.
+    """
 
     response: StreamsGroupHeartbeatResponse
     to_create: tuple[InternalTopic, ...] = ()
+    endpoints: tuple[StreamsMember, ...] = ()
+    configured: Configured | None = None
+
+    def add_endpoints(self) -> Iterator[None]:
+        """Tell of one member that answers queries after the other."""
+        for member in self.endpoints:
+            assert self.configured is not None
+            assert self.response.partitions_by_user_endpoint is not None
+            self.response.partitions_by_user_endpoint.append(answers.endpoint_of(member, self.configured))
+            yield
 
 
 def heartbeat(group: StreamsGroup, beat: Heartbeat, context: EventContext) -> Answer:
@@ -90,8 +131,8 @@ def heartbeat(group: StreamsGroup, beat: Heartbeat, context: EventContext) -> An
         )
         if after.endpoint is not None:
             group.endpoints_epoch += 1
-    answers.tell_endpoints(group, after, configured, request, response)
-    return Answer(response, configured.missing)
+    told = answers.to_tell_endpoints(group, after, request, response)
+    return Answer(response, configured.missing, told, configured)
 
 
 def _joining(
@@ -214,28 +255,78 @@ def _settle_target(
     interval_ms = settings.assignment_interval_ms
     if group.assigned_ms and interval_ms and context.now_ms < group.assigned_ms + interval_ms:
         return group.assignment_epoch, known, INTERVAL
-    members = group.members_with(member)
-    target = _write_target(group, members, configured, settings.standby_replicas, epoch, context)
+    members = () if group.assigning_epoch else tuple(group.members_with(member))
+    target = _assign(group, members, configured, settings.standby_replicas, epoch, context)
+    if target is None:
+        return group.assignment_epoch, known, ""
     return epoch, target[member.id], ""
 
 
-def _write_target(
+def _assign(
     group: StreamsGroup,
-    members: Iterable[StreamsMember],
+    members: tuple[StreamsMember, ...],
     configured: Configured,
     standby_replicas: int,
     epoch: int,
     context: EventContext,
-) -> dict[str, Tasks]:
-    """Let the assignor decide again, and write what is different; nothing runs while the topology does not fit."""
-    workers = [Worker(member.id, member.process_id, group.target_of(member)) for member in members]
+) -> Mapping[str, Tasks] | None:
+    """Let the assignor decide again; nothing runs while the topology does not fit.
+
+    A large assignment is computed aside, one at a time for a group: then there is none yet.
+    """
+    if group.assigning_epoch:
+        return None
     shapes = configured.shapes if configured.is_ready else {}
-    target = assign_tasks(workers, shapes, standby_replicas)
+    known = StreamsGroup(
+        group.id, group.settings, target=dict(group.target), static_ids=dict(group.static_ids)
+    )
+    needed = TargetNeeded(group.id, epoch, members, known, shapes, standby_replicas)
+    if needed.is_large:
+        group.assigning_epoch = epoch
+        context.out.effects.append(needed)
+        return None
+    target = needed.compute()
+    _write_target(group, target, context)
+    context.out.records.append(records.target_epoch_record(group.id, epoch, context.now_ms))
+    return target
+
+
+def _write_target(group: StreamsGroup, target: Mapping[str, Tasks], context: EventContext) -> None:
+    """Write what is different."""
     for member_id, tasks in target.items():
         if group.target.get(member_id) != tasks:
             context.out.records.append(records.target_record(group.id, member_id, tasks))
-    context.out.records.append(records.target_epoch_record(group.id, epoch, context.now_ms))
-    return target
+
+
+def write_part(
+    group: StreamsGroup, needed: TargetNeeded, part: Iterable[tuple[str, Tasks]], context: EventContext
+) -> bool:
+    """Write what is different in a part of a target that was computed aside; whether the group still needs it.
+
+    Until `target_computed` has written the epoch, members stay in the one before.
+    """
+    if not group.epoch == needed.epoch > group.assignment_epoch:
+        return False
+    _write_target(group, {id_: tasks for id_, tasks in part if id_ in group.members}, context)
+    return True
+
+
+def target_computed(
+    group: StreamsGroup, needed: TargetNeeded, target: Mapping[str, Tasks] | None, context: EventContext
+) -> None:
+    """Write a target that was computed aside, unless the group has moved on: then the next heartbeat asks again.
+
+    `target` is None if it could not be computed.
+    """
+    if group.assigning_epoch == needed.epoch:
+        group.assigning_epoch = 0
+    if (
+        target is not None
+        and group.epoch == needed.epoch > group.assignment_epoch
+        and target.keys() == group.members.keys()
+    ):
+        _write_target(group, target, context)
+        context.out.records.append(records.target_epoch_record(group.id, needed.epoch, context.now_ms))
 
 
 def _move(
@@ -308,7 +399,8 @@ def _assign_after_delay(group: StreamsGroup, context: EventContext) -> None:
     group.waits_for_members = False
     if group.members and group.configured is not None and group.epoch > group.assignment_epoch:
         standby_replicas = int(group.settings_used.get("num.standby.replicas", "0"))
-        _write_target(group, group.members.values(), group.configured, standby_replicas, group.epoch, context)
+        members = tuple(group.members.values())
+        _assign(group, members, group.configured, standby_replicas, group.epoch, context)
 
 
 def watch_all(group: StreamsGroup, context: EventContext) -> None:

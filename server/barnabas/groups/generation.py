@@ -1,0 +1,89 @@
+"""What the members of a classic group are answered in one generation, and what is kept of it where they are many. Pure.
+
+The rule: nothing here changes with the group, so that answers can be made, and records encoded, after the event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from barnabas.features import RecordVersions
+from barnabas.groups.member import Member
+from barnabas.groups.records import group_record
+from barnabas.statemachine.decision import Record
+from barnabas.wire.generated.join_group import JoinGroupResponse
+from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
+
+MANY_MEMBERS = 500
+"""From so many members on, what is done for each of them is done in slices, or in a thread."""
+LARGE_RECORD_BYTES = 500_000
+"""From so many bytes on, what is kept of a generation is encoded in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeadersAnswer:
+    """The answer to the leader of very many members, whose list is made by whoever sends it."""
+
+    response: JoinGroupResponse
+    members: tuple[Member, ...]
+    protocol: str
+
+    def entries(self) -> Iterator[JoinGroupResponse.JoinGroupResponseMember]:
+        """Yield the list."""
+        return (leaders_entry(member, self.protocol) for member in self.members)
+
+
+def leaders_entry(member: Member, protocol: str) -> JoinGroupResponse.JoinGroupResponseMember:
+    """What the leader is told of a member."""
+    return JoinGroupResponse.JoinGroupResponseMember(
+        member_id=member.id, group_instance_id=member.instance_id, metadata=member.metadata_for(protocol)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A generation with its members; `leader` is None while there is none."""
+
+    number: int
+    protocol_type: str
+    protocol: str | None
+    leader: str | None
+    members: tuple[Member, ...]
+
+    def joined(self, member_id: str) -> JoinGroupResponse | LeadersAnswer:
+        """Return the answer to a member's JoinGroup."""
+        response = JoinGroupResponse(
+            generation_id=self.number,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            leader=self.leader or "",
+            member_id=member_id,
+        )
+        if member_id != self.leader:
+            return response
+        protocol = self.protocol or ""
+        if len(self.members) >= MANY_MEMBERS:
+            return LeadersAnswer(response, self.members, protocol)
+        response.members = [leaders_entry(member, protocol) for member in self.members]
+        return response
+
+
+@dataclass(frozen=True, slots=True)
+class RecordNeeded:
+    """Effect of an event: what is kept of a large generation, to be encoded aside and appended. Then it is stable.
+
+    The members do not change in what is written of them before their group leaves that generation.
+    """
+
+    group_id: str
+    generation: int
+    value: GroupMetadataValue
+    members: tuple[Member, ...]
+    versions: RecordVersions
+
+    def compute(self) -> Record:
+        """Return the record."""
+        protocol = self.value.protocol or ""
+        members = [member.record(protocol) for member in self.members]
+        return group_record(self.group_id, replace(self.value, members=members), self.versions)
