@@ -89,7 +89,7 @@ def _add_serve(commands: Any) -> None:
     serve.add_argument(
         "--broker-id",
         metavar="N",
-        help="the broker's number in the cluster (default: ZooKeeper gives it one)",
+        help="the broker's number in the cluster (default: ZooKeeper assigns it)",
     )
     serve.add_argument(
         "--workers", type=_workers, default=1, metavar="N",
@@ -98,8 +98,8 @@ def _add_serve(commands: Any) -> None:
     )  # fmt: skip
     serve.add_argument(
         "--as-version", metavar="VERSION",
-        help="be Apache Kafka of this version, from 0.8.0 on: its APIs, their first and last versions, and its defaults "
-        "(default: all of them)",
+        help="behave as Apache Kafka of this version, from 0.8.0 on: its APIs, their first and last versions, and its "
+        "defaults (default: all of them)",
     )  # fmt: skip
     serve.add_argument("--rack", metavar="NAME", help="the rack or zone that the broker is in")
     where = serve.add_mutually_exclusive_group()

@@ -155,7 +155,9 @@ class Demo:
         caption = "Dead letters by reason (records); each was spoilt on purpose"
         self.facts["rows in the lake"] = sum(row["loaded"] for row in rows)
         self.facts[
-            "dead letters, all of them meant" if reasons == self.spoilt else "dead letters, NOT as meant"
+            "dead letters, all of them expected"
+            if reasons == self.spoilt
+            else "dead letters, NOT as expected"
         ] = sum(reasons.values())
         verdict = "every one of them" if reasons == self.spoilt else f"not as sent: {dict(self.spoilt)}"
         html = charts.table(

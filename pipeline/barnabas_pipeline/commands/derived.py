@@ -27,7 +27,9 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         "--out", required=True, metavar="DIR", help="the results are below it, one directory per job"
     )
     parser.add_argument("--prefix", default="", help="of the topics' names")
-    parser.add_argument("--replay", action="store_true", help="forget what was aggregated, and begin anew")
+    parser.add_argument(
+        "--replay", action="store_true", help="forget what was aggregated, and start from the beginning"
+    )
     parser.add_argument("--truth", metavar="FILE", help="score the result against a simulation's truth")
     parser.add_argument("--to-topic", metavar="NAME", help="also send what has changed to this topic")
     parser.add_argument(

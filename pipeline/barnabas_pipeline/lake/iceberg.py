@@ -244,7 +244,7 @@ class Publisher:
     def _foreign(self, what: str) -> BrokenLakeError:
         return BrokenLakeError(
             f"Iceberg table {self.options.name} was changed by others, or the lake was: {what}; "
-            "drop it in the catalog, and it is published anew"
+            "drop it in the catalog, and it is published again"
         )
 
     def _uri(self, relative: str) -> str:

@@ -183,7 +183,8 @@ class Participation:
             await self._is_known.wait()
         if scope.cancelled_caught:
             log.warning(
-                "no controller has told of this broker in %d s; it serves what it knows", KNOWN_SECONDS
+                "no controller has announced this broker within %d s; it serves with the metadata that it has",
+                KNOWN_SECONDS,
             )
         self._say_features()
 

@@ -137,4 +137,4 @@ class FailureReporter:
             try:
                 await self._store.report_log_dir_failure()
             except ZooKeeperError as error:
-                log.error("the controller cannot be told of a log dir that has failed: %s", error)
+                log.error("the failure of a log dir cannot be reported to the controller: %s", error)

@@ -1,7 +1,7 @@
 """DescribeConfigs v0-v4. Settings of topics, brokers, broker loggers, groups and client metrics, and where they are from.
 
 v0 tells only whether a value is the default; v1 adds its source and, when asked, the synonyms that it could have come
-from; v3 types and, when asked, documentation. Values of passwords are never told, and nor are those of settings that
+from; v3 types and, when asked, documentation. Values of passwords are never returned, and nor are those of settings that
 the broker does not know: they may be a plugin's passwords.
 """
 

@@ -1,7 +1,7 @@
 """PushTelemetry v0. Takes a client's metrics (KIP-714), in OpenTelemetry's format, compressed or not.
 
 THROTTLING_QUOTA_EXCEEDED before the push interval is over, but for the last push; UNKNOWN_SUBSCRIPTION_ID asks the client
-to hear of its subscription anew; TELEMETRY_TOO_LARGE goes by `telemetry.max.bytes`, compressed and uncompressed;
+to ask for its subscription again; TELEMETRY_TOO_LARGE goes by `telemetry.max.bytes`, compressed and uncompressed;
 INVALID_RECORD for what cannot be read. A push without metrics is fine.
 """
 

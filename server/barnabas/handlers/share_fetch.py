@@ -1,4 +1,4 @@
-"""ShareFetch v0-v2. Acquires records for a member of a share group, and takes up what it says of others (KIP-932).
+"""ShareFetch v0-v2. Acquires records for a member of a share group, and acknowledges others (KIP-932).
 
 Waits up to max_wait_ms for min_bytes of records that nobody has. v1 limits records instead of bytes per partition (which
 v0, never stable, may say without effect), and tells how long locks last; v2 renews locks (KIP-1222) and can take the

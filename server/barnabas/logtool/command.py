@@ -269,7 +269,7 @@ def _repair(options: argparse.Namespace) -> int:
                         {
                             "kind": change.what,
                             "path": change.path,
-                            "text": "it is damaged, a broker makes it anew",
+                            "text": "it is damaged; a broker builds it again",
                         }
                     )
                 if not options.dry_run:
