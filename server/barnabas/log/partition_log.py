@@ -179,7 +179,10 @@ class PartitionLog(ReadableLog):
             else:
                 from_client = origin is Origin.CLIENT
                 repeated = self.producers.check(
-                    header, from_client=from_client, from_zero=from_client and api_version >= FROM_ZERO_SINCE
+                    header,
+                    from_client=from_client,
+                    from_zero=from_client and api_version >= FROM_ZERO_SINCE,
+                    high_watermark=self.high_watermark,
                 )
                 if repeated is not None:
                     return AppendResult(

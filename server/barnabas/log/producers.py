@@ -6,7 +6,8 @@ batches leads to the same state. So the state can be rebuilt from a snapshot and
 A producer is known by its id. Its batches carry an epoch, which fences older instances, and a sequence
 number, which must follow the last one. The last five batches are remembered, because a client may have five
 requests in flight: one of them sent again is a duplicate and is answered with the offsets that it got the
-first time.
+first time. A client that has several leaders' answers outstanding may send an older one again: what is known to be in
+the log, and committed, is DUPLICATE_SEQUENCE_NUMBER, which clients take for success.
 
 A transaction is open from its first batch to the control batch that ends it. As long as one is open, or its
 end is not yet below the high watermark, the last stable offset cannot pass its first offset.
@@ -33,6 +34,7 @@ from barnabas.records.batch import (
 from barnabas.records.control import EndMarker
 
 BATCHES_KEPT = 5  # max.in.flight.requests.per.connection of an idempotent producer is 5 at most
+SEQUENCES_KNOWN_MAX = 1 << 30  # sequence numbers wrap: who is farther behind cannot be told from who is ahead
 NO_COORDINATOR_EPOCH = -1
 NO_OFFSET = -1
 PRODUCER_ID_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
@@ -76,6 +78,8 @@ class Producer:
     last_timestamp: int = NO_TIMESTAMP
     current_txn_first_offset: int = NO_OFFSET
     batches: list[ProducedBatch] = field(default_factory=list)
+    first_sequence: int = NO_SEQUENCE
+    """Where the sequence numbers begin that are known to be in the log without a gap up to `last_sequence`."""
     marker_offset: int = NO_OFFSET
     """Where its last transaction has ended, as far as that is known since the log was opened."""
 
@@ -96,11 +100,37 @@ class Producer:
                 return batch
         return None
 
+    def has_all(self, first_sequence: int, last_sequence: int, high_watermark: int) -> bool:
+        """Say whether all of these sequence numbers are known to be committed, in batches that are not remembered."""
+        if not self.batches or self.first_sequence < 0:
+            return False
+        oldest = self.batches[0]
+        before = (oldest.first_sequence - self.first_sequence) & SEQUENCE_MAX
+        first = (first_sequence - self.first_sequence) & SEQUENCE_MAX
+        last = (last_sequence - self.first_sequence) & SEQUENCE_MAX
+        return first <= last < before and oldest.base_offset <= high_watermark
+
+    def take(self, batch: ProducedBatch) -> None:
+        """Remember a batch that has been appended, and not more than the last five."""
+        batches = self.batches
+        if batch.last_sequence < 0:
+            self.first_sequence = NO_SEQUENCE
+        elif (
+            self.first_sequence < 0
+            or (batches[-1].last_sequence + 1) & SEQUENCE_MAX != batch.first_sequence
+            or (batch.last_sequence - self.first_sequence) & SEQUENCE_MAX > SEQUENCES_KNOWN_MAX
+        ):
+            self.first_sequence = batch.first_sequence
+        if len(batches) == BATCHES_KEPT:
+            del batches[0]
+        batches.append(batch)
+
     def enter_epoch(self, epoch: int) -> None:
         """Forget the batches of another epoch."""
         if epoch != self.producer_epoch:
             self.producer_epoch = epoch
             self.batches.clear()
+            self.first_sequence = NO_SEQUENCE
 
 
 class ProducerState:
@@ -132,13 +162,14 @@ class ProducerState:
     # --- appends --------------------------------------------------------------------------------------------
 
     def check(
-        self, header: BatchHeader, *, from_client: bool, from_zero: bool = False
+        self, header: BatchHeader, *, from_client: bool, from_zero: bool = False, high_watermark: int = 0
     ) -> ProducedBatch | None:
         """Say whether a data batch may be appended; returns the batch that it repeats, if it does.
 
-        Raises RequestError with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE. A
-        producer that is not known may begin with any sequence number: it may have expired (KIP-360). Not so `from_zero`
-        in a transaction: its version 2 gives each transaction an epoch, and with it new sequences (KIP-890).
+        Raises RequestError with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER for
+        what is below the high watermark already and not remembered any more, or INVALID_TXN_STATE. A producer that is not
+        known may begin with any sequence number: it may have expired (KIP-360). Not so `from_zero` in a transaction:
+        its version 2 gives each transaction an epoch, and with it new sequences (KIP-890).
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
@@ -155,7 +186,7 @@ class ProducerState:
                 return duplicate
         self._check_epoch(producer, epoch)
         if from_client:
-            self._check_sequence(producer, epoch, sequence)
+            self._check_sequence(producer, header, high_watermark)
         if producer.current_txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT:
             raise RequestError(
                 Code.INVALID_TXN_STATE,
@@ -187,13 +218,20 @@ class ProducerState:
                 f"{producer.producer_epoch}",
             )
 
-    def _check_sequence(self, producer: Producer, epoch: int, sequence: int) -> None:
+    def _check_sequence(self, producer: Producer, header: BatchHeader, high_watermark: int) -> None:
+        epoch, sequence = header.producer_epoch, header.base_sequence
         if epoch != producer.producer_epoch:
             in_order = sequence == 0 or producer.producer_epoch == NO_PRODUCER_EPOCH
             expected = 0
         else:
             expected = (producer.last_sequence + 1) & SEQUENCE_MAX
             in_order = sequence == expected
+            if not in_order and producer.has_all(sequence, header.last_sequence, high_watermark):
+                raise RequestError(
+                    Code.DUPLICATE_SEQUENCE_NUMBER,
+                    f"producer {producer.producer_id}, epoch {epoch}, in {self.name}: the records from sequence {sequence} "
+                    "on are there already",
+                )
         if not in_order:
             raise RequestError(
                 Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -206,10 +244,7 @@ class ProducerState:
         producer = self._enter(header)
         base_offset, delta = header.base_offset, header.last_offset_delta
         last_offset = base_offset + delta
-        batches = producer.batches
-        if len(batches) == BATCHES_KEPT:
-            del batches[0]
-        batches.append(ProducedBatch(header.last_sequence, last_offset, delta, header.max_timestamp))
+        producer.take(ProducedBatch(header.last_sequence, last_offset, delta, header.max_timestamp))
         producer.last_timestamp = header.max_timestamp
         if header.attributes & TRANSACTIONAL_BIT and producer.current_txn_first_offset < 0:
             producer.current_txn_first_offset = base_offset
@@ -312,19 +347,17 @@ class ProducerState:
         """Begin with a snapshot taken at `end_offset`, without those who have expired since."""
         self.clear(end_offset)
         for entry in entries:
-            batches = []
-            if entry.last_offset >= 0:
-                batches.append(
-                    ProducedBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
-                )
-            self._producers[entry.producer_id] = Producer(
+            producer = self._producers[entry.producer_id] = Producer(
                 entry.producer_id,
                 entry.producer_epoch,
                 entry.coordinator_epoch,
                 entry.timestamp,
                 entry.current_txn_first_offset,
-                batches,
             )
+            if entry.last_offset >= 0:
+                producer.take(
+                    ProducedBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
+                )
         self.expire(now_ms)
         open_transactions = [
             (producer.current_txn_first_offset, producer.producer_id)

@@ -28,9 +28,9 @@ class Partition:
         self.producers = ProducerState("t-0", expiration_ms=10_000)
         self.end = 0
 
-    def append(self, raw, *, from_client=True):
+    def append(self, raw, *, from_client=True, high_watermark=0):
         header = read_header(raw)
-        repeated = self.producers.check(header, from_client=from_client)
+        repeated = self.producers.check(header, from_client=from_client, high_watermark=high_watermark)
         if repeated:
             return repeated.base_offset, repeated.last_offset
         rebase(raw, 0, self.end, 0)
@@ -71,6 +71,39 @@ def test_only_the_last_five_batches_are_remembered(partition):
         partition.append(data(n))
     assert partition.refuses(data(0)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.append(data(1)) == (1, 1)
+
+
+def test_what_is_committed_and_not_remembered_any_more_is_a_duplicate(partition):
+    for n in range(3, 13):
+        partition.append(data(n * 2, 2))
+    assert partition.refuses(data(6, 2), high_watermark=9) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for sequence, count in ((6, 2), (8, 4), (14, 2)):
+        assert partition.refuses(data(sequence, count), high_watermark=10) == Code.DUPLICATE_SEQUENCE_NUMBER
+    for sequence, count in ((4, 2), (5, 2), (14, 4), (27, 2), (28, 1)):
+        code = partition.refuses(data(sequence, count), high_watermark=20)
+        assert code == Code.OUT_OF_ORDER_SEQUENCE_NUMBER, sequence
+    assert partition.end == 20
+
+
+def test_what_was_before_a_gap_or_in_another_epoch_is_no_duplicate(partition):
+    for n in range(6):
+        partition.append(data(n))
+    for n in range(8, 14):
+        partition.append(data(n), from_client=False)  # as a follower, or from the log
+    assert partition.refuses(data(3), high_watermark=12) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.refuses(data(8), high_watermark=12) == Code.DUPLICATE_SEQUENCE_NUMBER
+    for n in range(6):
+        partition.append(data(n, epoch=1))
+    assert partition.refuses(data(8, epoch=1), high_watermark=18) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.refuses(data(0, epoch=1), high_watermark=18) == Code.DUPLICATE_SEQUENCE_NUMBER
+
+
+def test_what_is_known_to_be_there_wraps_with_the_sequence_numbers(partition):
+    for n in range(SEQUENCE_MAX - 3, SEQUENCE_MAX + 5):
+        partition.append(data(n & SEQUENCE_MAX))
+    for n in range(SEQUENCE_MAX - 3, SEQUENCE_MAX):
+        assert partition.refuses(data(n), high_watermark=8) == Code.DUPLICATE_SEQUENCE_NUMBER
+    assert partition.refuses(data(SEQUENCE_MAX - 4), high_watermark=8) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_part_of_an_old_batch_is_no_duplicate(partition):
