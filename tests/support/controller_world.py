@@ -23,6 +23,7 @@ from barnabas.controller.steps import (
     ReadUnclean,
     RemoveDeletions,
     Send,
+    WatchState,
     WriteAssignment,
     WriteReassignments,
     WriteStates,
@@ -241,6 +242,8 @@ class World:
                 self.deletions -= set(topics)
             case ReadReassignments():
                 return self.znode
+            case WatchState():
+                return None  # this world tells of what leaders write by notifications
             case WriteReassignments(targets):
                 self.znode = dict(targets) or None
             case Send(requests):

@@ -29,6 +29,9 @@ broker that is alone must work."""
 ROLES = "process.roles"
 VOTERS = "controller.quorum.voters"
 CONTROLLERS = "controller.quorum.bootstrap.servers"
+ZOOKEEPER_SOCKET = "zookeeper.clientCnxnSocket"
+ZOOKEEPER_TLS_SOCKET = "org.apache.zookeeper.ClientCnxnSocketNetty"
+ZOOKEEPER_PLAIN_SOCKET = "org.apache.zookeeper.ClientCnxnSocketNIO"
 _BOTH_ROLES = {"broker", "controller"}
 _LISTENER = "listener.name."
 
@@ -55,6 +58,8 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
         if in_cluster and (row.acts_in_cluster or name in ONE_COPY):
             continue
         value = config.value_of(name)
+        if in_cluster and name == ZOOKEEPER_SOCKET and _is_zookeeper_socket(config, value):
+            continue
         problem = _problem(config, row, value, controllers)
         if problem:
             verdict.refusals.append(f"{origin}: {problem}")
@@ -67,6 +72,12 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
         except SettingError as error:
             verdict.refusals.append(str(error))
     return verdict
+
+
+def _is_zookeeper_socket(config: BrokerConfig, name: str) -> bool:
+    """Whether the class names what is done here: Kafka wants Netty's for TLS, and ZooKeeper's default has none."""
+    has_tls = config.get(broker.ZOOKEEPER_SSL_CLIENT_ENABLE)
+    return name == ZOOKEEPER_TLS_SOCKET or (name == ZOOKEEPER_PLAIN_SOCKET and not has_tls)
 
 
 def differs(row: Setting[Any], value: Any) -> bool:

@@ -46,6 +46,11 @@ class ControllerSettings:
         return self.protocol >= versions.V2_8_IV0
 
     @property
+    def leaders_write_isrs(self) -> bool:
+        """Whether leaders change the ISRs in ZooKeeper themselves, and do not ask the controller (before KIP-497)."""
+        return self.protocol < versions.V2_7_IV2
+
+    @property
     def marks_recovery(self) -> bool:
         """Whether brokers know of leaders that recover from an unclean election (KIP-704)."""
         return self.protocol >= versions.V3_2_IV0

@@ -16,6 +16,7 @@ from barnabas.controller.state import Assignment, PartitionState
 from barnabas.controller.steps import (
     ReadReassignments,
     Steps,
+    WatchState,
     WriteAssignment,
     WriteReassignments,
 )
@@ -98,6 +99,11 @@ def reassign(core: Core, partition: TopicPartition, wanted: Assignment) -> Steps
         yield from partitions.begin(core, [partition])
     dropped = [one for one in now.replicas if one not in wanted.replicas]
     state.reassigning[partition] = None
+    if (
+        core.settings.leaders_write_isrs
+    ):  # and notify the controller seconds later, as brokers before Kafka 2.7 do
+        yield WatchState(partition)
+        yield from partitions.refresh(core, [partition])
     if not wanted.is_reassigned or is_complete(core, partition, wanted):
         if not (yield from _complete(core, partition, wanted, dropped)):
             return None

@@ -85,6 +85,13 @@ class ReadReassignments:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchState:
+    """Look at a partition's state whenever it changes, for as long as the partition is being reassigned."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
 class WriteReassignments:
     """Write /admin/reassign_partitions, or remove it if nothing is left."""
 
@@ -129,6 +136,7 @@ Step = (
     | DeleteTopic
     | RemoveDeletions
     | ReadReassignments
+    | WatchState
     | WriteReassignments
     | Send
     | GiveWay

@@ -27,6 +27,7 @@ from barnabas.controller.steps import (
     Send,
     Step,
     Steps,
+    WatchState,
     WriteAssignment,
     WriteReassignments,
     WriteStates,
@@ -121,6 +122,8 @@ class Tenure:
                 await self.znodes.remove_deletions(names)
             case ReadReassignments():
                 return await self.znodes.reassignments()
+            case WatchState(partition):
+                await self._watch_state(partition)
             case WriteReassignments(targets):
                 await self.znodes.write_reassignments(targets)
             case Send(requests):
@@ -272,6 +275,19 @@ class Tenure:
         await self.znodes.reassignments(self._watch("reassignments", self.reassigned))
         await self.run(reassignment.from_znode(self.core))
 
+    async def _watch_state(self, partition: TopicPartition) -> None:
+        watch = self._watch(_state_key(partition), lambda: self.state_changed(partition))
+        await self.znodes.watch_state(partition, watch)
+
+    async def state_changed(self, partition: TopicPartition) -> None:
+        """Look whether a leader has put the replicas into the ISR that end a reassignment."""
+        if partition not in self.core.state.reassigning:
+            self._watches.pop(_state_key(partition), None)
+            return
+        await self._watch_state(partition)
+        await self.run(partitions.refresh(self.core, [partition]))
+        await self.run(reassignment.isr_changed(self.core, [partition]))
+
     async def preferred_wanted(self) -> None:
         """Look whether /admin/preferred_replica_election asks for something."""
         wanted = await self.znodes.preferred_election(self._watch("elections", self.preferred_wanted))
@@ -358,3 +374,7 @@ class Tenure:
         broker = self.core.state.brokers.get(sent.broker_id)
         if broker is not None and broker.epoch == sent.broker_epoch:
             await self.run(deletion.answered(self.core, sent.broker_id, errors))
+
+
+def _state_key(partition: TopicPartition) -> str:
+    return f"state of {partition[0]}-{partition[1]}"

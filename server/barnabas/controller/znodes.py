@@ -292,6 +292,10 @@ class ControllerZnodes:
                 await self._budget.checkpoint()
         return states
 
+    async def watch_state(self, partition: TopicPartition, watch: Watch) -> None:
+        """Have the watch called when the state of a partition changes."""
+        await self.ask(lambda: self._zookeeper.exists(znodes.state_path(*partition), watch))
+
     async def write_states(self, states: Mapping[TopicPartition, PartitionState]) -> Written:
         """Write states, each if its znode has the state's version still."""
         return await self._in_parts(states, self._write_part)

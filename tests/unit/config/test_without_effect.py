@@ -201,6 +201,23 @@ def test_what_acts_in_a_cluster_is_neither_refused_nor_warned_of_there(row):
     assert not any("alone" in line for line in verdict.refusals)
 
 
+@pytest.mark.parametrize(
+    ("socket", "tls", "ignored"),
+    [
+        ("Netty", "true", False),
+        ("Netty", "false", False),
+        ("NIO", "false", False),
+        ("NIO", "true", True),
+        ("X", "true", True),
+    ],
+)
+def test_the_class_of_zookeepers_socket_is_warned_of_where_it_is_not_what_is_done(socket, tls, ignored):
+    name = "zookeeper.clientCnxnSocket"
+    settings = {name: f"org.apache.zookeeper.ClientCnxnSocket{socket}", "zookeeper.ssl.client.enable": tls}
+    assert judged({"zookeeper.connect": "localhost:2181", **settings}).ignored == [name] * ignored
+    assert name in judged(settings).ignored  # without a ZooKeeper
+
+
 def test_more_than_one_copy_can_be_had_in_a_cluster():
     settings = {"zookeeper.connect": "localhost:2181", "default.replication.factor": "3"}
     assert judged(settings).refusals == judged(settings).ignored == []

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from barnabas.cluster.ports import AcceptedState, ElectionType, ProposedState
+from barnabas.cluster.protocol_version import ProtocolVersion
 from barnabas.cluster.zookeeper import znodes
 from barnabas.controller.state import PartitionState
 from barnabas.controller.znodes import ControllerMovedError, ControllerZnodes
@@ -321,6 +322,22 @@ async def test_isr_changes_that_leaders_of_old_versions_write_are_taken_over(aut
             lambda one: one.alter_partitions(1, cluster.brokers[1].epoch, [refused])
         )
         assert answer.code == ErrorCode.INVALID_UPDATE_VERSION
+
+
+async def test_a_reassignment_ends_as_soon_as_its_leader_has_written_the_isr(autojump_clock):
+    async with running(1, 2, protocol=ProtocolVersion.parse("2.7-IV1")) as cluster:
+        await cluster.create_topic("t", (1,))
+        await cluster.until(lambda: led(cluster, "t") == 1)
+        await cluster.ask(lambda one: one.alter_reassignments({("t", 0): [2]}, keeps_factor=False))
+        await cluster.until(lambda: ("t", 0) in cluster.brokers[2].disk)
+        state = cluster.state("t")
+        await cluster.admin.set(
+            znodes.state_path("t", 0),
+            znodes.encode_state(znodes.PartitionState(1, state.leader_epoch, (1, 2), state.controller_epoch)),
+        )
+        await cluster.until(lambda: cluster.assignment("t") == znodes.ReplicaAssignment((2,)))
+        assert led(cluster, "t") == 2
+        assert not await cluster.admin.children(znodes.ISR_CHANGES)
 
 
 async def test_producer_ids_come_in_blocks_that_nobody_else_gets(autojump_clock):
