@@ -222,6 +222,9 @@ class RecordingChannels:
         for broker_id in list(self._scopes):
             self.close(broker_id)
 
+    def on_contact(self, contact: Callable[[Broker, bool], None]) -> None:
+        self.contact = contact
+
     def send(self, request: Outgoing, answered: Callable[[Outgoing, Any], None]) -> None:
         epoch, queue = self._queues.get(request.broker_id, (-1, deque()))
         if epoch == request.broker_epoch:

@@ -20,6 +20,7 @@ from barnabas.cluster.zookeeper.session import ZooKeeperError
 from barnabas.config import broker as settings
 from barnabas.config.cluster import inter_broker_listener
 from barnabas.controller.channels import ConnectedChannels
+from barnabas.controller.contact import ControllerContact
 from barnabas.controller.core import ControllerSettings
 from barnabas.controller.runtime import ControllerRuntime
 
@@ -78,13 +79,22 @@ def membership_parts(
         allows_unclean=lambda own: allows_unclean(config, own),
         image=lambda: store.image,
     )
+    contact = ControllerContact(
+        storage.broker_id,
+        lambda: store.image,
+        inter_broker_listener(config),
+        environment.network,
+        for_peers(config, ClientSettings(client_id=f"broker-{storage.broker_id}", software_name="barnabas")),
+        gone=controller.controller_gone,
+    )
+    store.subscribe(contact)
     store.subscribe(UncleanElections(config, controller))
     reporter = FailureReporter(store)
     storage.failures.on_lost.append(reporter.lost)
     participation = Participation(
         config, storage.broker_id, endpoints, store, peers, storage.logs, environment.wall_clock_ms
     )
-    runs = (store.run, channels.run, controller.run, reporter.run)
+    runs = (store.run, channels.run, controller.run, contact.run, reporter.run)
     return MembershipParts(controller, store, runs, participation)
 
 

@@ -79,6 +79,11 @@ class Connection:
         self._failure = ""
         self._was_closed_by_peer = False
         self._reading = trio.CancelScope()
+        self._ended = trio.Event()
+
+    async def wait_closed(self) -> None:
+        """Wait until no request can be sent any more, whoever has closed the connection."""
+        await self._ended.wait()
 
     @property
     def is_open(self) -> bool:
@@ -191,6 +196,7 @@ class Connection:
         """Note why the connection is at its end, and wake everybody who waits; the first reason counts."""
         if not self._failure:
             self._failure = reason
+            self._ended.set()
             self._reading.cancel()
             for waiter in self._waiting:
                 waiter.settled.set()

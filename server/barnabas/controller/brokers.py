@@ -82,6 +82,7 @@ def _failed(core: Core, broker_ids: Collection[int], returning: Collection[int])
     for one in broker_ids:
         state.brokers.pop(one)
         state.shutting_down.discard(one)
+        state.refusing.discard(one)
         state.offline_dirs.pop(one, None)
     deletion.brokers_changed(core, broker_ids)
     yield from _replicas_lost(core, returning)
@@ -172,6 +173,39 @@ def shut_down(core: Core, broker_id: int, broker_epoch: int) -> Steps[list[Topic
         raise RequestError(
             ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {known}, not {broker_epoch}"
         )
+    state.refusing.discard(broker_id)
+    return (yield from _leave(core, broker_id, stops=True))
+
+
+def refused(core: Core, broker: Broker) -> Steps[None]:
+    """Move leaders away from a broker whose port refuses connections: its process has ended, its session not yet.
+
+    Should it live all the same, it is fenced by the leader epochs, as one that shuts down.
+    """
+    state = core.state
+    known = state.brokers.get(broker.id)
+    if known is not None and known.epoch == broker.epoch and broker.id not in state.shutting_down:
+        state.refusing.add(broker.id)
+        yield from _leave(core, broker.id, stops=False)
+
+
+def reached(core: Core, broker: Broker) -> Steps[None]:
+    """Take back a broker that was taken for gone, and answers in the same registration."""
+    state = core.state
+    known = state.brokers.get(broker.id)
+    if known is not None and known.epoch == broker.epoch and broker.id in state.refusing:
+        state.refusing.discard(broker.id)
+        state.shutting_down.discard(broker.id)
+        yield from _announce(core, {broker.id})
+        yield from partitions.elect_offline(core)
+        yield from core.send()
+
+
+def _leave(core: Core, broker_id: int, *, stops: bool) -> Steps[list[TopicPartition]]:
+    """Take a broker out of the ISRs where others are, leaders first; returns what it still leads though others have
+    replicas. `stops` has it follow no more.
+    """
+    state = core.state
     state.shutting_down.add(broker_id)
     leads: list[TopicPartition] = []
     follows: list[TopicPartition] = []
@@ -205,7 +239,8 @@ def shut_down(core: Core, broker_id: int, broker_epoch: int) -> Steps[list[Topic
     yield from partitions.update(
         core, follows, leave, lambda one: [other for other in state.replicas(one) if other != broker_id]
     )
-    for partition in follows:
-        core.batch.stop_replica(state, broker_id, partition, delete=False)
+    if stops:
+        for partition in follows:
+            core.batch.stop_replica(state, broker_id, partition, delete=False)
     yield from core.send()
     return [partition for partition in leads if state.states[partition].leader == broker_id]

@@ -2,6 +2,7 @@
 
 The rule: a broker gets its requests in order, one at a time; each is sent again until it is answered, or the broker is
 gone, registers once more, or the controller ends. This broker is one of them: it gets its requests by its own port.
+That the process of a broker has ended is said as soon as it shows (`contact`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import trio
 
 from barnabas.client import ClientError, ClientSettings, Connection, Endpoint
 from barnabas.client.connection import start_connection
+from barnabas.controller.contact import is_refused
 from barnabas.wire.errors import EncodeError
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ FAILURES_PER_WARNING = 100
 
 Answered = Callable[["Outgoing", Any], None]
 """Called with a request and its response; it must not block."""
+Contact = Callable[["Broker", bool], None]
+"""Called with False when nobody listens where a broker is registered, with True when it answers after all."""
 
 
 class ControlChannels(Protocol):
@@ -47,6 +51,9 @@ class ControlChannels(Protocol):
     def stop(self) -> None:
         """Forget all brokers."""
 
+    def on_contact(self, contact: Contact) -> None:
+        """Have `contact` called for the brokers that are open."""
+
 
 class _Channel:
     """Requests for one registration of one broker."""
@@ -55,6 +62,8 @@ class _Channel:
         self.broker = broker
         self.waiting: deque[tuple[Outgoing, Answered]] = deque()
         self.scope = trio.CancelScope()
+        self.is_refused = False
+        """Whether nobody listens at the broker's address."""
         self._wake = trio.Event()
 
     def add(self, request: Outgoing, answered: Answered) -> None:
@@ -82,6 +91,11 @@ class ConnectedChannels:
         self._timeout_ms = timeout_ms
         self._channels: dict[int, _Channel] = {}
         self._nursery: trio.Nursery | None = None
+        self._contact: Contact = lambda *_: None
+
+    def on_contact(self, contact: Contact) -> None:
+        """See ControlChannels."""
+        self._contact = contact
 
     async def run(self) -> None:
         """Keep connections until cancelled."""
@@ -126,6 +140,7 @@ class ConnectedChannels:
                     try:
                         if connection is None or not connection.is_open:
                             connection = await self._connect(reading, channel.broker)
+                            reading.start_soon(self._look_when_closed, channel, connection)
                         response = await connection.ask(
                             request.request, version=request.version, timeout_ms=self._timeout_ms
                         )
@@ -143,11 +158,28 @@ class ConnectedChannels:
                                 channel.broker.id, error,
                             )  # fmt: skip
                         failures += 1
+                        await self._look(channel)
                         await trio.sleep(RETRY_SECONDS)
                         continue
                     failures = 0
+                    if channel.is_refused and not response.error_code:
+                        channel.is_refused = False
+                        self._contact(channel.broker, True)
                     channel.waiting.popleft()
                     answered(request, response)
+
+    async def _look_when_closed(self, channel: _Channel, connection: Connection) -> None:
+        await connection.wait_closed()
+        await self._look(channel)
+
+    async def _look(self, channel: _Channel) -> None:
+        """Say so if nobody listens any more where the broker is registered."""
+        endpoint = channel.broker.endpoint(self._listener)
+        if channel.is_refused or endpoint is None:
+            return
+        if await is_refused(self._network, endpoint.host, endpoint.port) and not channel.is_refused:
+            channel.is_refused = True
+            self._contact(channel.broker, False)
 
     async def _connect(self, nursery: trio.Nursery, broker: Broker) -> Connection:
         endpoint = broker.endpoint(self._listener)

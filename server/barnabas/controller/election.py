@@ -104,6 +104,19 @@ class Elections:
         epoch, version = await self._epoch()
         return Elected(controller_id, epoch, version, is_here=True)
 
+    async def depose(self, controller_id: int) -> None:
+        """Remove /controller of a broker whose process has ended, unless another controller has been elected since."""
+        try:
+            _, version = await self._epoch()
+            if (await self._current()).controller_id == controller_id:
+                log.warning(
+                    "broker %d is the controller and refuses connections: its process has ended, another one is elected",
+                    controller_id,
+                )
+                await self.give_up(version)
+        except ZooKeeperError as error:
+            log.info("broker %d stays the controller until its session ends: %s", controller_id, error)
+
     async def give_up(self, epoch_version: int) -> None:
         """Let another broker be elected, if this one is the newest controller."""
         try:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.zookeeper.session import ZooKeeper
     from barnabas.controller.channels import ControlChannels
     from barnabas.controller.core import ControllerSettings, Core
+    from barnabas.controller.state import Broker
     from barnabas.controller.steps import Steps
     from barnabas.environment import Entropy
     from barnabas.loop_budget import LoopBudget
@@ -76,6 +77,7 @@ class ControllerRuntime:
         self._allows_unclean = allows_unclean
         self._image = image
         self._elections = Elections(settings.broker_id, zookeeper, wall_clock_ms)
+        channels.on_contact(self._contact_changed)
         self._events = EventQueue()
         self._tenure: Tenure | None = None
         self._in_hand: Event | None = None
@@ -178,6 +180,18 @@ class ControllerRuntime:
         self._resign("it was elected once more")
         self._begin(elected)
 
+    def controller_gone(self, controller_id: int) -> None:
+        """Have another controller elected: the process of this one has ended, its session goes on for a while."""
+        if self._tenure is None and controller_id != self._settings.broker_id:
+            self._events.put(
+                Event(
+                    "a controller that is gone",
+                    lambda: self._elections.depose(controller_id),
+                    key=f"gone {controller_id}",
+                    needs_controller=False,
+                )
+            )
+
     def _begin(self, elected: Elected) -> None:
         log.info("this broker is the controller now, epoch %d", elected.epoch)
 
@@ -209,6 +223,12 @@ class ControllerRuntime:
 
         if tenure is not None:
             self._events.put(Event(name, while_elected, key))
+
+    def _contact_changed(self, broker: Broker, is_there: bool) -> None:
+        tenure = self._tenure
+        if tenure is not None and broker.id != self._settings.broker_id:
+            act = tenure.broker_answers if is_there else tenure.broker_refuses
+            self._put(f"contact with broker {broker.id}", lambda: act(broker))
 
     async def _rebalance_periodically(self, tenure: Tenure) -> None:
         await trio.sleep(REBALANCE_FIRST_SECONDS)

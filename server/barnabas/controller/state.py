@@ -121,6 +121,9 @@ class ControllerState:
         self.brokers: dict[int, Broker] = {}
         """Registered brokers, those included that are shutting down."""
         self.shutting_down: set[int] = set()
+        """Those that stop, and those that are gone before their sessions are: they are not elected."""
+        self.refusing: set[int] = set()
+        """Those of them where nobody listens, and which have not asked for it."""
         self.topic_ids: dict[str, bytes] = {}
         self.topic_names: dict[bytes, str] = {}
         self.assignments: dict[str, dict[int, Assignment]] = {}

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.zookeeper.session import Watch, ZooKeeper
     from barnabas.controller.channels import ControlChannels
     from barnabas.controller.election import Elected
+    from barnabas.controller.state import Broker
     from barnabas.controller.topics import TopicFound
     from barnabas.environment import Entropy
     from barnabas.loop_budget import LoopBudget
@@ -191,6 +192,19 @@ class Tenure:
         await self.run(brokers.changed(self.core, registered))
         for broker in registered.values():
             await self.run(brokers.updated(self.core, broker))
+
+    async def broker_refuses(self, broker: Broker) -> None:
+        """Do without a broker whose process has ended, before its session does."""
+        log.warning(
+            "broker %d refuses connections, and is registered: its process has ended, others take over",
+            broker.id,
+        )
+        await self.run(brokers.refused(self.core, broker))
+
+    async def broker_answers(self, broker: Broker) -> None:
+        """Count on a broker again that had refused connections, and answers in the same registration."""
+        log.info("broker %d answers again", broker.id)
+        await self.run(brokers.reached(self.core, broker))
 
     async def log_dirs_failed(self) -> None:
         """Ask the brokers that have lost a log dir what they have lost."""
