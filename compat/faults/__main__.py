@@ -28,6 +28,12 @@ def main(given: list[str]) -> int:
     parser.add_argument("--rate", type=int, default=100, help="records per second of each client (100)")
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
     parser.add_argument("--figures", type=Path, help="a file to which the figures of each round are added")
+    parser.add_argument(
+        "--resume-within",
+        type=float,
+        default=1.0,
+        help="fail where a client goes on later than so many s after the end of a session (1; 0: never)",
+    )
     parser.add_argument("--module", default="compat.faults", help=argparse.SUPPRESS)
     options = parser.parse_args(given)
     try:
@@ -40,7 +46,7 @@ def main(given: list[str]) -> int:
     directory = Path(tempfile.mkdtemp(prefix="barnabas-faults-", dir=options.dir))
     kinds = [kind for kind in options.kinds.split(",") if kind]
     print(f"seed {options.seed}, {options.rounds} rounds, everything in {directory}", flush=True)
-    rounds = Rounds(directory, options.seed, kinds, options.rate, options.figures)
+    rounds = Rounds(directory, options.seed, kinds, options.rate, options.figures, options.resume_within)
     try:
         broken = rounds.run(options.rounds, options.seconds)
     except (ClusterError, KafkaError, BrokerError, HostError, TimeoutError) as error:

@@ -77,6 +77,15 @@ class Acknowledging(ABC):
                     longest = max(longest, after - before)
         return longest
 
+    def resumed_after(self, moment: float) -> float:
+        """How long after a moment (s) every partition had an acknowledgement again."""
+        now = time.monotonic()
+        nexts = [
+            next((one for one in list(self.times[partition]) if one >= moment), now)
+            for partition in range(PARTITIONS)
+        ]
+        return max(nexts) - moment
+
     def _guarded(self) -> None:
         try:
             self.run()

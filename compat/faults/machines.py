@@ -19,6 +19,7 @@ from kazoo.exceptions import KazooException
 
 from compat.cluster.nodes import ClusterError, wait_until
 from compat.faults.hosts import Disk, Network, address, die_with_parent
+from compat.faults.pauses import Registrations
 from compat.kafka import release
 from compat.kafka.process import java_command
 from compat.matrix.brokers import Barnabas
@@ -189,6 +190,9 @@ class FaultyCluster:
         }
         self.bootstrap = ",".join(broker.bootstrap for broker in self.brokers.values())
         self._client = KazooClient(servers, timeout=30, connection_retry={"max_tries": -1, "max_delay": 0.5})
+        self.registrations = Registrations(
+            self._client, {broker_id: f"/kafka/brokers/ids/{broker_id}" for broker_id in BROKERS}
+        )
 
     def __enter__(self) -> FaultyCluster:
         try:
@@ -198,6 +202,7 @@ class FaultyCluster:
             for broker in self.brokers.values():
                 broker.start()
             wait_until(lambda: self.live() == set(BROKERS), "all brokers are registered")
+            self.registrations.start()
         except BaseException:
             self.close()
             raise
@@ -212,6 +217,7 @@ class FaultyCluster:
             for disk in broker.disks:
                 disk.thaw()
             broker.kill()
+        self.registrations.stop()
         self._client.stop()
         self._client.close()
         for zookeeper in self.zookeepers.values():

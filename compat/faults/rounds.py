@@ -22,9 +22,10 @@ from compat.faults.clients import (
     PlainLibrdkafka,
     Reader,
 )
-from compat.faults.faults import KINDS, NEEDS_FAILING_DISKS, Fault
+from compat.faults.faults import AFTER_KINDS, KINDS, NEEDS_FAILING_DISKS, Fault
 from compat.faults.hosts import is_root
 from compat.faults.machines import FaultyCluster
+from compat.faults.pauses import Pauses, table
 from compat.faults.verdict import broken_promises, compare_replicas, lost_reads, read
 
 PRODUCERS: dict[str, type[Acknowledging]] = {
@@ -41,7 +42,16 @@ QUIET_S = (0.2, 1.0)
 class Rounds:
     """One run. `run` returns what was broken; `figures` gets a line of JSON for each round."""
 
-    def __init__(self, directory: Path, seed: int, kinds: list[str], rate: int, figures: Path | None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        seed: int,
+        kinds: list[str],
+        rate: int,
+        figures: Path | None,
+        resume_within_s: float = 0.0,
+    ) -> None:
+        """`resume_within_s`: after the end of a session clients must have gone on by then; 0 for any time."""
         self._directory = directory
         self._random = Random(seed)
         self._seed = seed
@@ -49,7 +59,9 @@ class Rounds:
         self._kinds = [kind for kind in kinds or possible if kind in possible]
         self._rate = rate
         self._figures = figures
-        self._pauses: dict[str, list[dict[str, float]]] = defaultdict(list)
+        self._resume_within_s = resume_within_s
+        self._pauses: dict[str, list[Pauses]] = defaultdict(list)
+        self._late: list[str] = []
         self._acknowledged = 0
 
     def run(self, count: int, seconds: float) -> list[str]:
@@ -94,20 +106,52 @@ class Rounds:
         over = time.monotonic()
         in_sync = cluster.wait_in_sync(IN_SYNC_S)
         self._wait_resumed(producers)
-        pauses = {producer.topic: round(producer.longest_pause(begun, over), 2) for producer in producers}
+        pauses = self._measured(cluster, producers, name, broker_id, begun, over)
         self._pauses[name].append(pauses)
+        resumed = (
+            f"; the session ended after {pauses.session_s:.1f} s, resumed after it "
+            + ", ".join(f"{client} {pause:.1f} s" for client, pause in pauses.resumed.items())
+            if pauses.session_s is not None and pauses.resumed is not None
+            else ""
+        )
         print(
             f"{number + 1:3} {name} broker {broker_id}: {said}; in sync {in_sync:.1f} s later; longest pauses "
-            + ", ".join(f"{client} {pause:.1f} s" for client, pause in pauses.items()),
+            + ", ".join(f"{client} {pause:.1f} s" for client, pause in pauses.longest.items())
+            + resumed,
             flush=True,
         )
+        late = pauses.late(self._resume_within_s) if self._resume_within_s else {}
+        self._late += [
+            f"{client} went on {pause:.1f} s after the end of the session in round {number + 1} ({name}), "
+            f"not within {self._resume_within_s:g} s"
+            for client, pause in late.items()
+        ]
         if self._figures is not None:
-            line = {"seed": self._seed, "round": number, "kind": name, "said": said, "pauses": pauses}
+            line = {
+                "seed": self._seed, "round": number, "kind": name, "said": said, "pauses": pauses.longest,
+                "session_s": pauses.session_s, "resumed": pauses.resumed,
+            }  # fmt: skip
             with self._figures.open("a") as figures:
                 figures.write(json.dumps({**line, "in_sync_s": round(in_sync, 2)}) + "\n")
         for producer in producers:
             if producer.errors:
                 raise ClusterError(f"{producer.topic}: {producer.errors[0]} in round {number + 1} ({name})")
+
+    @staticmethod
+    def _measured(
+        cluster: FaultyCluster,
+        producers: list[Acknowledging],
+        name: str,
+        broker_id: int,
+        begun: float,
+        over: float,
+    ) -> Pauses:
+        longest = {producer.topic: round(producer.longest_pause(begun, over), 2) for producer in producers}
+        gone_at = cluster.registrations.gone_at(broker_id, begun) if name in AFTER_KINDS else None
+        if gone_at is None:
+            return Pauses(longest)
+        resumed = {producer.topic: round(producer.resumed_after(gone_at), 2) for producer in producers}
+        return Pauses(longest, round(gone_at - begun, 2), resumed)
 
     def _victim(self, cluster: FaultyCluster, wanted: str) -> int:
         """Draw a broker: one that leads most, the controller, or any."""
@@ -144,7 +188,8 @@ class Rounds:
 
     def _verdict(self, cluster: FaultyCluster, producers: list[Acknowledging], reader: Reader) -> list[str]:
         cluster.wait_in_sync(IN_SYNC_S)
-        broken = [f"reader: {text}" for text in reader.errors]
+        print("\n".join(table(self._pauses)))
+        broken = [*self._late, *(f"reader: {text}" for text in reader.errors)]
         records = 0
         for producer in producers:
             found = read(cluster.bootstrap, producer.topic)
@@ -170,7 +215,7 @@ class Rounds:
     def summary(self) -> str:
         """The figures: rounds and longest pauses of each kind."""
         parts = [
-            f"{kind} {len(pauses)} (longest pause {max(max(one.values()) for one in pauses):.1f} s)"
+            f"{kind} {len(pauses)} (longest pause {max(max(one.longest.values()) for one in pauses):.1f} s)"
             for kind, pauses in sorted(self._pauses.items())
         ]
         return f"{self._acknowledged} acknowledged; " + ", ".join(parts)

@@ -1,6 +1,7 @@
 """`python -m tests.simulation --seed N` repeats one history; `--count N --first M` runs many, and names those that fail.
 
-Histories are of a broker that is alone, of three on a ZooKeeper with `--cluster`, and harsh ones of those with `--harsh`.
+Histories are of a broker that is alone, of three on a ZooKeeper with `--cluster`, and harsher ones of those with `--harsh`
+and `--directed`. `--planted` runs those that find the bugs planted in clusters.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import partial
 
 from barnabas.testing.simulation.broker import quiet_logs
 from tests.simulation import cluster
+from tests.simulation.cluster import Kind
 from tests.simulation.history import History
 from tests.simulation.scenario import Plan, judged
 
@@ -28,10 +30,15 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--cluster", action="store_true", help="histories of three brokers on a ZooKeeper")
     parser.add_argument("--harsh", action="store_true", help="... with faults that come closer together")
+    parser.add_argument("--directed", action="store_true", help="... with faults at the worst moments")
+    parser.add_argument(
+        "--faults", default="", help="only these faults of a cluster, by name, with commas between"
+    )
     options = parser.parse_args()
     judge: Judge = judged
-    if options.cluster or options.harsh:
-        judge = partial(cluster.judged, harsh=options.harsh)
+    if options.cluster or options.harsh or options.directed:
+        kind = Kind.DIRECTED if options.directed else Kind.HARSH if options.harsh else Kind.MILD
+        judge = partial(cluster.judged, kind=kind, faults=tuple(filter(None, options.faults.split(","))))
     if options.seed is not None:
         if judge is judged:
             print(Plan.drawn(options.seed))

@@ -66,6 +66,8 @@ class Asker:
         self.name = name
         self.history = history
         self.random = random
+        self.asked = -1
+        """The leader that was asked last."""
         self.topic_ids: dict[str, bytes] = {}
         """Of the topics of the simulation."""
 
@@ -107,8 +109,8 @@ class Asker:
         """Ask the leader of a partition."""
 
         async def ask() -> Any:
-            leader = await self.client.leader(*partition)
-            return await (await self.client.broker(leader)).ask(message, version=version)
+            self.asked = await self.client.leader(*partition)
+            return await (await self.client.broker(self.asked)).ask(message, version=version)
 
         return await self.until_answered(ask, error_of)
 
@@ -264,6 +266,7 @@ class Producer:
             for n, write in enumerate(writes):
                 write.is_acknowledged = True
                 write.offset = answer.base_offset + n if answer.base_offset >= 0 else None
+                write.acknowledged_by = asker.asked
             self._sequences[partition] = sequence + count
             return 0
         if code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
@@ -409,7 +412,15 @@ class Reader:
             elif self.committed_only and header.is_transactional and header.producer_id in aborted:
                 values = {}
             if header.last_offset >= self.positions[partition]:
-                batches.append(Batch(header.base_offset, header.last_offset, header.is_control, values))
+                batches.append(
+                    Batch(
+                        header.base_offset,
+                        header.last_offset,
+                        header.is_control,
+                        values,
+                        header.leader_epoch,
+                    )
+                )
                 self.positions[partition] = header.last_offset + 1
         return batches
 

@@ -2,25 +2,29 @@
 
 The rule: at any time at most one broker is down, and clients want acks=all with min.insync.replicas=2; so nothing that was
 acknowledged may be lost, whoever is killed, whose session expires, and whichever answers of ZooKeeper get lost.
-A harsh history draws from more kinds of faults, which come closer together and at the worst moments (`cluster_faults`).
+A harsh history draws from more kinds of faults, which come closer together (`cluster_faults`); the faults of a directed
+one bring about the conditions under which bugs of replication would show (`worst_moments`).
 """
 
 from __future__ import annotations
 
+import json
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
 from random import Random
 from typing import Any
 
 import trio
 
 from barnabas.client import ClientError
+from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.broker import PORT, SimulatedBroker
 from barnabas.testing.simulation.world import World, run_world
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper, ZooKeeperWeather
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
-from tests.simulation.checker import violations
+from barnabas.wire.generated.metadata import MetadataRequest
 from tests.simulation.clients import (
     LATEST_OF_KEYS,
     OUTPUT,
@@ -28,12 +32,15 @@ from tests.simulation.clients import (
     TOPIC_PARTITIONS,
     Asker,
     Producer,
+    Reader,
     asking,
     read_finals,
 )
-from tests.simulation.cluster_faults import HARSH, ClusterFaults
-from tests.simulation.history import History
+from tests.simulation.cluster_checker import cluster_violations
+from tests.simulation.cluster_faults import HARSH
+from tests.simulation.history import Described, History, State
 from tests.simulation.members import GROUP_ID, GROUP_PARTITIONS, Member, fetch_committed
+from tests.simulation.worst_moments import WORST, WorstMoments
 
 BROKERS = (1, 2, 3)
 SECONDS_MAX = 600.0
@@ -56,39 +63,63 @@ KINDS = ("plain", "idempotent", "transactional", "members")
 FAULTS = ("kill", "power", "stop", "expire", "disconnect", "zookeeper", "cut")
 GAP_MAX_S = 0.3
 """Between the faults of a harsh history."""
+DIRECTED_S = 90.0
+"""How long the faults of a directed history may take: others wait for replicas that are in sync, as the end does."""
+IN_SYNC_S = 120.0
+METADATA_S = 0.2
+BROKER_ANSWER_S = 1.0
 
 
-def judged(seed: int, *, harsh: bool = False) -> tuple[History, list[str]]:
-    """Run the history of a seed and return it with what was broken in it."""
+class Kind(StrEnum):
+    """What goes wrong in a history."""
+
+    MILD = "mild"
+    HARSH = "harsh"
+    DIRECTED = "directed"
+
+
+KINDS_OF_FAULTS = {Kind.MILD: FAULTS, Kind.HARSH: HARSH, Kind.DIRECTED: WORST}
+
+
+def judged(seed: int, kind: Kind = Kind.MILD, *, faults: Sequence[str] = ()) -> tuple[History, list[str]]:
+    """Run the history of a seed and return it with what was broken in it; `faults` are the only ones to draw from."""
     history = History()
 
     async def program(world: World) -> None:
         async with trio.open_nursery() as nursery:
-            await _Run(world, nursery, history, harsh=harsh).run()
+            await _Run(world, nursery, history, kind, faults).run()
             nursery.cancel_scope.cancel()
 
     try:
         run_world(seed, program, seconds_max=SECONDS_MAX)
     except TimeoutError as error:
-        return history, [str(error), *violations(history)]
+        return history, [str(error), *cluster_violations(history)]
     except ExceptionGroup as error:
         return history, ["".join(traceback.format_exception(error))]
-    return history, violations(history)
+    return history, cluster_violations(history)
 
 
 class _Run:
     """One history."""
 
-    def __init__(self, world: World, nursery: trio.Nursery, history: History, *, harsh: bool) -> None:
+    def __init__(
+        self, world: World, nursery: trio.Nursery, history: History, kind: Kind, faults: Sequence[str]
+    ) -> None:
         self.world = world
-        self.harsh = harsh
+        self.is_harsh = harsh = kind is not Kind.MILD
+        self.is_directed = kind is Kind.DIRECTED
         self.history = history
+        self.is_over = trio.Event()
+        """Whether a directed history has had its faults."""
         self.random = Random(f"{world.seed}/cluster")
         random = self.random
         self.kinds = set(random.sample(KINDS, random.randint(1, 3)))
         if harsh:  # writes that are under way at the worst moment are what it is about
             self.kinds = {random.choice(("plain", "idempotent")), random.choice(KINDS)}
-        self.kinds_of_faults = random.sample(HARSH if harsh else FAULTS, random.randint(1, 4))
+        self.kinds_of_faults = list(faults) or random.sample(KINDS_OF_FAULTS[kind], random.randint(1, 4))
+        settings = dict(HARSH_SETTINGS) if harsh else {}
+        if self.is_directed and random.random() < 0.5:  # a follower that was away catches up batch by batch
+            settings["replica.fetch.response.max.bytes"] = "1"
         self.zookeeper = SimulatedZooKeeper(Random(f"{world.seed}/zookeeper"))
         self.weather = ZooKeeperWeather(
             request_max_s=random.choice((0.0, 0.002)),
@@ -109,12 +140,12 @@ class _Run:
                 world,
                 nursery,
                 f"broker-{broker_id}",
-                {**SETTINGS, **(HARSH_SETTINGS if harsh else {}), "broker.id": str(broker_id)},
+                {**SETTINGS, **settings, "broker.id": str(broker_id)},
                 zookeeper=self.zookeeper,
             )
             for broker_id in BROKERS
         }
-        self.faults = ClusterFaults(random, self.machines, self.zookeeper, world.network, self.note)
+        self.faults = WorstMoments(random, self.machines, self.zookeeper, world.network, self.note)
         self.bootstrap = ",".join(f"broker-{broker_id}:{PORT}" for broker_id in BROKERS)
 
     def note(self, text: str) -> None:
@@ -123,6 +154,18 @@ class _Run:
 
     async def run(self) -> None:
         """Start brokers, have clients work while things fail, and read what is there in the end."""
+        with self.zookeeper.observed(self._observe):
+            await self._run()
+
+    def _observe(self, path: str, data: bytes | None) -> None:
+        if data is not None and path.startswith("/brokers/topics/") and path.endswith("/state"):
+            topic, _, index, _ = path.removeprefix("/brokers/topics/").split("/")
+            state = json.loads(data)
+            self.history.states.append(
+                State((topic, int(index)), state["leader"], state["leader_epoch"], tuple(state["isr"]))
+            )
+
+    async def _run(self) -> None:
         async with trio.open_nursery() as starting:
             for machine in self.machines.values():
                 starting.start_soon(machine.start)
@@ -130,11 +173,14 @@ class _Run:
             await self._create_topics(admin)
         async with trio.open_nursery() as failing:
             async with trio.open_nursery() as working:
-                failing.start_soon(self._fail)
+                failing.start_soon(self._fail_directed if self.is_directed else self._fail)
+                if self.is_directed:
+                    working.start_soon(self._watch_metadata)
                 self._start_clients(working)
             self.note("the clients are done")
             failing.cancel_scope.cancel()
         await self._repair()
+        await self._compare_replicas()
         async with asking(self.world, self.bootstrap, "judge", self.history) as judge:
             await read_finals(judge)
             if "members" in self.kinds:
@@ -176,45 +222,90 @@ class _Run:
 
             nursery.start_soon(task)
 
-        async def produce(asker: Asker, rounds: int, *, is_idempotent: bool) -> None:
+        def is_done(rounds_done: int) -> bool:
+            return self.is_over.is_set() if self.is_directed else rounds_done >= rounds
+
+        async def produce(asker: Asker, *, is_idempotent: bool) -> None:
             producer = Producer(asker)
             if is_idempotent:
                 await producer.initialize()
-            for _ in range(rounds):
+            rounds_done = 0
+            while not is_done(rounds_done):
                 await producer.produce(3)
                 await asker.pause(pause_s)
+                rounds_done += 1
 
-        async def transact(asker: Asker, rounds: int) -> None:
+        async def transact(asker: Asker) -> None:
             producer = Producer(asker, transactional_id="transactional")
-            for _ in range(rounds):
+            rounds_done = 0
+            while not is_done(rounds_done):
                 await producer.transact(2)
                 await asker.pause(pause_s)
+                rounds_done += 1
 
-        rounds, pause_s = (random.randint(8, 40), 0.3) if self.harsh else (random.randint(3, 20), 2)
+        rounds, pause_s = (random.randint(8, 40), 0.3) if self.is_harsh else (random.randint(3, 20), 2)
         if "plain" in self.kinds:
-            start("plain", lambda asker: produce(asker, rounds, is_idempotent=False))
+            start("plain", lambda asker: produce(asker, is_idempotent=False))
         if "idempotent" in self.kinds:
-            start("idempotent", lambda asker: produce(asker, rounds, is_idempotent=True))
+            start("idempotent", lambda asker: produce(asker, is_idempotent=True))
         if "transactional" in self.kinds:
-            start("transactional", lambda asker: transact(asker, rounds))
+            start("transactional", transact)
         if "members" in self.kinds:
             for n in range(2):
                 start(f"member{n}", lambda asker: Member(asker).take_part(random.randint(4, 8)))
+        if self.is_directed and random.random() < 0.5:
+            start("reader", lambda asker: Reader(asker, committed_only=False).follow(self.is_over))
+
+    async def _watch_metadata(self) -> None:
+        """Ask each broker again and again what it knows of the partitions that are written to."""
+        request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)])
+        async with asking(self.world, self.bootstrap, "observer", self.history) as asker:
+            while not self.is_over.is_set():
+                for broker_id, machine in self.machines.items():
+                    run = machine.starts
+                    if machine.broker is None:
+                        continue
+                    try:
+                        with trio.fail_after(BROKER_ANSWER_S):
+                            answer = await (await asker.client.broker(broker_id)).ask(request, version=9)
+                    except (ClientError, trio.TooSlowError):
+                        asker.client.forget()
+                        continue
+                    if machine.starts == run:
+                        self.history.described += [
+                            Described(
+                                f"broker {broker_id} (start {run})",
+                                (topic.name, part.partition_index),
+                                part.leader_id,
+                                part.leader_epoch,
+                            )
+                            for topic in answer.topics
+                            for part in topic.partitions
+                        ]
+                await trio.sleep(METADATA_S)
 
     # --- what fails -----------------------------------------------------------------------------------------
+
+    async def _fail_directed(self) -> None:
+        with trio.move_on_after(DIRECTED_S):
+            for _ in range(self.random.randint(1, 2)):
+                fault = self.random.choice(self.kinds_of_faults)
+                self.note(fault)
+                await getattr(self.faults, fault)()
+        self.is_over.set()
 
     async def _fail(self) -> None:
         while True:
             await trio.sleep(self._gap_s())
             fault = self.random.choice(self.kinds_of_faults)
-            if self.harsh:
+            if self.is_harsh:
                 self.note(fault)
                 await getattr(self.faults, fault)()
             else:
                 await self._mild(fault, self.random.choice(BROKERS))
 
     def _gap_s(self) -> float:
-        if self.harsh:
+        if self.is_harsh:
             return self.random.uniform(0, GAP_MAX_S)
         return self.random.choice((self.random.uniform(0, 0.3), self.random.uniform(0, 5)))
 
@@ -253,3 +344,37 @@ class _Run:
             elif machine.session is not None:
                 machine.session.connect_soon()
         self.note("everything works again")
+
+    # --- the end --------------------------------------------------------------------------------------------
+
+    async def _compare_replicas(self) -> None:
+        """Wait until all replicas are in sync and the same, and keep what they are after too long a time, too."""
+        with trio.move_on_after(IN_SYNC_S):
+            while not self.faults.is_in_sync() or any(
+                len(set(contents.values())) > 1 for contents in self._contents().values()
+            ):
+                await trio.sleep(0.1)
+        self.history.replicas = self._contents()
+        if not self.faults.is_in_sync():
+            self.history.out_of_sync = [f"{path}: {state}" for path, state in self.faults.states().items()]
+
+    def _contents(self) -> dict[tuple[str, int], dict[int, bytes]]:
+        """The bytes of the replicas of all topics that are not compacted, by broker."""
+        return {
+            (topic, index): {
+                broker_id: _log_content(machine.disk, f"/data/{topic}-{index}")
+                for broker_id, machine in self.machines.items()
+            }
+            for topic, count in TOPICS.items()
+            for index in range(count)
+            if topic != LATEST_OF_KEYS
+        }
+
+
+def _log_content(disk: MemoryDisk, directory: str) -> bytes:
+    """The records of a log; none where there is no log."""
+    try:
+        names = sorted(entry.name for entry in disk.list(directory) if entry.name.endswith(".log"))
+    except FileNotFoundError:
+        return b""
+    return b"".join(disk.read(f"{directory}/{name}") for name in names)

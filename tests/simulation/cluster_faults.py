@@ -28,7 +28,7 @@ LISTENING_S = 10.0
 
 
 class ClusterFaults:
-    """The faults of one history. The methods are named in `MILD` and `HARSH`."""
+    """The faults of one history. The methods are named in `HARSH`."""
 
     def __init__(
         self,
@@ -52,8 +52,11 @@ class ClusterFaults:
         return {path: json.loads(data) for path, data in nodes.items() if path.endswith("/state")}
 
     def is_in_sync(self) -> bool:
-        """Say whether all replicas of all partitions are in sync."""
-        return all(len(state["isr"]) == len(self.machines) for state in self.states().values())
+        """Say whether all partitions have a leader, and all their replicas are in sync."""
+        return all(
+            state["leader"] >= 0 and len(state["isr"]) == len(self.machines)
+            for state in self.states().values()
+        )
 
     async def until_in_sync(self) -> None:
         """Wait until all replicas are in sync: only then another broker may be lost too."""
@@ -237,34 +240,6 @@ class ClusterFaults:
         await self._start(machine)
         await self.until_in_sync()
 
-    async def join_and_lose(self) -> None:
-        """Cut a leader's answers off while a follower joins, and lose the leader: whoever has joined may lead next."""
-        path, leader = self.some_leader()
-        if not leader:
-            return
-        joining = self.others(leader)[0]
-        machine = self.machines[joining]
-        machine.kill()
-        while joining in self.states()[path]["isr"]:
-            await trio.sleep(POLL_S)
-            if self.states()[path]["leader"] == joining:
-                break
-        leader = self.states()[path]["leader"]
-        controller = self.controller()
-        if controller not in (0, leader) and leader > 0:
-            self.network.cut(self.host(controller), self.host(leader), both_ways=False)
-        await self._start(machine)
-        with trio.move_on_after(LISTENING_S):
-            while joining not in self.states()[path]["isr"]:
-                await trio.sleep(0.001)
-        if leader > 0:
-            self.network.cut(self.host(leader), self.host(joining), both_ways=False)
-            await trio.sleep(self.random.uniform(0, 1.0))
-            self.expire(leader)
-        await trio.sleep(self.random.uniform(0, 1.0))
-        self.network.heal()
-        await self.until_in_sync()
-
     # --- several --------------------------------------------------------------------------------------------
 
     async def burst(self) -> None:
@@ -284,7 +259,7 @@ class ClusterFaults:
 
 HARSH = (
     "kill", "power", "stop", "expire_some", "chase", "disconnect", "zookeeper_down", "cut", "isolate", "split", "clock",
-    "disk", "join_and_lose", "burst",
+    "disk", "burst",
 )  # fmt: skip
 
 __all__ = ["HARSH", "ClusterFaults"]

@@ -24,6 +24,8 @@ class Write:
     is_acknowledged: bool = False
     offset: int | None = None
     transaction: Transaction | None = None
+    acknowledged_by: int = -1
+    """The broker that said so."""
 
 
 @dataclass(slots=True, eq=False)
@@ -133,6 +135,7 @@ class Batch:
     last_offset: int
     is_control: bool
     values: dict[int, bytes]
+    leader_epoch: int = -1
 
 
 @dataclass(slots=True)
@@ -144,6 +147,26 @@ class Final:
     start: int = 0
     end: int = 0
     """The first offset and the next one, as ListOffsets has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What ZooKeeper has had of a partition since one of its writes; the leader is -1 for nobody."""
+
+    partition: Partition
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a broker has told clients of a partition; `broker` names one run of a broker."""
+
+    broker: str
+    partition: Partition
+    leader: int
+    leader_epoch: int
 
 
 @dataclass(slots=True)
@@ -163,6 +186,14 @@ class History:
     processed: dict[int, int] | None = None
     """Up to which offset the processors have committed each partition, if there are any."""
     finals: dict[Partition, Final] = field(default_factory=dict)
+    states: list[State] = field(default_factory=list)
+    """The states of all partitions of a cluster in the order in which they were written."""
+    described: list[Described] = field(default_factory=list)
+    """What the brokers of a cluster have told of partitions, in the order of the answers."""
+    replicas: dict[Partition, dict[int, bytes]] = field(default_factory=dict)
+    """The bytes of all replicas at the end, by broker."""
+    out_of_sync: list[str] = field(default_factory=list)
+    """Partitions of which replicas were not in sync at the end, long after the last fault."""
     surprises: list[str] = field(default_factory=list)
     """Answers that no client may ever get here, such as a gap in the sequence of a producer that left none."""
     events: list[str] = field(default_factory=list)

@@ -26,7 +26,7 @@ from barnabas.controller.znodes import ControllerZnodes
 from barnabas.replicas.following import FollowerLog
 from barnabas.replicas.replica import Replica
 from barnabas.replication.leader import LeaderState
-from tests.simulation.cluster import judged
+from tests.simulation.cluster import Kind, judged
 
 Patch = tuple[Any, str, Any]
 
@@ -216,7 +216,7 @@ def seeds_until_found(bug: str, first: int, count_max: int) -> tuple[int, str] |
     """Return how many seeds it takes until a planted bug is found, and what is said of it; None if it is not."""
     with planted(bug):
         for count in range(1, count_max + 1):
-            _, broken = judged(first + count - 1, harsh=True)
+            _, broken = judged(first + count - 1, Kind.DIRECTED)
             if broken:
                 return count, broken[0]
     return None

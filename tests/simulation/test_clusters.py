@@ -7,7 +7,7 @@ import os
 import pytest
 
 from barnabas.testing.simulation.broker import quiet_logs
-from tests.simulation.cluster import judged
+from tests.simulation.cluster import Kind, judged
 
 EFFORT = int(os.environ.get("BARNABAS_TEST_EFFORT", "1"))
 SEEDS_THAT_FAILED = {
@@ -30,10 +30,11 @@ def test_nothing_that_was_acknowledged_is_lost(seed):
     assert not broken, f"seed {seed}:\n" + "\n".join(broken)
 
 
-@pytest.mark.parametrize("seed", range(3 * EFFORT))
-def test_nothing_is_lost_when_faults_come_close_together(seed):
-    _, broken = judged(seed, harsh=True)
-    assert not broken, f"python -m tests.simulation --harsh --seed {seed}:\n" + "\n".join(broken)
+@pytest.mark.parametrize("kind", [Kind.HARSH, Kind.DIRECTED])
+@pytest.mark.parametrize("seed", range(2 * EFFORT))
+def test_nothing_is_lost_when_faults_come_close_together_or_at_the_worst_moment(seed, kind):
+    _, broken = judged(seed, kind)
+    assert not broken, f"python -m tests.simulation --{kind} --seed {seed}:\n" + "\n".join(broken)
 
 
 @pytest.mark.parametrize("seed", SEEDS_THAT_FAILED)

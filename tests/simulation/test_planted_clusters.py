@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.testing.simulation.broker import quiet_logs
-from tests.simulation.cluster import judged
+from tests.simulation.cluster import Kind, judged
 from tests.simulation.planted_cluster import BUGS, planted
 
 EFFORT = int(os.environ.get("BARNABAS_TEST_EFFORT", "1"))
@@ -56,4 +56,4 @@ def test_a_planted_bug_is_found(bug):
 def test_a_planted_bug_is_gone_after_its_block():
     with planted("committed before the ISR has it"):
         pass
-    assert not judged(0, harsh=True)[1]
+    assert not judged(0, Kind.DIRECTED)[1]

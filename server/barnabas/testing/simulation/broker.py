@@ -89,6 +89,8 @@ class SimulatedBroker:
         self.disk = MemoryDisk()
         self.broker: Broker | None = None
         """The broker while it serves."""
+        self.starts = 0
+        """How often a broker was started here."""
         self._world = world
         self._nursery = nursery
         self._join = join
@@ -112,6 +114,7 @@ class SimulatedBroker:
     async def start(self) -> Broker:
         """Start a broker on what the disk holds, and return it when it serves. Raises StorageError, StartupError."""
         self._scope, self._ended = trio.CancelScope(), trio.Event()
+        self.starts += 1
         try:
             broker: Broker = await self._nursery.start(self._run, self.disk, self._scope, self._ended)
         except trio.Cancelled:

@@ -9,7 +9,8 @@ By default nothing takes time and nothing is lost.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 
 import trio
@@ -46,6 +47,15 @@ class SimulatedZooKeeper:
     def dump(self) -> dict[str, bytes]:
         """Return the data of all znodes by path."""
         return {path: node.data for path, node in sorted(self._tree.nodes.items())}
+
+    @contextmanager
+    def observed(self, observer: Callable[[str, bytes | None], object]) -> Iterator[None]:
+        """Call `observer` with path and data (None: removed) at the moment of each change, while this lasts."""
+        self._tree.observers.append(observer)
+        try:
+            yield
+        finally:
+            self._tree.observers.remove(observer)
 
     def stop(self) -> None:
         """Let nobody reach a server until `start`; sessions do not expire meanwhile, as without a quorum."""

@@ -59,6 +59,7 @@ class Tree:
         self.nodes = {"/": Node(b"", 0, 0)}
         self.zxid = 0
         self.fire: Callable[[tuple[int, Watch]], object] = bool
+        self.observers: list[Callable[[str, bytes | None], object]] = []
         self._data_watches: dict[str, dict[tuple[int, Watch], None]] = defaultdict(dict)
         self._child_watches: dict[str, dict[tuple[int, Watch], None]] = defaultdict(dict)
 
@@ -211,6 +212,9 @@ class Tree:
         return list(dropped)
 
     def _changed(self, path: str, *, is_child_change: bool = False) -> None:
+        node = self.nodes.get(path)
+        for observer in tuple(self.observers):
+            observer(path, None if node is None else node.data)
         called = self._data_watches.pop(path, {})
         if is_child_change:
             called |= self._child_watches.pop(_parent(path), {})
