@@ -1,7 +1,8 @@
 """The journal of the embedded store: lines of JSON, each with its number and its checksum, in several copies.
 
 The rule: all copies hold the same bytes, so that what is damaged in one of them is taken from the same place of another.
-A copy is written after the journal itself has been synced: what it has is true.
+A copy is written after the journal itself has been synced: what it has is true. Credentials are among the changes: only
+the owner of the files may read them.
 """
 
 from __future__ import annotations
@@ -173,9 +174,12 @@ class Journal:
     def _settle(self, path: str, data: bytes) -> None:
         if self._found.get(path) != data:
             self._replace(path, data)
+        else:
+            self._make_private(path)
 
     def _replace(self, path: str, data: bytes) -> None:
         try:
+            self._make_private(path)
             self._disk.replace(path, data, sync=True)
         except OSError as error:
             raise StorageError(path.rpartition("/")[0], error) from error
@@ -199,6 +203,7 @@ class Journal:
     def _write(self, path: str, data: bytes, *, is_synced: bool) -> None:
         file = self._files.get(path)
         if file is None:
+            self._make_private(path)
             file = self._files[path] = self._disk.open(path, create=True)
             file.truncate(self._size)
             self._disk.sync_dir(path.rpartition("/")[0])
@@ -209,6 +214,12 @@ class Journal:
         file.write(data, self._size)
         if is_synced:
             file.sync()
+
+    def _make_private(self, path: str) -> None:
+        try:
+            self._disk.make_private(path)
+        except PermissionError as error:  # it is somebody else's file, or the file system knows no owners
+            log.warning("%s may be readable by others, and holds credentials: %s", path, error)
 
     def _give_up(self, path: str, error: Exception) -> None:
         log.warning("%s is not kept up to date from now on: %s", path, error)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -18,6 +19,7 @@ from barnabas.wire.regions import FileRegion
 
 Buffer = bytes | bytearray | memoryview
 _FILE_MODE = 0o644
+_PRIVATE_MODE = 0o600
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -95,8 +97,12 @@ class Disk(Protocol):
     def replace(self, path: str, data: bytes, *, sync: bool) -> None:
         """Put `data` in place of the file: a reader after a crash sees the old one or the new one, whole.
 
-        Without `sync`, that may be the old one, or an empty one, even if this has returned.
+        Without `sync`, that may be the old one, or an empty one, even if this has returned. One that only its owner
+        could read stays so.
         """
+
+    def make_private(self, path: str) -> None:
+        """Make an empty file if there is none, and let only its owner read and write it."""
 
     def list(self, path: str) -> list[Entry]:
         """Return what is in a directory."""
@@ -140,9 +146,9 @@ class OsFile:
 
     __slots__ = ("fd",)
 
-    def __init__(self, path: str, flags: int) -> None:
+    def __init__(self, path: str, flags: int, mode: int = _FILE_MODE) -> None:
         self.fd = -1
-        self.fd = os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
+        self.fd = os.open(path, flags | os.O_CLOEXEC, mode)
 
     def __del__(self) -> None:
         if self.fd >= 0:
@@ -203,6 +209,13 @@ class OsFile:
         return os.path.samestat(named, os.fstat(self.fd))
 
 
+def _is_private(path: str) -> bool:
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode) == _PRIVATE_MODE
+    except FileNotFoundError:
+        return False
+
+
 class OsLock:
     """A lock on a file, as Kafka's: the kernel drops it with the process (POSIX record lock), flock guards
     the same process against itself.
@@ -255,13 +268,23 @@ class OsDisk:
     def replace(self, path: str, data: bytes, *, sync: bool) -> None:
         """Put `data` in place of the file."""
         temporary = f"{path}.tmp"
-        file = OsFile(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        is_private = _is_private(path)
+        file = OsFile(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE_MODE if is_private else _FILE_MODE
+        )
+        if is_private:
+            os.fchmod(file.fd, _PRIVATE_MODE)  # one that a crash has left may have another mode
         file.write(data, 0)
         if sync:
             file.sync()
         os.rename(temporary, path)
         if sync:
             self.sync_dir(os.path.dirname(path))
+
+    def make_private(self, path: str) -> None:
+        """Make an empty file if there is none, and let only its owner read and write it."""
+        file = OsFile(path, os.O_RDWR | os.O_CREAT, _PRIVATE_MODE)
+        os.fchmod(file.fd, _PRIVATE_MODE)
 
     def list(self, path: str) -> list[Entry]:
         """Return what is in a directory."""

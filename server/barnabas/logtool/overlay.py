@@ -140,6 +140,10 @@ class OverlayDisk:
         file.truncate(0)
         file.write(data, 0)
 
+    def make_private(self, path: str) -> None:
+        """Make an empty file if there is none; who may read it is not known here."""
+        self.open(path, create=True)
+
     def list(self, path: str) -> list[Entry]:
         """Return what is in a directory."""
         entries = {entry.name: entry for entry in self.below.list(path)}

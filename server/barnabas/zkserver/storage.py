@@ -273,7 +273,9 @@ class Storage:
         """Keep a snapshot of the state after `zxid`, the last transaction written; older files go. Raises OSError."""
         path = self._directory / f"snapshot-{zxid:016x}"
         unfinished = path.with_name("snapshot.unfinished")
-        with unfinished.open("wb") as file:
+        unfinished.unlink(missing_ok=True)
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -1,6 +1,8 @@
 """The metadata journal under damage: one byte costs nothing where there is a copy, and nothing is lost in silence."""
 
 import logging
+import os
+import stat
 from random import Random
 
 import pytest
@@ -22,6 +24,7 @@ from barnabas.cluster.image import (
 from barnabas.cluster.journal import COPY, DAMAGED, JOURNAL
 from barnabas.environment.real import OsThreads
 from barnabas.errors import StorageError
+from barnabas.log.disk import OsDisk
 from barnabas.testing.memory_disk import MemoryDisk
 
 MAIN, SECOND = f"/a/{JOURNAL}", f"/a/{COPY}"
@@ -228,3 +231,21 @@ async def test_a_close_does_not_wait_until_a_change_is_ready_and_the_next_start_
         await store.close()
     assert "kept" not in store.image.topics
     assert "kept" in (await opened(disk)).image.topics
+
+
+@pytest.mark.parametrize("mode", [None, 0o644])
+async def test_only_the_owner_may_read_the_copies_of_a_journal(tmp_path, mode):
+    dirs = [str(tmp_path / name) for name in "ab"]
+    paths = [f"{dirs[0]}/{JOURNAL}", f"{dirs[0]}/{COPY}", f"{dirs[1]}/{COPY}"]
+    disk = OsDisk()
+    for directory in dirs:
+        disk.make_dirs(directory)
+    store = await opened(disk, dirs)
+    await store.change(lambda _: CHANGES[0])
+    await store.close()
+    if mode is not None:  # as an older version has left them
+        for path in paths:
+            os.chmod(path, mode)
+        store = await opened(disk, dirs)
+        await store.close()
+    assert {stat.S_IMODE(os.stat(path).st_mode) for path in paths} == {0o600}

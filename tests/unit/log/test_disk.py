@@ -1,6 +1,8 @@
 """What the log relies on in a disk, the real one and the one in memory; and how the latter fails."""
 
 import errno
+import os
+import stat
 from random import Random
 
 import pytest
@@ -124,6 +126,31 @@ def test_files_have_an_age(disk, root):
     disk.replace(f"{root}/f", b"x", sync=False)
     disk.set_modified(f"{root}/f", 1_234_567)
     assert disk.stat(f"{root}/f").modified_ms == 1_234_567
+
+
+def mode_of(path):
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def test_a_private_file_stays_private_when_it_is_replaced(tmp_path):
+    disk, path = OsDisk(), str(tmp_path / "f")
+    disk.make_private(path)
+    assert mode_of(path) == 0o600
+    os.chmod(path, 0o644)
+    disk.make_private(path)
+    assert mode_of(path) == 0o600
+    (tmp_path / "f.tmp").write_bytes(b"left by a crash")
+    disk.replace(path, b"secret", sync=False)
+    assert mode_of(path) == 0o600
+    assert disk.read(path) == b"secret"
+
+
+def test_a_file_is_made_private_with_what_it_holds(disk, root):
+    disk.make_private(f"{root}/new")
+    assert disk.read(f"{root}/new") == b""
+    disk.replace(f"{root}/old", b"content", sync=False)
+    disk.make_private(f"{root}/old")
+    assert disk.read(f"{root}/old") == b"content"
 
 
 def test_a_lock_is_held_by_one(disk, root):

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import stat
 import struct
 
 import pytest
@@ -136,6 +137,7 @@ def test_a_snapshot_takes_the_place_of_journals(tmp_path, monkeypatch):
             kept.write_snapshot(transactions[-1].zxid, storage.encode_snapshot(core))
     kept.close()
     assert len(list(tmp_path.glob("snapshot-*"))) == len(list(tmp_path.glob("journal-*"))) == 1
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("*-*")} == {0o600}
     read_again, again = Core(timeout_min_ms=1, timeout_max_ms=10_000), Storage(tmp_path)
     again.open(read_again, 0)
     again.close()
