@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from bench.micro import (
+    acls,
     cold,
     compaction,
     echo,
@@ -35,6 +36,7 @@ GROUPS = {
     "partitions": partitions,
     "requests": requests,
     "echo": echo,
+    "acls": acls,
 }
 
 

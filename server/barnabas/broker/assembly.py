@@ -341,6 +341,7 @@ def _assemble(
             replicas=replicas,
             connections=limits,
             quotas=quotas,
+            authorizer=authorizer,
             listener_names=[listener.name for listener in listeners],
             telemetry=telemetry,
             cleaner=lambda: housekeeping.cleaner,

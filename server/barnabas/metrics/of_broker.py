@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from barnabas import __version__
 from barnabas.loop_budget import BOUNDS_SECONDS
 from barnabas.metrics.families import GAUGE, INFO, SUMMARY, Families
+from barnabas.metrics.of_authorizer import authorizer_families
 from barnabas.metrics.of_quotas import client_quota_families
 from barnabas.telemetry.payload import Distribution
 from barnabas.wire.generated.errors import ErrorCode
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from barnabas.requests.log_limit import LogLimit
     from barnabas.requests.memory import Memory
     from barnabas.requests.quotas import BrokerQuotas
+    from barnabas.security.authorizer import Authorizer
 
 T = TypeVar("T")
 
@@ -76,6 +78,7 @@ class Sources:
     connections: OpenConnections
     listener_names: Collection[str]
     quotas: BrokerQuotas
+    authorizer: Authorizer
     telemetry: Lazy[Telemetry]
     cleaner: Callable[[], LogCleaner | None]
     budget: LoopBudget
@@ -91,6 +94,7 @@ async def broker_families(sources: Sources, meter: RequestMeter, shards: list[Gr
     _requests(families, meter)
     _sockets(families, sources, meter)
     client_quota_families(families, sources.quotas)
+    authorizer_families(families, sources.authorizer)
     await _topics(families, sources, meter)
     await _logs(families, sources)
     _cleaner(families, sources)

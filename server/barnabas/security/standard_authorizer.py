@@ -73,6 +73,14 @@ class StandardAuthorizer:
         )
         self._decisions: dict[tuple[Requester, Operation, ResourceType, str], bool] = {}
         self._on_any: dict[tuple[Requester, Operation, ResourceType], bool] = {}
+        self.allowed_counts = [0] * (max(ResourceType) + 1)
+        """How often `allows` allowed something, by the number of the resource type."""
+        self.denied_counts = [0] * (max(ResourceType) + 1)
+
+    @property
+    def acl_count(self) -> int:
+        """How many ACLs there are."""
+        return self._newest().count
 
     def allows(
         self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str, /
@@ -81,14 +89,14 @@ class StandardAuthorizer:
         if self._newest() is not self._acls:
             self._forget()
         key = (requester, operation, resource_type, name)
-        known = self._decisions.get(key)
-        if known is not None:
-            return known
-        is_allowed = self.decide(requester, operation, resource_type, name).is_allowed
-        if len(name) <= NAME_LENGTH_MAX:
-            if len(self._decisions) >= DECISIONS_MAX:
-                self._decisions.clear()
-            self._decisions[key] = is_allowed
+        is_allowed = self._decisions.get(key)
+        if is_allowed is None:
+            is_allowed = self.decide(requester, operation, resource_type, name).is_allowed
+            if len(name) <= NAME_LENGTH_MAX:
+                if len(self._decisions) >= DECISIONS_MAX:
+                    self._decisions.clear()
+                self._decisions[key] = is_allowed
+        (self.allowed_counts if is_allowed else self.denied_counts)[resource_type] += 1
         return is_allowed
 
     def allows_on_any(

@@ -1,0 +1,31 @@
+"""Metrics of the authorizer: how many ACLs there are, and how often something was allowed or denied.
+
+The rule: names are those of Apache Kafka's metrics of plugins (`kafka.server:type=plugins,config=authorizer.class.name`),
+with counters in the place of its rates per minute, and one label more: the type of the resource.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.metrics.families import COUNTER
+from barnabas.security.authorizer import ResourceType
+from barnabas.security.standard_authorizer import StandardAuthorizer
+
+if TYPE_CHECKING:
+    from barnabas.metrics.families import Families
+    from barnabas.security.authorizer import Authorizer
+
+PREFIX = "kafka_server_plugins_"
+PLUGIN = {"config": "authorizer.class.name", "class": "StandardAuthorizer"}
+
+
+def authorizer_families(families: Families, authorizer: Authorizer) -> None:
+    """Add what an authorizer has decided so far; nothing where nobody may be refused anything."""
+    if not isinstance(authorizer, StandardAuthorizer):
+        return
+    families.gauge(f"{PREFIX}acls_total_count", "ACLs", authorizer.acl_count, **PLUGIN)
+    for outcome, counts in (("allowed", authorizer.allowed_counts), ("denied", authorizer.denied_counts)):
+        family = families.get(f"{PREFIX}authorization_{outcome}", COUNTER, f"Operations {outcome}")
+        for kind in ResourceType:
+            family.add(counts[kind], **PLUGIN, resource_type=kind.name)
