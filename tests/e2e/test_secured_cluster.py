@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from joserfc import jwt
+from joserfc.jwk import ECKey, KeySet
 
 from barnabas.testing.running import import_path
 from tests.support.certificates import Files, written
@@ -23,6 +27,9 @@ JAAS = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
     'username="admin" password="secret" user_admin="secret";'
 )
+
+
+PLAIN = ("sasl.mechanism.inter.broker.protocol=PLAIN", "sasl.enabled.mechanisms=PLAIN")
 
 
 @pytest.fixture
@@ -48,11 +55,27 @@ def zookeeper(tmp_path: Path) -> Iterator[str]:
     process.stdout.close()
 
 
+def with_tokens(directory: Path) -> tuple[str, ...]:
+    """Write a token of admin, and the key that it is signed with; return the settings of brokers that use it."""
+    key = ECKey.generate_key("P-256", {"kid": "k"})
+    (directory / "jwks.json").write_text(json.dumps(KeySet([key]).as_dict(private=False)))
+    now_s = int(time.time())
+    claims = {"sub": "admin", "iat": now_s, "exp": now_s + 3600}
+    (directory / "token").write_text(jwt.encode({"alg": "ES256", "kid": "k"}, claims, key))
+    return (
+        "sasl.mechanism.inter.broker.protocol=OAUTHBEARER",
+        "sasl.enabled.mechanisms=PLAIN,OAUTHBEARER",
+        f"sasl.oauthbearer.jwks.endpoint.url=file://{directory}/jwks.json",
+        f"sasl.oauthbearer.token.endpoint.url=file://{directory}/token",
+        f"{PREFIX}.oauthbearer.connections.max.reauth.ms=1500",
+    )
+
+
 def settings(files: Files, zookeeper: str, number: int) -> tuple[str, ...]:
     return (
         f"zookeeper.connect={zookeeper}", f"broker.id={number}",
-        "security.inter.broker.protocol=SASL_SSL", "sasl.mechanism.inter.broker.protocol=PLAIN",
-        "sasl.enabled.mechanisms=PLAIN", f"{PREFIX}.plain.sasl.jaas.config={JAAS}",
+        "security.inter.broker.protocol=SASL_SSL",
+        f"{PREFIX}.plain.sasl.jaas.config={JAAS}",
         "ssl.keystore.type=PEM", f"ssl.keystore.location={files.broker}",
         "ssl.truststore.type=PEM", f"ssl.truststore.location={files.authority}",
         "authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "super.users=User:admin",
@@ -63,13 +86,19 @@ def settings(files: Files, zookeeper: str, number: int) -> tuple[str, ...]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
 def test_brokers_replicate_with_tls_and_logins(
-    start_broker: StartBroker, zookeeper: str, tmp_path: Path
+    start_broker: StartBroker, zookeeper: str, tmp_path: Path, mechanism: str
 ) -> None:
+    """Those with tokens are renewed on their connections: none is closed since its login has expired."""
     files = written(tmp_path / "certificates")
+    own = with_tokens(tmp_path) if mechanism == "OAUTHBEARER" else PLAIN
     brokers = [
         start_broker(
-            *settings(files, zookeeper, number), data=tmp_path / str(number), listen="SASL_SSL://127.0.0.1:0"
+            *settings(files, zookeeper, number),
+            *own,
+            data=tmp_path / str(number),
+            listen="SASL_SSL://127.0.0.1:0",
         )
         for number in (1, 2)
     ]
@@ -97,3 +126,4 @@ def test_brokers_replicate_with_tls_and_logins(
     for broker in brokers:
         assert broker.stop() == 0
         assert "Traceback" not in broker.said()
+        assert "the login has expired" not in broker.said()

@@ -16,12 +16,22 @@ from barnabas.config import broker as settings
 from barnabas.config.cluster import inter_broker_listener
 from barnabas.config.listeners import ListenerSettings, listener_settings
 from barnabas.config.setting import SettingError
+from barnabas.security.sasl.mechanism import OAUTHBEARER
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Mapping
 
     from barnabas.client.settings import ClientSettings
     from barnabas.config.loading import BrokerConfig
+
+_OAUTH = "org.apache.kafka.common.security.oauthbearer."
+ASKED_FOR = (
+    f"{_OAUTH}OAuthBearerLoginCallbackHandler",
+    f"{_OAUTH}secured.OAuthBearerLoginCallbackHandler",  # its name before Kafka 4
+)
+UNSECURED = f"{_OAUTH}internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler"
+_EXTENSION = "extension_"
 
 
 def for_peers(config: BrokerConfig, plain: ClientSettings) -> ClientSettings:
@@ -56,9 +66,57 @@ def _credentials(listener: ListenerSettings) -> SaslCredentials | None:
         )
     entry = jaas_of(listener, mechanism)
     options = entry.options if entry is not None else {}
+    if mechanism == OAUTHBEARER:
+        return _with_tokens(listener, options)
     if "username" not in options or "password" not in options:
         raise SettingError(
             f"set {listener.name_for(settings.SASL_JAAS_CONFIG, mechanism)}={MODULES[mechanism]} required "
             'username="NAME" password="PASSWORD"; with which this broker logs in to others'
         )
     return SaslCredentials(mechanism, options["username"], options["password"])
+
+
+def _with_tokens(listener: ListenerSettings, options: Mapping[str, str]) -> SaslCredentials:
+    """Return a login with tokens: from an identity provider or a file, or unsecured ones. Raises SettingError."""
+    from barnabas.client.settings import extensions_of
+    from barnabas.client.tokens import tokens_of, unsecured_tokens
+
+    handler_setting = settings.SASL_LOGIN_CALLBACK_HANDLER_CLASS
+    handler = listener.get(handler_setting, OAUTHBEARER)
+    if handler and handler not in (*ASKED_FOR, UNSECURED):
+        raise SettingError(
+            f"{listener.name_of(handler_setting, OAUTHBEARER)}={handler}: there is no Java virtual machine to load it "
+            f"into; there are {ASKED_FOR[0]} and {UNSECURED}"
+        )
+    url = listener.get(settings.SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL, OAUTHBEARER)
+    principal = options.get("unsecuredLoginStringClaim_sub", "")
+    try:
+        extensions = extensions_of(
+            ",".join(
+                f"{name.removeprefix(_EXTENSION)}={value}"
+                for name, value in options.items()
+                if name.startswith(_EXTENSION)
+            )
+        )
+        if url and handler != UNSECURED:
+            identity = settings.SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_ID
+            secret = settings.SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_SECRET
+            source = tokens_of(
+                url,
+                listener.get(identity, OAUTHBEARER) or options.get("clientId", ""),
+                listener.get(secret, OAUTHBEARER) or options.get("clientSecret", ""),
+                listener.get(settings.SASL_OAUTHBEARER_SCOPE, OAUTHBEARER) or options.get("scope", ""),
+            )
+        elif principal and handler not in ASKED_FOR:
+            source = unsecured_tokens(principal)
+        else:
+            raise SettingError(
+                f"set {settings.SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL.name} to where this broker gets the tokens with which "
+                f"it logs in to others (or, for tests, {listener.name_for(settings.SASL_JAAS_CONFIG, OAUTHBEARER)}="
+                f'{MODULES[OAUTHBEARER]} required unsecuredLoginStringClaim_sub="NAME"; to make unsecured ones)'
+            )
+    except SettingError:
+        raise
+    except ValueError as error:
+        raise SettingError(f"listener {listener.name}: {error}") from error
+    return SaslCredentials(OAUTHBEARER, tokens=source, extensions=extensions)

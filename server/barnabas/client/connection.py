@@ -7,12 +7,11 @@ out of turn, or not in time, ends the connection, since nothing that comes after
 from __future__ import annotations
 
 import math
-import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -24,7 +23,6 @@ from barnabas.client.errors import (
     check,
 )
 from barnabas.client.frames import FrameReader
-from barnabas.client.sasl import Exchange, exchange
 from barnabas.client.settings import ClientSettings, Endpoint
 from barnabas.network.dialing import dial
 from barnabas.wire import registry
@@ -33,11 +31,13 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import API_VERSIONS, decode_response, encode_request
 from barnabas.wire.regions import FileRegion
 
+if TYPE_CHECKING:
+    from barnabas.client.login import Login
+
 Dial = Callable[[Endpoint], Awaitable[trio.abc.Stream]]
 """Opens a byte stream to an address. Raises OSError."""
 
-NONCE_BYTES = 32  # of a login
-PRODUCE, SASL_HANDSHAKE = 0, 17
+PRODUCE, SASL_HANDSHAKE, SASL_AUTHENTICATE = 0, 17, 36
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 # A broker older than 0.10 closes the connection on ApiVersions; these it has.
@@ -80,6 +80,7 @@ class Connection:
         self._was_closed_by_peer = False
         self._reading = trio.CancelScope()
         self._ended = trio.Event()
+        self._login = _login(settings, peer)
 
     async def wait_closed(self) -> None:
         """Wait until no request can be sent any more, whoever has closed the connection."""
@@ -130,27 +131,48 @@ class Connection:
 
     async def _ask(self, key: int, version: int, message: Any) -> Any:
         async with self._send_lock:
-            if self._failure:
-                raise self._lost()
-            self._last_id = (self._last_id + 1) & 0x7FFFFFFF
-            waiter = _Waiter(self._last_id, key, version)
-            chunks = encode_request(key, version, waiter.correlation_id, self._settings.client_id, message)
-            data = b"".join(map(_as_bytes, chunks))
-            is_answered = key != PRODUCE or message.acks != 0
-            if is_answered:
-                self._waiting.append(waiter)
-            sent = False
-            try:
-                await self._stream.send_all(data)
-                sent = True
-            except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
-                self._fail(f"cannot send: {_cause(error)}")
-                raise self._lost() from error
-            finally:
-                if not sent:  # also when cancelled: half of a request may be out
-                    self._fail("a request was broken off")
-        if not is_answered:
-            return None
+            if self._login is not None and self._login.is_due and not self._failure:
+                await self._log_in()
+            waiter = await self._send(key, version, message)
+        return None if waiter is None else await self._response_to(waiter)
+
+    async def _ask_in_turn(self, message: Any, version: int) -> Any:
+        """Ask while nobody else may; to be called by whoever holds the lock. Raises ConnectionLostError."""
+        key = registry.key_of(type(message).__name__.removesuffix("Request"))
+        seconds = self._settings.request_timeout_ms / 1000
+        try:
+            with trio.fail_after(seconds):
+                waiter = await self._send(key, version, message)
+                assert waiter is not None
+                return await self._response_to(waiter)
+        except trio.TooSlowError:
+            self._fail(f"no answer to {registry.name_of(key)} in {seconds:g} s")
+            raise self._lost() from None
+
+    async def _send(self, key: int, version: int, message: Any) -> _Waiter | None:
+        """Send a request, and return who waits for its answer, None if there is none. The lock is held meanwhile."""
+        if self._failure:
+            raise self._lost()
+        self._last_id = (self._last_id + 1) & 0x7FFFFFFF
+        waiter = _Waiter(self._last_id, key, version)
+        chunks = encode_request(key, version, waiter.correlation_id, self._settings.client_id, message)
+        data = b"".join(map(_as_bytes, chunks))
+        is_answered = key != PRODUCE or message.acks != 0
+        if is_answered:
+            self._waiting.append(waiter)
+        sent = False
+        try:
+            await self._stream.send_all(data)
+            sent = True
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
+            self._fail(f"cannot send: {_cause(error)}")
+            raise self._lost() from error
+        finally:
+            if not sent:  # also when cancelled: half of a request may be out
+                self._fail("a request was broken off")
+        return waiter if is_answered else None
+
+    async def _response_to(self, waiter: _Waiter) -> Any:
         await waiter.settled.wait()
         if waiter.response is None:
             raise self._lost()
@@ -217,8 +239,9 @@ class Connection:
         Raises ConnectionLostError, AuthenticationError, UnsupportedVersionError, ResponseError.
         """
         await self._learn_versions()
-        if self._settings.sasl is not None:
-            await self._log_in()
+        if self._login is not None:
+            async with self._send_lock:
+                await self._log_in()
 
     async def _learn_versions(self) -> None:
         from barnabas.wire.generated.api_versions import ApiVersionsRequest
@@ -240,25 +263,21 @@ class Connection:
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     async def _log_in(self) -> None:
-        from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest
-        from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest
-
-        credentials = self._settings.sasl
-        assert credentials is not None
+        """Log in, for the first time or again; to be called by whoever holds the lock."""
+        if self._login is None:
+            return
         if self.versions.get(SASL_HANDSHAKE, (0, 0))[1] < 1:
             raise UnsupportedVersionError(f"{self.peer} has no SaslHandshake v1 (KIP-152, Apache Kafka 1.0)")
-        response = await self.ask(SaslHandshakeRequest(mechanism=credentials.mechanism), version=1)
-        if response.error_code:
-            offered = ", ".join(response.mechanisms) or "nothing"
-            raise AuthenticationError(f"{self.peer} offers {offered}, not {credentials.mechanism}")
-        messages = exchange(credentials, secrets.token_bytes(NONCE_BYTES))
-        data: bytes | None = next(messages)
-        while data is not None:
-            answer = await self.ask(SaslAuthenticateRequest(auth_bytes=data), version_max=2)
-            if answer.error_code:
-                raise AuthenticationError(f"{self.peer} refuses the login: {answer.error_message}")
-            # In a thread: SCRAM hashes the password as often as the broker says.
-            data = await trio.to_thread.run_sync(_next_message, messages, bytes(answer.auth_bytes))
+        is_done = False
+        try:
+            await self._login.run(self._ask_in_turn, self.version_of(SASL_AUTHENTICATE, 2))
+            is_done = True
+        except AuthenticationError as error:
+            self._fail(str(error))
+            raise
+        finally:
+            if not is_done:  # also when cancelled: what the broker expects next is not known
+                self._fail("a login was broken off")
 
 
 @asynccontextmanager
@@ -364,11 +383,12 @@ async def _dial(endpoint: Endpoint, settings: ClientSettings, dial: Dial) -> tri
         raise ConnectionLostError(f"{endpoint}: {_cause(error)}") from error
 
 
-def _next_message(messages: Exchange, answer: bytes) -> bytes | None:
-    try:
-        return messages.send(answer)
-    except StopIteration:
+def _login(settings: ClientSettings, peer: Endpoint) -> Login | None:
+    if settings.sasl is None:
         return None
+    from barnabas.client.login import Login
+
+    return Login(settings.sasl, peer)
 
 
 def _as_bytes(chunk: object) -> bytes | bytearray | memoryview:

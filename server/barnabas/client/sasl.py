@@ -1,4 +1,4 @@
-"""Logging in: the client's side of SASL PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677). Pure.
+"""Logging in: the client's side of SASL PLAIN (RFC 4616), SCRAM (RFC 5802, RFC 7677) and OAUTHBEARER (RFC 7628). Pure.
 
 The rule: a mechanism is a generator of what is sent; it gets what the broker answers, and is at its end only when the
 broker has proved, where the mechanism has a proof, that it knows the password too.
@@ -24,11 +24,23 @@ def exchange(credentials: SaslCredentials, nonce: bytes) -> Exchange:
     """Return the messages of a login. `nonce` is random, 16 bytes or more. Raises AuthenticationError on its way."""
     if credentials.mechanism == "PLAIN":
         return _plain(credentials)
+    if credentials.mechanism == "OAUTHBEARER":
+        return _bearer(credentials)
     return _scram(credentials, b64encode(nonce).decode())
 
 
 def _plain(credentials: SaslCredentials) -> Exchange:
     yield f"\0{credentials.username}\0{credentials.password}".encode()
+
+
+def _bearer(credentials: SaslCredentials) -> Exchange:
+    if credentials.tokens is None:
+        raise AuthenticationError("OAUTHBEARER needs a source of tokens")
+    extensions = "".join(f"{name}={value}\x01" for name, value in credentials.extensions)
+    answer = yield f"n,,\x01auth=Bearer {credentials.tokens()}\x01{extensions}\x01".encode()
+    if answer:
+        yield b"\x01"  # upon which the broker says no in its own words
+        raise AuthenticationError(f"the broker refuses the token: {answer[:200]!r}")
 
 
 def _scram(credentials: SaslCredentials, nonce: str) -> Exchange:

@@ -5,13 +5,19 @@ The rule: names and values are those of Kafka's and librdkafka's clients, as far
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from barnabas.client.tokens import Tokens
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+UNSECURED = "enable.sasl.oauthbearer.unsecure.jwt"
+_EXTENSION = re.compile(r"([A-Za-z]+)=([\x21-\x2b\x2d-\x7e \t\r\n]+)")
 
 
 class Endpoint(NamedTuple):
@@ -29,8 +35,12 @@ class SaslCredentials:
     """Who logs in, and how."""
 
     mechanism: str
-    username: str
-    password: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    tokens: Tokens | None = None
+    """Where tokens of OAUTHBEARER come from."""
+    extensions: tuple[tuple[str, str], ...] = ()
+    """What else a broker is sent with a token (KIP-342): names and values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +74,12 @@ class ClientSettings:
             mechanism = settings.get("sasl.mechanism", "PLAIN").upper()
             if mechanism not in MECHANISMS:
                 raise ValueError(f"sasl.mechanism is one of {', '.join(MECHANISMS)}, not {mechanism!r}")
-            sasl = SaslCredentials(
-                mechanism, settings.get("sasl.username", ""), settings.get("sasl.password", "")
+            sasl = (
+                _bearer(settings)
+                if mechanism == "OAUTHBEARER"
+                else SaslCredentials(
+                    mechanism, settings.get("sasl.username", ""), settings.get("sasl.password", "")
+                )
             )
         return cls(
             client_id=settings.get("client.id", client_id),
@@ -93,6 +107,55 @@ def _milliseconds(settings: Mapping[str, str], name: str, default: int) -> int:
     if not text.isdecimal() or not 0 < int(text) < 2**31:
         raise ValueError(f"{name} is a number of milliseconds, not {text!r}")
     return int(text)
+
+
+def _bearer(settings: Mapping[str, str]) -> SaslCredentials:
+    """Read `sasl.oauthbearer.*`, in librdkafka's names and in Kafka's. Raises ValueError."""
+    from barnabas.client.tokens import tokens_of, unsecured_tokens
+
+    extensions = extensions_of(settings.get("sasl.oauthbearer.extensions", ""))
+    url = settings.get("sasl.oauthbearer.token.endpoint.url", "")
+    if not url:
+        principal = re.fullmatch(r"principal=(\S+)", settings.get("sasl.oauthbearer.config", "").strip())
+        if settings.get(UNSECURED, "false").lower() != "true" or principal is None:
+            raise ValueError(
+                "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url (or, for tests, sasl.oauthbearer.config="
+                f"principal=NAME and {UNSECURED}=true)"
+            )
+        return SaslCredentials("OAUTHBEARER", tokens=unsecured_tokens(principal[1]), extensions=extensions)
+
+    def either(name: str) -> str:
+        return settings.get(
+            f"sasl.oauthbearer.{name}", settings.get(f"sasl.oauthbearer.client.credentials.{name}", "")
+        )
+
+    authorities = settings.get("https.ca.location")
+    try:
+        tls = ssl.create_default_context(cafile=authorities) if authorities else None
+    except OSError as error:
+        raise ValueError(f"https.ca.location {authorities!r}: {error}") from None
+    source = tokens_of(
+        url,
+        either("client.id"),
+        either("client.secret"),
+        settings.get("sasl.oauthbearer.scope", ""),
+        tls=tls,
+        encodes_header=settings.get("sasl.oauthbearer.header.urlencode", "false").lower() == "true",
+    )
+    return SaslCredentials("OAUTHBEARER", tokens=source, extensions=extensions)
+
+
+def extensions_of(text: str) -> tuple[tuple[str, str], ...]:
+    """Read `name=value,...`, what a broker is sent with a token. Raises ValueError."""
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        match = _EXTENSION.fullmatch(part)
+        if match is None or match[1] == "auth":
+            raise ValueError(
+                "extensions of a token are letters=value, with commas between them, and none is called auth"
+            )
+        found.append((match[1], match[2]))
+    return tuple(found)
 
 
 def _tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:

@@ -161,6 +161,15 @@ SASL_OAUTHBEARER_EXPECTED_ISSUER = _optional_text("sasl.oauthbearer.expected.iss
 SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS = _whole("sasl.oauthbearer.clock.skew.seconds")
 SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = _text("sasl.oauthbearer.scope.claim.name")
 SASL_OAUTHBEARER_SUB_CLAIM_NAME = _text("sasl.oauthbearer.sub.claim.name")
+SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL = _optional_text("sasl.oauthbearer.token.endpoint.url")
+SASL_OAUTHBEARER_SCOPE = _optional_text("sasl.oauthbearer.scope")
+SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_ID = _optional_text(
+    "sasl.oauthbearer.client.credentials.client.id"
+)
+SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_SECRET = _optional_text(
+    "sasl.oauthbearer.client.credentials.client.secret"
+)
+SASL_LOGIN_CALLBACK_HANDLER_CLASS = _optional_text("sasl.login.callback.handler.class")
 SASL_SERVER_CALLBACK_HANDLER_CLASS = _optional_text("sasl.server.callback.handler.class")
 SSL_CLIENT_AUTH = _text("ssl.client.auth")
 SSL_PROTOCOL = _text("ssl.protocol")

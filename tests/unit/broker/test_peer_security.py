@@ -66,3 +66,66 @@ def test_a_login_that_cannot_work_stops_the_start(settings, said):
         for_peers(config, ClientSettings())
     assert said in str(refused.value)
     assert "secret" not in str(refused.value)
+
+
+OAUTH = {
+    "security.inter.broker.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+}
+JAAS = "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config"
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+
+
+def test_brokers_log_in_to_each_other_with_a_token_of_a_file(tmp_path):
+    (tmp_path / "token").write_text("t0ken\n")
+    config = BrokerConfig(
+        {
+            **OAUTH,
+            "sasl.oauthbearer.token.endpoint.url": f"file://{tmp_path}/token",
+            JAAS: f'{MODULE} required extension_traceId="5";',
+        }
+    )
+    found = for_peers(config, ClientSettings()).sasl
+    assert found.tokens() == "t0ken"
+    assert found.extensions == (("traceId", "5"),)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {JAAS: f'{MODULE} required clientId="castle" clientSecret="secret";'},
+        {
+            "sasl.oauthbearer.client.credentials.client.id": "castle",
+            "sasl.oauthbearer.client.credentials.client.secret": "secret",
+        },
+    ],
+)
+def test_brokers_log_in_to_each_other_with_tokens_of_an_identity_provider(settings):
+    url = {"sasl.oauthbearer.token.endpoint.url": "https://host/token"}
+    assert for_peers(BrokerConfig({**OAUTH, **url, **settings}), ClientSettings()).sasl.tokens is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "set sasl.oauthbearer.token.endpoint.url"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://host/token"}, "a client id and a client secret"),
+        ({"sasl.login.callback.handler.class": "my.Handler"}, "no Java virtual machine"),
+        (
+            {
+                "sasl.login.callback.handler.class": (
+                    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+                ),
+                JAAS: f'{MODULE} required unsecuredLoginStringClaim_sub="secret";',
+            },
+            "set sasl.oauthbearer.token.endpoint.url",
+        ),
+    ],
+)
+def test_tokens_that_cannot_be_had_stop_the_start(settings, said):
+    with pytest.raises(StartupError) as refused:
+        for_peers(BrokerConfig({**OAUTH, **settings}), ClientSettings())
+    assert said in str(refused.value)
+    assert "secret" not in str(refused.value).replace("client secret", "").replace(
+        "credentials.client.secret", ""
+    )

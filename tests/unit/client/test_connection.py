@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.client.connection import Connection, open_connection
+from barnabas.client.connection import SASL_HANDSHAKE, Connection, open_connection
 from barnabas.client.errors import (
     AuthenticationError,
     ConnectionLostError,
@@ -32,6 +32,7 @@ from tests.support.scripted_broker import Peer
 ENDPOINT = Endpoint("broker", 9092)
 TLS = Path(__file__).parent / "tls"
 SETTINGS = ClientSettings(request_timeout_ms=1_000)
+SECONDS_MAX = 30
 
 
 Script = Callable[[Peer], Awaitable[None]]
@@ -343,3 +344,96 @@ async def test_a_refused_login_is_an_error_that_is_not_tried_again() -> None:
     ):
         async with connected(script, settings=with_sasl("PLAIN")):
             pass
+
+
+async def logs_in(peer: Peer, lifetime_ms: int = 0, header: Any = None) -> None:
+    """Answer the requests of a login with PLAIN."""
+    if header is None:
+        header, _ = await peer.next()
+    await peer.answer(header, SaslHandshakeResponse(mechanisms=["PLAIN"]))
+    header, request = await peer.next()
+    assert bytes(request.auth_bytes) == b"\0user\0secret"
+    await peer.answer(header, SaslAuthenticateResponse(session_lifetime_ms=lifetime_ms))
+
+
+async def test_a_login_is_renewed_on_its_connection_before_anything_else_is_asked() -> None:
+    renewals = 0
+
+    async def script(peer: Peer) -> None:
+        nonlocal renewals
+        await logs_in(peer, 1)
+        while True:
+            header, _ = await peer.next()
+            if header.api_key == SASL_HANDSHAKE:
+                renewals += 1
+                await logs_in(peer, 1, header)
+            else:
+                await peer.answer(header, MetadataResponse(cluster_id="c"))
+
+    async with connected(script, settings=with_sasl("PLAIN")) as connection:
+
+        async def ask_often() -> None:
+            while renewals < 5:
+                assert (await connection.ask(MetadataRequest(), version=9)).cluster_id == "c"
+
+        with trio.fail_after(SECONDS_MAX):
+            async with trio.open_nursery() as nursery:
+                for _ in range(5):
+                    nursery.start_soon(ask_often)
+        assert connection.is_open
+
+
+async def test_a_refused_renewal_ends_the_connection() -> None:
+    async def script(peer: Peer) -> None:
+        await logs_in(peer, 1)
+        while True:
+            header, _ = await peer.next()
+            if header.api_key == SASL_HANDSHAKE:
+                await peer.answer(header, SaslHandshakeResponse(mechanisms=["PLAIN"]))
+                header, _ = await peer.next()
+                refused = SaslAuthenticateResponse(error_code=58, error_message="no longer")
+                await peer.answer(header, refused)
+            else:
+                await peer.answer(header, MetadataResponse())
+
+    async with connected(script, settings=with_sasl("PLAIN")) as connection:
+
+        async def ask_until_refused() -> None:
+            with trio.fail_after(SECONDS_MAX):
+                while True:
+                    await connection.ask(MetadataRequest(), version=9)
+
+        with pytest.raises(AuthenticationError, match="no longer"):
+            await ask_until_refused()
+        assert not connection.is_open
+        with pytest.raises(ConnectionLostError, match="no longer"):
+            await connection.ask(MetadataRequest(), version=9)
+
+
+async def test_a_renewal_that_is_broken_off_ends_the_connection() -> None:
+    has_begun = trio.Event()
+
+    async def script(peer: Peer) -> None:
+        await logs_in(peer, 1)
+        while True:
+            header, _ = await peer.next()
+            if header.api_key == SASL_HANDSHAKE:
+                has_begun.set()
+                await trio.sleep_forever()
+            await peer.answer(header, MetadataResponse())
+
+    async with connected(script, settings=with_sasl("PLAIN")) as connection:
+
+        async def ask_until_cancelled(scope: trio.CancelScope) -> None:
+            with scope:
+                while True:
+                    await connection.ask(MetadataRequest(), version=9)
+
+        with trio.fail_after(SECONDS_MAX):
+            async with trio.open_nursery() as nursery:
+                scope = trio.CancelScope()
+                nursery.start_soon(ask_until_cancelled, scope)
+                await has_begun.wait()
+                scope.cancel()
+        with pytest.raises(ConnectionLostError, match="a login was broken off"):
+            await connection.ask(MetadataRequest(), version=9)

@@ -60,3 +60,24 @@ def test_plain() -> None:
     assert next(messages) == b"\0user\0secret"
     with pytest.raises(StopIteration):
         messages.send(b"")
+
+
+def test_a_token_is_sent_with_its_extensions() -> None:
+    credentials = SaslCredentials("OAUTHBEARER", tokens=lambda: "t0ken", extensions=(("traceId", "5"),))
+    messages = exchange(credentials, b"")
+    assert next(messages) == b"n,,\x01auth=Bearer t0ken\x01traceId=5\x01\x01"
+    with pytest.raises(StopIteration):
+        messages.send(b"")
+
+
+def test_a_refused_token_is_acknowledged_so_that_the_broker_says_why() -> None:
+    messages = exchange(SaslCredentials("OAUTHBEARER", tokens=lambda: "t0ken"), b"")
+    next(messages)
+    assert messages.send(b'{"status":"invalid_token"}') == b"\x01"
+    with pytest.raises(AuthenticationError, match="invalid_token"):
+        messages.send(b"")
+
+
+def test_oauthbearer_needs_a_source_of_tokens() -> None:
+    with pytest.raises(AuthenticationError, match="source of tokens"):
+        next(exchange(SaslCredentials("OAUTHBEARER", "u", "p"), b""))

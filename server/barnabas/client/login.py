@@ -1,0 +1,80 @@
+"""The login of a connection, and its renewal before the broker ends it (KIP-368).
+
+The rule: a login is several requests, and nothing else may be sent between them: whoever calls holds the connection.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from barnabas.client.errors import AuthenticationError
+from barnabas.client.sasl import exchange
+
+if TYPE_CHECKING:
+    from barnabas.client.sasl import Exchange
+    from barnabas.client.settings import Endpoint, SaslCredentials
+
+NONCE_BYTES = 32
+RENEWED_AFTER_MIN, RENEWED_AFTER_MAX = 0.85, 0.95
+"""Between these parts of a login's life it is renewed, at random, so that not all clients come at once (as in Kafka)."""
+
+Ask = Callable[[Any, int], Awaitable[Any]]
+"""Sends a request of a version, and returns its response."""
+
+
+class Login:
+    """Lifecycle: `run` at the start, and again whenever `is_due`."""
+
+    def __init__(self, credentials: SaslCredentials, peer: Endpoint) -> None:
+        self._credentials = credentials
+        self._peer = peer
+        self._due_at = math.inf
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to log in again, before anything else is asked."""
+        return trio.current_time() >= self._due_at
+
+    async def run(self, ask: Ask, version: int) -> None:
+        """Log in. `version` is that of SaslAuthenticate. Raises AuthenticationError, and what `ask` raises."""
+        from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest
+        from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest
+
+        credentials, peer = self._credentials, self._peer
+        response = await ask(SaslHandshakeRequest(mechanism=credentials.mechanism), 1)
+        if response.error_code:
+            offered = ", ".join(response.mechanisms) or "nothing"
+            raise AuthenticationError(f"{peer} offers {offered}, not {credentials.mechanism}")
+        messages = exchange(credentials, secrets.token_bytes(NONCE_BYTES))
+        lifetime_ms = 0
+        begun_at = trio.current_time()
+        data: bytes | None = await _first_message(credentials, messages)
+        while data is not None:
+            answer = await ask(SaslAuthenticateRequest(auth_bytes=data), version)
+            if answer.error_code:
+                raise AuthenticationError(f"{peer} refuses the login: {answer.error_message}")
+            lifetime_ms = answer.session_lifetime_ms
+            # In a thread: SCRAM hashes the password as often as the broker says.
+            data = await trio.to_thread.run_sync(_next_message, messages, bytes(answer.auth_bytes))
+        share = random.uniform(RENEWED_AFTER_MIN, RENEWED_AFTER_MAX)
+        self._due_at = begun_at + lifetime_ms / 1000 * share if lifetime_ms > 0 else math.inf
+
+
+async def _first_message(credentials: SaslCredentials, messages: Exchange) -> bytes:
+    if credentials.tokens is None:
+        return next(messages)
+    # In a thread, which may be left alone: an identity provider is asked for the token.
+    return await trio.to_thread.run_sync(next, messages, abandon_on_cancel=True)
+
+
+def _next_message(messages: Exchange, answer: bytes) -> bytes | None:
+    try:
+        return messages.send(answer)
+    except StopIteration:
+        return None
