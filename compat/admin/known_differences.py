@@ -5,7 +5,9 @@ from __future__ import annotations
 from compat.kit.compare import KnownDifference
 
 KNOWN: tuple[KnownDifference, ...] = (
-    KnownDifference(".*", r".*/record\.validation", "a setting of Barnabas alone: how far a leader looks at records"),
+    KnownDifference(
+        ".*", r".*/record\.validation", "a setting of Barnabas alone: how far a leader looks at records"
+    ),
     KnownDifference(
         ".*",
         r".*/min\.insync\.replicas/ConfigSource",

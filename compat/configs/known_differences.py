@@ -6,7 +6,9 @@ from compat.kit.compare import KnownDifference
 
 OWN_ADDRESS = "its own ports and directories"
 KNOWN: tuple[KnownDifference, ...] = (
-    KnownDifference(".*", r".*/(listeners|advertised\.listeners|log\.dirs)/(Value|Synonyms/.*Value)", OWN_ADDRESS),
+    KnownDifference(
+        ".*", r".*/(listeners|advertised\.listeners|log\.dirs)/(Value|Synonyms/.*Value)", OWN_ADDRESS
+    ),
     KnownDifference(
         ".*",
         r".*/(listeners|listener\.security\.protocol\.map)/ReadOnly",

@@ -73,7 +73,9 @@ KNOWN: tuple[KnownDifference, ...] = (
         ODD_ONE,
         always=False,
     ),
-    KnownDifference("(share.*|.*: ShareGroupHeartbeat .*)", ".*(Assignment/TopicPartitions|/Assignment|Epoch)", BEGUN),
+    KnownDifference(
+        "(share.*|.*: ShareGroupHeartbeat .*)", ".*(Assignment/TopicPartitions|/Assignment|Epoch)", BEGUN
+    ),
     KnownDifference(
         ".*: StreamsGroupHeartbeat .* (bad copartition|a part twice|a tag twice).*: asked",
         "/ErrorCode",
@@ -101,5 +103,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         ".*/ErrorCode",
         "a group whose only offsets were in a transaction that was aborted is gone; Kafka keeps it in memory",
     ),
-    KnownDifference("filters: add to no transaction", ".*", "Kafka never answers a request about no transaction"),
+    KnownDifference(
+        "filters: add to no transaction", ".*", "Kafka never answers a request about no transaction"
+    ),
 )

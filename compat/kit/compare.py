@@ -74,7 +74,9 @@ class KnownDifference:
         return bool(re.fullmatch(self.label, difference.label) and re.fullmatch(self.path, difference.path))
 
 
-def run(steps: Iterable[Step], theirs: Side, ours: Side, known: Sequence[KnownDifference]) -> list[Difference]:
+def run(
+    steps: Iterable[Step], theirs: Side, ours: Side, known: Sequence[KnownDifference]
+) -> list[Difference]:
     """Ask both sides everything, in order; a read is repeated for a while if it differs in a way that is not known."""
     differences: list[Difference] = []
     seen: tuple[Seen, Seen] = ({}, {})

@@ -36,7 +36,9 @@ KNOWN: tuple[KnownDifference, ...] = (
     ),
     KnownDifference(".*: transaction", ".*/TransactionStartTimeMs", "begun at different times", always=False),
     KnownDifference("InitProducerId .*", "/ProducerId", "ids are given in blocks", always=False),
-    KnownDifference("DescribeTransactions v.*", ".*/TransactionStartTimeMs", "begun at different times", always=False),
+    KnownDifference(
+        "DescribeTransactions v.*", ".*/TransactionStartTimeMs", "begun at different times", always=False
+    ),
 )
 
 KNOWN_WITH_ACL_AUTHORIZER: tuple[KnownDifference, ...] = (
