@@ -26,7 +26,7 @@ PYTEST := $(BIN)/python -m pytest
 WITH_CODE := $(VENV)/.ready-run
 endif
 
-.PHONY: run setup wheel test test-pipeline pipeline-demo check bench compat compat-cluster cluster-demo faults compare handover oracle crash soak hostile simulate gen docs lock clean nightly help
+.PHONY: run setup wheel kerberos test test-pipeline pipeline-demo check bench compat compat-cluster cluster-demo faults compare handover oracle crash soak hostile simulate gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -37,7 +37,7 @@ run: setup  ## start the broker (ARGS="--listen HOST:PORT --data DIR ...")
 setup: $(VENV)/.bytecode $(WITH_CODE)  ## set up what `make run` needs, without starting anything
 	@:
 
-test: $(VENV)/.ready-test $(WITH_CODE)  ## run the tests (ARGS="-k name ...")
+test: $(VENV)/.ready-test kerberos $(WITH_CODE)  ## run the tests (ARGS="-k name ...")
 	$(PYTEST) $(ARGS)
 
 test-pipeline: $(VENV)/.ready-iceberg  ## run the pipeline's tests, which start Spark (Java 17 or newer)
@@ -138,6 +138,10 @@ $(VENV)/.bytecode: $(VENV)/.ready-run
 $(VENV)/.ready-test: $(VENV)/.ready-run requirements/test.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/test.txt
 	@touch $@
+
+# The package for Kerberos, where it can be compiled: tests that need it are skipped elsewhere.
+kerberos: $(VENV)/.ready-test
+	@[ $(VENV)/.ready-kerberos -nt requirements/kerberos.txt ] || sh tools/kerberos.sh $(BIN)/python $(VENV)/.ready-kerberos
 
 $(VENV)/.ready-check: $(VENV)/.ready-test requirements/check.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/check.txt

@@ -1,6 +1,7 @@
 """Renew `requirements/*.txt`: every package pinned with its hashes, layer upon layer.
 
-`run.txt` is what the broker needs, `compile.txt` what compiles modules of it, `test.txt` adds the tests' needs, `check.txt`
+`run.txt` is what the broker needs, `compile.txt` what compiles modules of it, `kerberos.txt` what logins with Kerberos need
+(which pip-tools resolves only where MIT's headers are: libkrb5-dev), `test.txt` adds the tests' needs, `check.txt`
 the checkers', `spark.txt` the pipeline's, `iceberg.txt` what that needs for Apache Iceberg. Each layer includes the one it
 stands on, so that one environment can hold all of them.
 """
@@ -17,6 +18,7 @@ BUILD_BACKEND = ["hatchling", "editables"]
 LAYERS = {
     "run": None,
     "compile": "run",
+    "kerberos": "run",
     "test": "run",
     "check": "test",
     "spark": "test",

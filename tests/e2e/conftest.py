@@ -95,3 +95,27 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     process = _start(tmp_path_factory.mktemp("broker") / "data", "group.initial.rebalance.delay.ms=0")
     yield process
     assert process.stop() == 0
+
+
+@pytest.fixture
+def zookeeper(tmp_path: Path) -> Iterator[str]:
+    """Our own ZooKeeper server in a process; its address."""
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "zookeeper",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        str(tmp_path / "zk"),
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": import_path(ROOT)}
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    yield next(word.split("=", 1)[1] for word in line.split() if word.startswith("zookeeper.connect="))
+    process.terminate()
+    process.wait(20)
+    process.stdout.close()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet
 
-from barnabas.testing.running import import_path
 from tests.support.certificates import Files, written
 
-from .conftest import ROOT, StartBroker
+from .conftest import StartBroker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore")]
 
@@ -30,29 +26,6 @@ JAAS = (
 
 
 PLAIN = ("sasl.mechanism.inter.broker.protocol=PLAIN", "sasl.enabled.mechanisms=PLAIN")
-
-
-@pytest.fixture
-def zookeeper(tmp_path: Path) -> Iterator[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "barnabas",
-        "zookeeper",
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-        str(tmp_path / "zk"),
-    ]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": import_path(ROOT)}
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    yield next(word.split("=", 1)[1] for word in line.split() if word.startswith("zookeeper.connect="))
-    process.terminate()
-    process.wait(20)
-    process.stdout.close()
 
 
 def with_tokens(directory: Path) -> tuple[str, ...]:

@@ -165,8 +165,9 @@ class Pipeline:
             answer, _ = await token_answered(
                 connection, token, clock_ms=self._now_ms, log_limit=self._shared.log_limit
             )
-        except LoginFailedError:
-            await wait_after_failure(connection)
+        except LoginFailedError as failure:
+            if not failure.is_transient:
+                await wait_after_failure(connection)
             return False
         if answer is not None:
             await transport.send([len(answer).to_bytes(4, "big") + answer])

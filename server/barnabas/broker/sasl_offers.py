@@ -99,10 +99,15 @@ def _beginning(name: str, listener: ListenerSettings, parts: LoginParts) -> Call
     if name == OAUTHBEARER:
         check = _token_check(listener, parts)
         return lambda: OAuthBearerExchange(check)
-    raise SettingError(
-        f"listener {listener.name}: {listener.name_of(settings.SASL_ENABLED_MECHANISMS)} names {name} (which is its "
-        "default if it is not set), and that is not served yet"
-    )
+    from barnabas.broker.kerberos_login import gssapi_exchange
+
+    try:
+        return gssapi_exchange(listener, jaas_of(listener, name), parts.environment.threads)
+    except SettingError as error:
+        if listener.is_set(settings.SASL_ENABLED_MECHANISMS):
+            raise
+        setting = settings.SASL_ENABLED_MECHANISMS.name
+        raise SettingError(f"{error} ({setting} is not set, and its default is {GSSAPI})") from error
 
 
 def _token_check(listener: ListenerSettings, parts: LoginParts) -> Check:

@@ -170,6 +170,8 @@ SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_SECRET = _optional_text(
     "sasl.oauthbearer.client.credentials.client.secret"
 )
 SASL_LOGIN_CALLBACK_HANDLER_CLASS = _optional_text("sasl.login.callback.handler.class")
+SASL_KERBEROS_SERVICE_NAME = _optional_text("sasl.kerberos.service.name")
+SASL_KERBEROS_PRINCIPAL_TO_LOCAL_RULES = _words("sasl.kerberos.principal.to.local.rules")
 SASL_SERVER_CALLBACK_HANDLER_CLASS = _optional_text("sasl.server.callback.handler.class")
 SSL_CLIENT_AUTH = _text("ssl.client.auth")
 SSL_PROTOCOL = _text("ssl.protocol")
@@ -206,6 +208,8 @@ ZOOKEEPER_CONNECTION_TIMEOUT_MS: Setting[int | None] = setting("zookeeper.connec
 ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS = _whole("zookeeper.max.in.flight.requests")
 ZOOKEEPER_SET_ACL = _flag("zookeeper.set.acl")
 ZOOKEEPER_DIGEST_CREDENTIALS = _optional_text("zookeeper.digest.credentials")
+ZOOKEEPER_SASL_JAAS_CONFIG = _optional_text("zookeeper.sasl.jaas.config")
+ZOOKEEPER_SASL_CLIENT_USERNAME = _text("zookeeper.sasl.client.username")
 ZOOKEEPER_SSL_CLIENT_ENABLE = _flag("zookeeper.ssl.client.enable")
 ZOOKEEPER_SSL_KEYSTORE_LOCATION = _optional_text("zookeeper.ssl.keystore.location")
 ZOOKEEPER_SSL_KEYSTORE_PASSWORD = _optional_text("zookeeper.ssl.keystore.password")

@@ -71,6 +71,12 @@ class ListenerSettings:
         found: T | None = self._config.value_if_set(f"{self._prefix}{mechanism.lower()}.{setting.name}")
         return found
 
+    def is_set(self, setting: Setting[T]) -> bool:
+        """Whether a setting is set, for this listener or for all."""
+        return self._config.value_if_set(f"{self._prefix}{setting.name}") is not None or self._config.is_set(
+            setting.name
+        )
+
     def name_of(self, setting: Setting[T], mechanism: str = "") -> str:
         """Return the name of the setting that gives the value, for messages; the most specific where nothing is set."""
         for name in (

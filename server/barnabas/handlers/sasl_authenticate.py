@@ -1,7 +1,8 @@
 """SaslAuthenticate v0-v2. One token of a login; v1 tells how long the login is good for (KIP-368).
 
-A wrong one is answered SASL_AUTHENTICATION_FAILED, late, and is the connection's last request. Where no token is
-expected, as on a listener without SASL or after a login, the answer is ILLEGAL_SASL_STATE, as Kafka's.
+A wrong one is answered SASL_AUTHENTICATION_FAILED, late, and is the connection's last request; after one that may be
+right the next time the connection is closed at once. Where no token is expected, as on a listener without SASL or after
+a login, the answer is ILLEGAL_SASL_STATE, as Kafka's.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ async def handle(
     request: SaslAuthenticateRequest,
     *,
     clock_ms: Callable[[], int],
-) -> SaslAuthenticateResponse:
+) -> SaslAuthenticateResponse | None:
     """Take the token to the connection's login."""
     connection = context.connection
     login = connection.login
@@ -47,6 +48,8 @@ async def handle(
         )
     except LoginFailedError as failure:
         context.close_after_response = True
+        if failure.is_transient:
+            return None
         return SaslAuthenticateResponse(
             error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=login.shown_reason(failure)
         )

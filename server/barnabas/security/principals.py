@@ -175,7 +175,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _expanded(replacement: str, found: re.Match[str]) -> str:
-    """Return a replacement of Java's form: $1 is the first group, as many digits as make the number of a group."""
+    """Return a replacement of Java's form: $1 is the first group, as many digits as make the number of a group.
+
+    What is the number of no group stays as it is.
+    """
     groups = found.re.groups
 
     def one(item: re.Match[str]) -> str:
@@ -197,7 +200,8 @@ def _in_case(name: str, case: str) -> str:
 
 # --- sasl.kerberos.principal.to.local.rules ---------------------------------------------------------------------------
 
-_KERBEROS_RULE = re.compile(r"RULE:\[(\d*):([^\]]*)](?:\(([^)]*)\))?(?:s/([^/]*)/([^/]*)/(g)?)?/?([LU])?")
+_PRINCIPAL = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
+_KERBEROS_RULE = re.compile(r"RULE:\[([0-9]+):([^\]]*)](?:\(([^)]*)\))?(?:s/([^/]*)/([^/]*)/(g)?)?/?([LU])?")
 _NOT_SIMPLE = re.compile("[/@]")
 
 
@@ -210,14 +214,19 @@ class KerberosNames:
         self._rules: list[Callable[[list[str]], str | None]] = [self._rule(text) for text in rules]
 
     def name_of(self, principal: str) -> str:
-        """Return the name for a principal like `alice/host@REALM`. Raises NameRuleError where no rule applies."""
-        name, at, realm = principal.rpartition("@")
-        if not at:
-            name, realm = principal, ""
-        first, slash, host = name.partition("/")
-        if not realm and not slash:
-            return first
-        fields = [realm, first, host] if slash else [realm, first]
+        """Return the name for a principal like `alice/host@REALM`. Raises NameRuleError where no rule applies.
+
+        A principal of more parts than these three has no name, as with Kafka.
+        """
+        if "@" not in principal:
+            return principal
+        parsed = _PRINCIPAL.fullmatch(principal)
+        if parsed is None:
+            raise NameRuleError(
+                f"the principal {principal!r} is not of the form NAME@REALM or NAME/HOST@REALM"
+            )
+        first, host, realm = parsed.groups()
+        fields = [realm, first] if host is None else [realm, first, host]
         for rule in self._rules:
             found = rule(fields)
             if found is not None:
@@ -228,7 +237,7 @@ class KerberosNames:
         if text == "DEFAULT":
             return lambda fields: fields[1] if fields[0] == self._default_realm else None
         parsed = _KERBEROS_RULE.fullmatch(text)
-        if parsed is None or not parsed[1]:
+        if parsed is None:
             raise NameRuleError(
                 f"{text!r} is not of the form RULE:[n:format](pattern)s/from/to/g/L, or DEFAULT"
             )
@@ -240,6 +249,8 @@ def _kerberos_rule(parsed: re.Match[str]) -> Callable[[list[str]], str | None]:
     pattern = _compiled(parsed[3]) if parsed[3] is not None else None
     source = _compiled(parsed[4]) if parsed[4] is not None else None
     target, times = parsed[5] or "", 0 if parsed[6] else 1
+    numbers = [int(digit) for digit in re.findall(r"(?<!\\)\$(\d)", target)]
+    has_all_groups = source is None or all(number <= source.groups for number in numbers)
 
     def rule(fields: list[str]) -> str | None:
         if len(fields) - 1 != count:
@@ -247,6 +258,8 @@ def _kerberos_rule(parsed: re.Match[str]) -> Callable[[list[str]], str | None]:
         base = _filled(form, fields)
         if pattern is not None and pattern.fullmatch(base) is None:
             return None
+        if not has_all_groups:
+            raise NameRuleError(f"rule {parsed[0]}: {target!r} has the number of no group")
         result = base if source is None else source.sub(lambda found: _expanded(target, found), base, times)
         if _NOT_SIMPLE.search(result):
             raise NameRuleError(f"{result!r} is no simple name, after rule {parsed[0]}")

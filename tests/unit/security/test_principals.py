@@ -71,10 +71,35 @@ def test_malformed_rules_are_refused(rules):
         (["RULE:[2:$1](App.*)s/X(.*)/$1/g/L", "DEFAULT"], "AppXHost/h@OTHER", "apphost"),
         (["RULE:[1:$1@$0](.*@OTHER)s/@.*//", "DEFAULT"], "bob@OTHER", "bob"),
         (["RULE:[1:$1]/U"], "bob@OTHER", "BOB"),
+        (["RULE:[1:$1](Job\\..*)s/Job\\.(.*)/$1/g", "DEFAULT"], "Job.nightly@REALM", "nightly"),
+        (["RULE:[2:$1](Job\\..*)s/Job\\.(.*)/$1/g", "DEFAULT"], "Job.nightly/h.example@REALM", "nightly"),
+        (["RULE:[2:$1](Job\\..*)s/Job\\.(.*)/$1/g", "DEFAULT"], "carol/h.example@REALM", "carol"),
+        (["RULE:[2:$1](aXa.*)s/a/b/", "DEFAULT"], "aXaX/h@REALM", "bXaX"),
+        (["RULE:[2:$1](aXa.*)s/a/b/g/U", "DEFAULT"], "aXaX/h@REALM", "BXBX"),
+        (["RULE:[2:$1](Test.*)s/ABC///L"], "TestABC/h@OTHER", "test"),
+        (["RULE:[1:user-$1.of.$0]"], "bob@OTHER", "user-bob.of.OTHER"),
+        (["RULE:[1:fixed]"], "bob@OTHER", "fixed"),
+        (["RULE:[2:$2]", "DEFAULT"], "bob@REALM", "bob"),
+        (["DEFAULT"], "a/b/c", "a/b/c"),
     ],
 )
 def test_rules_name_kerberos_principals(rules, principal, name):
     assert KerberosNames(rules, "REALM").name_of(principal) == name
+
+
+def test_a_kerberos_principal_of_more_than_three_parts_has_no_name():
+    names = KerberosNames(["RULE:[1:$1]", "RULE:[2:$1]", "DEFAULT"], "REALM")
+    for principal in ("alice/host/more@REALM", "alice@host@REALM", "alice\\@x@REALM", "alice/a@b/c@REALM"):
+        with pytest.raises(NameRuleError, match="NAME/HOST@REALM"):
+            names.name_of(principal)
+
+
+@pytest.mark.parametrize(
+    "rule", ["RULE:[1:$1@$0]", "RULE:[1:$a]", "RULE:[1:$]", "RULE:[1:$2]", "RULE:[1:$1](.*)s/a/$3/"]
+)
+def test_a_rule_that_cannot_be_applied_to_a_principal_lets_nobody_in(rule):
+    with pytest.raises(NameRuleError):
+        KerberosNames([rule, "DEFAULT"], "REALM").name_of("alice@REALM")
 
 
 @pytest.mark.parametrize("rules", [["DEFAULT"], ["RULE:[2:$1]"], ["RULE:[1:$1@$0]"], ["RULE:[1:$5]"]])
@@ -84,8 +109,13 @@ def test_a_kerberos_principal_without_a_rule_has_no_name(rules):
 
 
 @pytest.mark.parametrize(
-    "rule", ["", "RULE", "RULE:[x:$1]", "RULE:[1:$1](", "RULE:[1:$1](()s/a/b/", "default"]
-)
+    "rule",
+    [
+        "", "RULE", "RULE:[x:$1]", "RULE:[:$1]", "RULE:[1:$1](", "RULE:[1:$1](()s/a/b/", "default", "DEFAUL", "DEFAULT/L",
+        "DEFAULT/g", "rule:[1:$1]", "RULE:[1:$1]/L/U", "RULE:[1:$1]/LU", "RULE:[1:$1/L", "RULE:[1:$1]/l",
+        "RULE:[2:$1](a.*)s/a/b/L/g", "RULE:[1:$1] ",
+    ],
+)  # fmt: skip
 def test_malformed_kerberos_rules_are_refused(rule):
     with pytest.raises(NameRuleError):
         KerberosNames([rule], "REALM")

@@ -42,7 +42,7 @@ WITHOUT_EFFECT = {
     "cluster": "it is about a cluster, and without zookeeper.connect a broker is alone",
     "fixed": "what it would change is fixed here",
     "jvm": "there is no Java virtual machine to load it into",
-    "kerberos": "Kerberos is not served",
+    "kerberos": "the Kerberos library renews tickets after half of their life",
     "kraft": "metadata is kept without KRaft",
     "limits": "this limit is not enforced",
     "metrics": "no such metrics are kept",

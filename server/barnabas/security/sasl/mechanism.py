@@ -16,11 +16,16 @@ MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER, GSSAPI)
 
 
 class LoginFailedError(Exception):
-    """A client has not proved who it is. `shown` is what it is sent; None for a sentence that says nothing."""
+    """A client has not proved who it is. `shown` is what it is sent; None for a sentence that says nothing.
 
-    def __init__(self, reason: str, *, shown: str | None = None) -> None:
+    `is_transient`: it is sent nothing, and its connection is closed, upon which clients try again (Kafka's rule for
+    replays and for tickets that are not yet valid).
+    """
+
+    def __init__(self, reason: str, *, shown: str | None = None, is_transient: bool = False) -> None:
         super().__init__(reason)
         self.shown = shown
+        self.is_transient = is_transient
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,390 @@
+"""Logins with Kerberos, on Apache Kafka and on Barnabas in one realm: python -m compat.security.kerberos.
+
+Stock clients log in to both. Then tokens of MIT's library go to both over bare sockets: right ones, and those that are cut,
+repeated, late, for others, out of turn. The exit code is 1 when a side answers otherwise in a way that is not meant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from barnabas.client.gssapi import CHOICE
+from barnabas.network.kerberos import Context, KerberosError, Login, Tickets
+from barnabas.wire.generated.metadata import MetadataRequest
+from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest
+from compat.kafka import KafkaError, RealKafka, free_port
+from compat.kafka.broker import COMMON_SETTINGS
+from compat.kafka.process import LIGHT_JVM
+from compat.kit.sides import Side, StartError, barnabas
+from compat.security.kdc import NAME, Realm, RealmError
+from compat.security.kerberos_clients import compare_clients
+from tests.support.raw_client import RawClient
+
+MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+SERVICE = "kafka/localhost"
+RULES = "RULE:[2:$1-of-$2](job-of-.*),RULE:[1:$1](not-simple)s/-/@/,RULE:[1:$1](upper)s/upper/loud/U,DEFAULT"
+CLOCK_SKEW_S = 5
+LIFE_S = 3
+REAUTH_MS = 600_000
+
+REFUSED = (
+    "Kafka lets the client in and closes the connection upon its next request; here the login is refused"
+)
+MEANT = {
+    "a principal whose name is not simple": REFUSED,
+    "a principal of three parts": REFUSED,
+    "a choice that is empty": "an exception of Java's ends the connection; here the login is refused",
+    "bare tokens without a handshake": "the login of Kafka 0.9's clients, which Kafka 4 does not serve any more",
+    "a token and more": "Java's library leaves out what follows a token, MIT's refuses it",
+    "a login again with another mechanism": "Kafka closes the connection; here the client is told why",
+}
+JVM_OPTIONS = ("--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",)
+"""Without this Kafka cannot tell a replay apart on Java 17, and refuses a login that it means clients to try again."""
+
+
+class Player:
+    """A client that notes what it is answered."""
+
+    def __init__(self, side: Side, realm: Realm, aged: Mapping[str, bytes]) -> None:
+        self.seen: list[str] = []
+        self.realm = realm
+        self.aged = aged
+        self._address = f"localhost:{side.sasl_port}"
+        self.client = RawClient(self._address)
+        self.is_bare = False
+
+    def again(self) -> None:
+        """Begin a new connection."""
+        self.client.socket.close()
+        self.client = RawClient(self._address)
+
+    def handshake(self, version: int = 1, mechanism: str = "GSSAPI") -> None:
+        """Ask for a mechanism."""
+        answer = self.client.ask(SaslHandshakeRequest(mechanism=mechanism), version)
+        self.is_bare = version == 0
+        self.seen.append(
+            "closed" if answer is None else f"handshake: {answer.error_code} {sorted(answer.mechanisms)}"
+        )
+
+    def token(self, data: bytes | None, *, is_answered: bool = True) -> bytes:
+        """Send a token; returns the answer's, empty where the connection was closed."""
+        if self.is_bare:
+            self.client.send_frame(data or b"")
+            answered = self.client.frame() if is_answered else b""
+            self.seen.append("closed" if answered is None else "a token" if answered else "no token")
+            return answered or b""
+        answer = self.client.ask(SaslAuthenticateRequest(auth_bytes=data or b""), 2)
+        if answer is None:
+            self.seen.append("closed")
+            return b""
+        has_token = "a token" if answer.auth_bytes else "no token"
+        self.seen.append(
+            f"{answer.error_code} {answer.error_message} {has_token} {answer.session_lifetime_ms}"
+        )
+        return bytes(answer.auth_bytes)
+
+    def tickets(self, principal: str = "alice", service: str = "kafka") -> Context:
+        """A new context with tickets of somebody."""
+        keytab = str(self.realm.keytab(principal))
+        return Tickets(Login(service, f"{principal}@{NAME}", keytab)).context("localhost")
+
+    def offered(self, context: Context) -> bytes:
+        """Go on until the security layers are offered; returns the offer."""
+        answer = self.token(context.step(None))
+        context.step(answer)
+        return self.token(b"")
+
+    def log_in(self, context: Context, suffix: bytes = b"") -> None:
+        """Go through all of a login."""
+        offer = context.unwrap(self.offered(context))
+        self.seen.append(f"offer {offer.hex()}")
+        self.token(context.wrap(CHOICE + suffix), is_answered=False)
+
+    def who(self) -> None:
+        """Note whether the user may act on the cluster."""
+        answer = self.client.ask(MetadataRequest(topics=[], include_cluster_authorized_operations=True), 8)
+        self.seen.append("closed" if answer is None else f"operations {answer.cluster_authorized_operations}")
+
+
+Case = Callable[[Player], None]
+
+
+def right(principal: str = "alice", suffix: bytes = b"", version: int = 1) -> Case:
+    """A login, and what its user may do."""
+
+    def play(player: Player) -> None:
+        if version >= 0:
+            player.handshake(version)
+        else:
+            player.is_bare = True
+        player.log_in(player.tickets(principal), suffix)
+        player.who()
+
+    return play
+
+
+def first(change: Callable[[Player], bytes]) -> Case:
+    """A first token."""
+
+    def play(player: Player) -> None:
+        player.handshake()
+        player.token(change(player))
+        player.who()
+
+    return play
+
+
+def last(choose: Callable[[Context], bytes]) -> Case:
+    """A choice of security layer."""
+
+    def play(player: Player) -> None:
+        player.handshake()
+        context = player.tickets()
+        context.unwrap(player.offered(context))
+        player.token(choose(context))
+        player.who()
+
+    return play
+
+
+def replayed(player: Player) -> None:
+    """The same first token on two connections."""
+    token = player.tickets().step(None)
+    for _ in range(2):
+        player.handshake()
+        player.token(token)
+        player.again()
+
+
+def out_of_sequence(context: Context) -> bytes:
+    """A message of which the one before it is lost."""
+    context.wrap(CHOICE)
+    return context.wrap(CHOICE)
+
+
+def with_data_before_the_offer(player: Player) -> None:
+    """Something where an empty message is due."""
+    player.handshake()
+    context = player.tickets()
+    context.step(player.token(context.step(None)))
+    player.token(b"something")
+    player.who()
+
+
+def ticket_twice(player: Player) -> None:
+    """A first token when the context stands."""
+    player.handshake()
+    context = player.tickets()
+    context.step(player.token(context.step(None)))
+    player.token(player.tickets().step(None))
+    player.who()
+
+
+def after_the_end(player: Player) -> None:
+    """A token after the login."""
+    right()(player)
+    player.token(b"more")
+    player.who()
+
+
+def renewed(principal: str = "alice", mechanism: str = "GSSAPI") -> Case:
+    """A second login on the same connection."""
+
+    def play(player: Player) -> None:
+        right()(player)
+        player.handshake(mechanism=mechanism)
+        if mechanism == "GSSAPI":
+            player.log_in(player.tickets(principal))
+        else:
+            player.token(b"\0plain\0secret")
+        player.who()
+
+    return play
+
+
+def other_request(player: Player) -> None:
+    """A request in the middle of a login."""
+    player.handshake()
+    player.token(player.tickets().step(None))
+    player.who()
+
+
+def late(name: str) -> Case:
+    """A first token that was made some time ago."""
+    return first(lambda player: player.aged[name])
+
+
+CASES: dict[str, Case] = {
+    "right": right(),
+    "right, bob": right("bob"),
+    "an authorization id": right(suffix=b"bob@" + NAME.encode()),
+    "a host principal, by a rule": right("job/night"),
+    "a host principal, by default": right("job2/night"),
+    "capitals": right("upper"),
+    "bare tokens after handshake v0": right(version=0),
+    "bare tokens without a handshake": right(version=-1),
+    "a principal whose name is not simple": right("not-simple"),
+    "a principal of three parts": right("alice/a/b"),
+    "a ticket for another service": first(lambda player: player.tickets(service="http").step(None) or b""),
+    "a token that is cut": first(lambda player: (player.tickets().step(None) or b"")[:200]),
+    "a token with a byte changed": first(
+        lambda player: bytes(b ^ (i == 300) for i, b in enumerate(player.tickets().step(None) or b""))
+    ),
+    "bare tokens without a handshake": "the login of Kafka 0.9's clients, which Kafka 4 does not serve any more",
+    "a token and more": first(lambda player: (player.tickets().step(None) or b"") + b"more"),
+    "an empty token": first(lambda _: b""),
+    "no token at all": first(lambda _: b"hello"),
+    "a token of another mechanism": first(
+        lambda _: bytes.fromhex("602806062b0601050502a01e301ca01a3018060a2b06010401823702020a")
+    ),
+    "a token that is late": late("late"),
+    "an expired ticket": late("expired"),
+    "a token twice": replayed,
+    "a ticket when the context stands": ticket_twice,
+    "data before the offer": with_data_before_the_offer,
+    "a choice of integrity": last(lambda context: context.wrap(bytes((2, 0, 16, 0)))),
+    "a choice of confidentiality": last(lambda context: context.wrap(bytes((4, 0, 16, 0)))),
+    "a choice of nothing": last(lambda context: context.wrap(bytes((0, 0, 0, 0)))),
+    "a choice of two": last(lambda context: context.wrap(bytes((3, 0, 16, 0)))),
+    "a choice that is cut": last(lambda context: context.wrap(CHOICE)[:20]),
+    "a choice that is empty": last(lambda context: context.wrap(b"")),
+    "a choice that is not wrapped": last(lambda _: CHOICE),
+    "a choice out of sequence": last(out_of_sequence),
+    "no choice": last(lambda _: b""),
+    "a token after the end": after_the_end,
+    "a login again": renewed(),
+    "a login again as somebody else": renewed("bob"),
+    "a login again with another mechanism": renewed(mechanism="PLAIN"),
+    "another request during a login": other_request,
+    "a key that has changed": first(
+        lambda player: player.tickets().step(None) or b""
+    ),  # the last one: it stays changed
+}
+
+
+def settings(realm: Realm, port: int, sasl_port: int, controller_port: int = 0) -> dict[str, str]:
+    """Return the settings of a broker whose users log in at `sasl_port`; of a Kafka with a `controller_port`."""
+    addresses = f"PLAINTEXT://127.0.0.1:{port},USERS://localhost:{sasl_port}"
+    own = f",CONTROLLER://127.0.0.1:{controller_port}" if controller_port else ""
+    keytab = realm.directory / "service.keytab"
+    return {
+        "listeners": addresses + own,
+        "advertised.listeners": addresses,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "GSSAPI,PLAIN",
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.kerberos.principal.to.local.rules": RULES,
+        "listener.name.users.gssapi.sasl.jaas.config": f"{MODULE} required useKeyTab=true storeKey=true "
+        f'keyTab="{keytab}" principal="{SERVICE}@{NAME}";',
+        "listener.name.users.plain.sasl.jaas.config": f'{PLAIN} required user_plain="secret";',
+        "connections.max.reauth.ms": str(REAUTH_MS),
+        "connection.failed.authentication.delay.ms": "20",
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": "User:ANONYMOUS;User:alice;User:job-of-night;User:LOUD",
+        "allow.everyone.if.no.acl.found": "false",
+    }
+
+
+@contextmanager
+def both(version: str, realm: Realm) -> Iterator[tuple[Side, Side]]:
+    """(Apache Kafka, Barnabas), running. Raises KafkaError, StartError."""
+    realm.keytab(SERVICE).rename(realm.directory / "service.keytab")
+    data = realm.directory / "kafka"
+    data.mkdir()
+    port, sasl_port, controller_port = free_port(), free_port(), free_port()
+    (data / "controller.port").write_text(str(controller_port))
+    lines = settings(realm, port, sasl_port, controller_port)
+    options = LIGHT_JVM + JVM_OPTIONS + realm.java_options
+    with RealKafka(version, port, data=data, settings=lines, jvm_options=options) as kafka:
+        ours, sasl_ours, properties = free_port(), free_port(), realm.directory / "server.properties"
+        lines = {
+            **COMMON_SETTINGS,
+            "broker.id": "1",
+            "log.dirs": str(realm.directory / "barnabas"),
+            **settings(realm, ours, sasl_ours),
+        }
+        lines.pop("inter.broker.listener.name")
+        properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        with barnabas(properties):
+            yield Side("Kafka", kafka.port, sasl_port), Side("Barnabas", ours, sasl_ours)
+
+
+def age(realm: Realm) -> dict[str, bytes]:
+    """Make tokens, and let them grow older than clocks may differ."""
+    realm.add("short", life_s=LIFE_S)
+    keytab = str(realm.keytab("short"))
+    short = Tickets(Login("kafka", f"short@{NAME}", keytab)).context("localhost").step(None) or b""
+    keytab = str(realm.keytab("alice"))
+    late = Tickets(Login("kafka", f"alice@{NAME}", keytab)).context("localhost").step(None) or b""
+    time.sleep(2 * CLOCK_SKEW_S + LIFE_S)
+    return {"late": late, "expired": short}
+
+
+def seen(case: Case, side: Side, realm: Realm, aged: Mapping[str, bytes]) -> list[str]:
+    """What a side answers in one case."""
+    player = Player(side, realm, aged)
+    try:
+        case(player)
+    except (OSError, KerberosError) as error:
+        player.seen.append(f"{type(error).__name__}: {error}")
+    finally:
+        player.client.socket.close()
+    return player.seen
+
+
+def compare_tokens(sides: tuple[Side, Side], realm: Realm, names: Collection[str]) -> int:
+    """Play cases on both sides; returns how many differ in a way that is not meant."""
+    realm.keytab("http/localhost")
+    aged = age(realm)
+    bad = 0
+    for name, case in CASES.items():
+        if name not in names:
+            continue
+        if name == "a key that has changed":
+            realm.change_key(SERVICE)
+        theirs, ours = (seen(case, side, realm, aged) for side in sides)
+        if theirs == ours:
+            print(f"same: {name}: {theirs[-1]}")
+            continue
+        bad += name not in MEANT
+        print(f"{'meant' if name in MEANT else 'differs'}: {name} {MEANT.get(name, '')}")
+        print(f"  Kafka    {theirs}\n  Barnabas {ours}")
+    return bad
+
+
+def main() -> int:
+    """Compare; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m compat.security.kerberos", description=__doc__)
+    parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
+    parser.add_argument("--tokens-only", action="store_true", help="no stock clients")
+    parser.add_argument("--case", action="append", metavar="NAME", help="of tokens; all")
+    options = parser.parse_args()
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="kerberos-") as name,
+            Realm(Path(name), clock_skew_s=CLOCK_SKEW_S) as realm,
+        ):
+            os.environ.update(realm.environment)
+            with both(options.version, realm) as sides:
+                bad = 0 if options.tokens_only else compare_clients(options.version, sides, realm)
+                bad += compare_tokens(sides, realm, options.case or CASES)
+    except (KafkaError, StartError, RealmError, KerberosError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{len(CASES)} cases, {bad} of them with other answers")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

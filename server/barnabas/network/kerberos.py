@@ -1,0 +1,219 @@
+"""Kerberos by MIT's library (the package `gssapi`): logins that are accepted with a keytab, and logins with one.
+
+The rule: nothing else imports the package, and nothing here runs in the event loop: all of it may wait for files, and
+logging in for a key distribution centre. What the library refuses is told in its words and in those of an operator.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+PACKAGE = (
+    "Kerberos needs the Python package gssapi: pip install 'barnabas[kerberos]' "
+    "(it is compiled; Debian: apt-get install gcc python3-dev libkrb5-dev)"
+)
+
+# Codes of Kerberos, RFC 4120 section 7.5.9, and of MIT's library, counted from the first of its table.
+_TABLE = -1765328384
+_CODES = 256
+_OTHER_NAME = "see sasl.kerberos.service.name, and the host name by which the broker is reached"
+_HINTS = {
+    6: "the key distribution centre does not know the principal that logs in",
+    7: f"the service has another name: {_OTHER_NAME}",
+    31: "the keytab has another key: it may be old, or of another service",
+    32: "the ticket has expired",
+    35: f"the ticket is for another service: {_OTHER_NAME}",
+    37: "clocks differ by more than clockskew in krb5.conf",
+    44: "the keytab does not have this version of the service's key",
+    144: f"the ticket is for another service: {_OTHER_NAME}",
+    156: "no key distribution centre answers: see the realm in krb5.conf",
+}
+_TRANSIENT = frozenset((21, 33, 34))
+"""Client and ticket that are not yet valid, replay: Kafka closes the connection, and clients try again."""
+
+_NOTHING = "Success"
+"""What the library says of codes that it has no words for, and of none."""
+
+_caches = itertools.count(1)
+
+
+class KerberosError(Exception):
+    """Kerberos has refused something; the text says what and, as far as that can be known, why.
+
+    `is_transient`: the same may succeed with the next attempt.
+    """
+
+    def __init__(self, reason: str, *, is_transient: bool = False) -> None:
+        super().__init__(reason)
+        self.is_transient = is_transient
+
+
+def library() -> Any:
+    """Return the package. Raises KerberosError where it is not installed."""
+    try:
+        import gssapi
+    except ImportError as error:
+        raise KerberosError(PACKAGE if error.name == "gssapi" else f"{PACKAGE}: {error}") from error
+    return gssapi
+
+
+def default_realm() -> str:
+    """Return the default realm of krb5.conf, empty where there is none. Raises KerberosError without the package."""
+    gssapi = library()
+    try:
+        # The library adds the realm to a name that has none.
+        name = gssapi.Name("x", gssapi.NameType.kerberos_principal).canonicalize(gssapi.MechType.kerberos)
+    except gssapi.exceptions.GSSError:
+        return ""
+    return str(name).partition("@")[2]
+
+
+def _translated(error: Any) -> KerberosError:
+    code = (error.min_code & 0xFFFFFFFF) - (_TABLE & 0xFFFFFFFF)
+    is_of_kerberos = 0 <= code < _CODES
+    said = error.get_all_statuses(error.min_code, False) if error.min_code else []
+    said = [one for one in said if one != _NOTHING] or error.get_all_statuses(error.maj_code, True)
+    text = "; ".join(said)
+    hint = _HINTS.get(code) if is_of_kerberos else None
+    return KerberosError(
+        f"{text} ({hint})" if hint else text, is_transient=is_of_kerberos and code in _TRANSIENT
+    )
+
+
+# --- accepting --------------------------------------------------------------------------------------------------------
+
+
+class Acceptor:
+    """The key of a service, with which tickets for it are checked. The keytab is read again for each of them."""
+
+    def __init__(self, principal: str, keytab: str | None) -> None:
+        """Look for the key of `principal`; without a `keytab` in the library's default one. Raises KerberosError."""
+        self._gssapi = gssapi = library()
+        try:
+            self._credentials = gssapi.Credentials(
+                name=gssapi.Name(principal, gssapi.NameType.kerberos_principal),
+                usage="accept",
+                mechs=[gssapi.MechType.kerberos],
+                store={"keytab": keytab} if keytab else None,
+            )
+        except gssapi.exceptions.GSSError as error:
+            raise _translated(error) from error
+
+    def context(self) -> Context:
+        """Return the context of a new login."""
+        return Context(self._gssapi, self._gssapi.SecurityContext(creds=self._credentials, usage="accept"))
+
+
+class Context:
+    """A security context of either side. Everything that fails raises KerberosError."""
+
+    def __init__(self, gssapi: Any, context: Any) -> None:
+        self._gssapi = gssapi
+        self._context = context
+        # A token that tells the peer of an error is of no use to SASL: the error itself counts.
+        context.__DEFER_STEP_ERRORS__ = False
+
+    @property
+    def is_established(self) -> bool:
+        """Whether both sides are done with it."""
+        return bool(self._context.complete)
+
+    @property
+    def initiator(self) -> str:
+        """The principal of the client."""
+        return str(self._context.initiator_name)
+
+    @property
+    def is_mutual(self) -> bool:
+        """Whether the service has proved who it is."""
+        return bool(self._context.actual_flags & self._gssapi.RequirementFlag.mutual_authentication)
+
+    def step(self, token: bytes | None) -> bytes | None:
+        """Take the peer's token, None for the first step, and return the answer, None for none."""
+        try:
+            answer: bytes | None = self._context.step(token)
+        except self._gssapi.exceptions.GSSError as error:
+            raise _translated(error) from error
+        return answer
+
+    def wrap(self, data: bytes) -> bytes:
+        """Return data with a checksum, not encrypted."""
+        try:
+            return bytes(self._context.wrap(data, False).message)
+        except self._gssapi.exceptions.GSSError as error:
+            raise _translated(error) from error
+
+    def unwrap(self, token: bytes) -> bytes:
+        """Return the data of a message whose checksum and place in the sequence are right."""
+        try:
+            return bytes(self._context.unwrap(token).message)
+        except self._gssapi.exceptions.GSSError as error:
+            raise _translated(error) from error
+
+
+# --- logging in -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """With what somebody logs in to services."""
+
+    service: str
+    """The first part of the services' principals (`sasl.kerberos.service.name`)."""
+    principal: str | None = None
+    """Who logs in; None for the only one that the tickets are for."""
+    keytab: str | None = None
+    """The file with the principal's key; None to use tickets that somebody else gets."""
+    ticket_cache: str | None = None
+    """Where these are; None for the library's default."""
+
+
+class Tickets:
+    """Tickets for services. Those from a keytab are got when they are needed, and again after half of their life."""
+
+    def __init__(self, login: Login) -> None:
+        """Read the keytab, if there is one; nobody is asked yet. Raises KerberosError."""
+        self.login = login
+        self._gssapi = library()
+        self._store: dict[str, str] | None = None
+        if login.keytab is not None:
+            if login.principal is not None:
+                Acceptor(login.principal, login.keytab)
+            self._store = {
+                "client_keytab": login.keytab,
+                "ccache": f"MEMORY:barnabas-{next(_caches)}",
+            }
+        elif login.ticket_cache is not None:
+            self._store = {"ccache": login.ticket_cache}
+
+    def context(self, host: str) -> Context:
+        """Return the context of a login to the service on a host. Raises KerberosError."""
+        gssapi, flags = self._gssapi, self._gssapi.RequirementFlag
+        try:
+            principal = self.login.principal
+            credentials = gssapi.Credentials(
+                name=gssapi.Name(principal, gssapi.NameType.kerberos_principal)
+                if principal is not None
+                else None,
+                usage="initiate",
+                mechs=[gssapi.MechType.kerberos],
+                store=self._store,
+            )
+            service = gssapi.Name(f"{self.login.service}@{host}", gssapi.NameType.hostbased_service)
+            return Context(
+                gssapi,
+                gssapi.SecurityContext(
+                    name=service,
+                    creds=credentials,
+                    usage="initiate",
+                    mech=gssapi.MechType.kerberos,
+                    flags=flags.mutual_authentication
+                    | flags.integrity
+                    | flags.replay_detection
+                    | flags.out_of_sequence_detection,
+                ),
+            )
+        except gssapi.exceptions.GSSError as error:
+            raise _translated(error) from error

@@ -1,0 +1,29 @@
+"""A realm for tests of Kerberos, which are skipped where one cannot be had."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from barnabas.network.kerberos import KerberosError, library
+from compat.security.kdc import Realm, RealmError
+
+
+@contextmanager
+def realm_or_skip(directory: Path) -> Iterator[Realm]:
+    """Start a realm, to which this process belongs too. With CI=true it must be there."""
+    try:
+        library()
+        made = Realm(directory)
+    except (KerberosError, RealmError) as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(error))
+    with made, pytest.MonkeyPatch.context() as patch:
+        for name, value in made.environment.items():
+            patch.setenv(name, value)
+        yield made
