@@ -11,7 +11,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -48,15 +48,24 @@ class ZooKeeperServer:
 
     `tls` are ZooKeeper's settings for TLS (`ssl.*`): with them it speaks nothing else. Without `syncs` a transaction is
     answered before it is flushed to the disk: it outlives the process all the same, and a disk that others keep busy for
-    seconds costs no session.
+    seconds costs no session. With a `jaas` file, which has a section Server, clients can log in by SASL.
     """
 
     def __init__(
-        self, of: Release, directory: Path, tls: Mapping[str, str] | None = None, *, syncs: bool = False
+        self,
+        of: Release,
+        directory: Path,
+        tls: Mapping[str, str] | None = None,
+        *,
+        syncs: bool = False,
+        jaas: Path | None = None,
+        jvm_options: Sequence[str] = (),
     ) -> None:
         self._release = of
         self._tls = tls
         self._syncs = syncs
+        self._jaas = jaas
+        self._jvm_options = jvm_options
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self.port = kept_port(directory, "zookeeper.port")
@@ -86,7 +95,12 @@ class ZooKeeperServer:
         ]
         config.write_text("\n".join(lines) + "\n")
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        if self._jaas is not None:
+            provider = "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+            config.write_text(f"{config.read_text()}{provider}\n")
+        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self._jvm_options]
+        if self._jaas is not None:
+            options.append(f"-Djava.security.auth.login.config={self._jaas}")
         if not self._syncs:
             options += ["-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=1024"]
         self._process.start(java_command(self._release, main, str(config), options=options))

@@ -47,6 +47,16 @@ class ZooKeeperTls:
 
 
 @dataclass(frozen=True, slots=True)
+class ZooKeeperSasl:
+    """How ZooKeeper is logged in to."""
+
+    jaas: str
+    """The login module in JAAS's form, as it is in the section Client of a JAAS file."""
+    service: str
+    """The first part of the Kerberos principals of ZooKeeper servers."""
+
+
+@dataclass(frozen=True, slots=True)
 class ZooKeeperSettings:
     """How ZooKeeper is reached."""
 
@@ -62,6 +72,8 @@ class ZooKeeperSettings:
     digest: tuple[str, str] | None
     """User and password of ZooKeeper's scheme `digest`, None for nobody."""
     tls: ZooKeeperTls | None
+    sasl: ZooKeeperSasl | None = None
+    """None for no login by SASL."""
 
     @property
     def connect(self) -> str:
@@ -82,12 +94,14 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
     connection_ms = config.get(settings.ZOOKEEPER_CONNECTION_TIMEOUT_MS)
     digest = _digest(config.get(settings.ZOOKEEPER_DIGEST_CREDENTIALS))
     tls = _tls(config)
+    jaas = config.get(settings.ZOOKEEPER_SASL_JAAS_CONFIG)
+    sasl = ZooKeeperSasl(jaas, config.get(settings.ZOOKEEPER_SASL_CLIENT_USERNAME)) if jaas else None
     has_acls = config.get(settings.ZOOKEEPER_SET_ACL)
-    if has_acls and digest is None and (tls is None or tls.key_store is None):
+    if has_acls and digest is None and sasl is None and (tls is None or tls.key_store is None):
         raise SettingError(
             f"{settings.ZOOKEEPER_SET_ACL.name}=true needs an identity that the znodes are kept for: set "
-            f"{settings.ZOOKEEPER_DIGEST_CREDENTIALS.name}=USER:PASSWORD, or a certificate by "
-            f"{settings.ZOOKEEPER_SSL_KEYSTORE_LOCATION.name}"
+            f"{settings.ZOOKEEPER_SASL_JAAS_CONFIG.name}, {settings.ZOOKEEPER_DIGEST_CREDENTIALS.name}=USER:PASSWORD, or a "
+            f"certificate by {settings.ZOOKEEPER_SSL_KEYSTORE_LOCATION.name}"
         )
     return ZooKeeperSettings(
         servers,
@@ -98,6 +112,7 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
         has_acls,
         digest,
         tls,
+        sasl,
     )
 
 

@@ -50,7 +50,7 @@ from barnabas.cluster.zookeeper.session import (
     ZooKeeperError,
 )
 from barnabas.cluster.zookeeper.tracked_session import TrackedSession
-from barnabas.config.cluster import ZooKeeperSettings
+from barnabas.config.cluster import ZooKeeperSasl, ZooKeeperSettings
 from barnabas.environment import Threads
 from barnabas.network.tls_stores import TlsError
 
@@ -100,9 +100,35 @@ class ZooKeeperConnection(TrackedSession):
             logger=_quiet_logger(),
         )
         self._client.add_listener(self._kazoo_changed)
+        self._has_logged_in = True  # on this connection; only kazoo's thread looks at it
+        if settings.sasl is not None:
+            self._set_up_sasl(settings.sasl)
         self._requests = Requests(self._client, settings.requests_in_flight_max)
         self._pending: set[Pending] = set()
         self._has_multi_read = True
+
+    def _set_up_sasl(self, sasl: ZooKeeperSasl) -> None:
+        """Have every connection begin with a login. Raises UnreachableError."""
+        from barnabas.cluster.zookeeper.sasl import SaslSetupError, authenticate, login_by
+
+        try:
+            messages = login_by(sasl.jaas, sasl.service)
+        except SaslSetupError as error:
+            raise UnreachableError(f"zookeeper.sasl.jaas.config=...: {error}") from error
+        kazoo = self._client._connection
+
+        def log_in(host: str, timeout_s: float) -> None:
+            try:
+                authenticate(kazoo, messages(host), timeout_s)
+            except kazoo_errors.ConnectionDropped as error:
+                self._handler.last_failure = f"{host}: {error}"
+                raise
+            self._has_logged_in = True
+            self._kazoo_changed(KazooState.CONNECTED)
+
+        kazoo.sasl_options = {}  # not None, which has kazoo call the other
+        kazoo._authenticate_with_sasl = log_in
+        self._has_logged_in = False
 
     async def connect(self) -> None:
         """Begin the session, and make the chroot if it is missing. Raises UnreachableError, NoAuthError."""
@@ -127,9 +153,12 @@ class ZooKeeperConnection(TrackedSession):
     def _kazoo_changed(self, state: str) -> None:
         keeper = self._client._state
         if state == KazooState.CONNECTED:
+            if not self._has_logged_in:
+                return  # it comes again
             self._requests.drop_stale()
             soon(self._token, self._begin, self._client._session_id)
         elif state == KazooState.SUSPENDED:
+            self._has_logged_in = self._settings.sasl is None
             soon(self._token, self._end, SessionState.DISCONNECTED)
         else:
             if keeper == KeeperState.AUTH_FAILED:

@@ -1,0 +1,102 @@
+"""Logging in to ZooKeeper by SASL, with a password (DIGEST-MD5) or with Kerberos (GSSAPI), in kazoo's thread.
+
+The rule: kazoo sends and reads, the messages are ours: its own way needs the package pure-sasl. A login that fails loses
+the connection, and the next one tries again: by then the server may know the password, and tickets may be had.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Generator
+from typing import Any
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.protocol import serialization as packets
+
+from barnabas.client.errors import ClientError
+from barnabas.client.gssapi import gssapi
+from barnabas.network.kerberos import KerberosError, Login, Tickets
+from barnabas.security.digest_md5 import DigestError, digest_md5
+from barnabas.security.jaas import JaasEntry, JaasError, parse_jaas
+
+DIGEST_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
+KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+DIGEST_HOST = "zk-sasl-md5"
+"""What all ZooKeeper servers are called with DIGEST-MD5, and their realm."""
+DIGEST_SERVICE = "zookeeper"
+NONCE_BYTES = 16
+
+Messages = Callable[[str], Generator[bytes, bytes, None]]
+"""Returns the messages of a login to the server on a host."""
+
+
+class SaslSetupError(Exception):
+    """A login module that cannot be used; the text says why and repeats no password."""
+
+
+def login_by(jaas: str, service: str) -> Messages:
+    """Return how one logs in with a login module in JAAS's form; `service` is for Kerberos. Raises SaslSetupError."""
+    try:
+        entry = parse_jaas(jaas)
+        if entry.module_name == DIGEST_MODULE.rpartition(".")[2]:
+            return _by_password(entry)
+        if entry.module_name == KERBEROS_MODULE.rpartition(".")[2]:
+            tickets = _tickets(entry, service)
+            return lambda host: gssapi(tickets, host)
+    except (JaasError, KerberosError) as error:
+        raise SaslSetupError(str(error)) from error
+    raise SaslSetupError(f"{DIGEST_MODULE} or {KERBEROS_MODULE} is expected")
+
+
+def _by_password(entry: JaasEntry) -> Messages:
+    username, password = entry.options.get("username"), entry.options.get("password")
+    if not username or not password:
+        raise SaslSetupError(f'{DIGEST_MODULE} required username="NAME" password="PASSWORD"; is expected')
+    uri = f"{DIGEST_SERVICE}/{DIGEST_HOST}"
+    return lambda _host: digest_md5(username, password, uri=uri, nonce=secrets.token_hex(NONCE_BYTES))
+
+
+def _tickets(entry: JaasEntry, service: str) -> Tickets:
+    options = {name.lower(): value for name, value in entry.options.items()}
+    principal = options.get("principal")
+    if options.get("usekeytab", "").lower() == "true":
+        if not principal or not options.get("keytab"):
+            raise SaslSetupError('useKeyTab=true needs keyTab="/PATH/OF.keytab" principal="NAME@REALM"')
+        return Tickets(Login(service, principal, options["keytab"]))
+    if options.get("useticketcache", "").lower() != "true":
+        raise SaslSetupError(f"{KERBEROS_MODULE} needs useKeyTab=true or useTicketCache=true")
+    return Tickets(Login(service, principal, None, options.get("ticketcache")))
+
+
+def authenticate(connection: Any, messages: Generator[bytes, bytes, None], timeout_s: float) -> None:
+    """Log in on a connection of kazoo's, in its thread. Raises ConnectionDropped, which has kazoo try again."""
+    try:
+        data: bytes | None = next(messages)
+        xid = 0
+        while data is not None:
+            xid += 1
+            connection._submit(packets.SASL(data), timeout_s, xid)
+            data = _next(messages, _answer(connection, timeout_s))
+    except (ClientError, DigestError) as error:
+        raise kazoo_errors.ConnectionDropped(f"SASL: {error}") from error
+
+
+def _answer(connection: Any, timeout_s: float) -> bytes:
+    try:
+        header, buffer, offset = connection._read_header(timeout_s)
+    except kazoo_errors.ConnectionDropped as error:
+        raise kazoo_errors.ConnectionDropped(
+            "SASL: the server refuses the login, and has closed the connection"
+        ) from error
+    if header.err:
+        name = kazoo_errors.EXCEPTIONS[header.err].__name__
+        raise kazoo_errors.ConnectionDropped(f"SASL: the server refuses the login: {name}")
+    token, _ = packets.SASL.deserialize(buffer, offset)
+    return bytes(token or b"")
+
+
+def _next(messages: Generator[bytes, bytes, None], answer: bytes) -> bytes | None:
+    try:
+        return messages.send(answer)
+    except StopIteration:
+        return None
