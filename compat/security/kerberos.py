@@ -240,7 +240,6 @@ CASES: dict[str, Case] = {
     "a token with a byte changed": first(
         lambda player: bytes(b ^ (i == 300) for i, b in enumerate(player.tickets().step(None) or b""))
     ),
-    "bare tokens without a handshake": "the login of Kafka 0.9's clients, which Kafka 4 does not serve any more",
     "a token and more": first(lambda player: (player.tickets().step(None) or b"") + b"more"),
     "an empty token": first(lambda _: b""),
     "no token at all": first(lambda _: b"hello"),
