@@ -27,6 +27,7 @@ from barnabas.cluster.zookeeper.requests import (
     Pending,
     Requests,
     WatchCall,
+    log_in,
     soon,
     stat_of,
     tls_context,
@@ -109,7 +110,7 @@ class ZooKeeperConnection(TrackedSession):
 
     def _set_up_sasl(self, sasl: ZooKeeperSasl) -> None:
         """Have every connection begin with a login. Raises UnreachableError."""
-        from barnabas.cluster.zookeeper.sasl import SaslSetupError, authenticate, login_by
+        from barnabas.cluster.zookeeper.sasl import SaslSetupError, login_by
 
         try:
             messages = login_by(sasl.jaas, sasl.service)
@@ -117,9 +118,9 @@ class ZooKeeperConnection(TrackedSession):
             raise UnreachableError(f"zookeeper.sasl.jaas.config=...: {error}") from error
         kazoo = self._client._connection
 
-        def log_in(host: str, timeout_s: float) -> None:
+        def authenticate(host: str, timeout_s: float) -> None:
             try:
-                authenticate(kazoo, messages(host), timeout_s)
+                log_in(kazoo, messages(host), timeout_s)
             except kazoo_errors.ConnectionDropped as error:
                 self._handler.last_failure = f"{host}: {error}"
                 raise
@@ -127,7 +128,7 @@ class ZooKeeperConnection(TrackedSession):
             self._kazoo_changed(KazooState.CONNECTED)
 
         kazoo.sasl_options = {}  # not None, which has kazoo call the other
-        kazoo._authenticate_with_sasl = log_in
+        kazoo._authenticate_with_sasl = authenticate
         self._has_logged_in = False
 
     async def connect(self) -> None:

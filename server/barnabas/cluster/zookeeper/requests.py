@@ -10,7 +10,7 @@ import socket
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -213,6 +213,44 @@ def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
         with as_file(material.pem) as path:
             context.load_cert_chain(path, password=material.password)
     return context
+
+
+def log_in(connection: Any, messages: Generator[bytes, bytes, None], timeout_s: float) -> None:
+    """Log in by SASL on a connection of kazoo's, before anything else is sent.
+
+    Raises ConnectionDropped, upon which kazoo connects again: by then the server may know the password, and tickets may
+    be had.
+    """
+    from barnabas.client.errors import ClientError
+    from barnabas.security.digest_md5 import DigestError
+
+    try:
+        data: bytes | None = next(messages)
+        xid = 0
+        while data is not None:
+            xid += 1
+            connection._submit(packets.SASL(data), timeout_s, xid)
+            answer = _token(connection, timeout_s)
+            try:
+                data = messages.send(answer)
+            except StopIteration:
+                data = None
+    except (ClientError, DigestError) as error:
+        raise kazoo_errors.ConnectionDropped(f"SASL: {error}") from error
+
+
+def _token(connection: Any, timeout_s: float) -> bytes:
+    try:
+        header, buffer, offset = connection._read_header(timeout_s)
+    except kazoo_errors.ConnectionDropped as error:
+        raise kazoo_errors.ConnectionDropped(
+            "SASL: the server refuses the login, and has closed the connection"
+        ) from error
+    if header.err:
+        name = kazoo_errors.EXCEPTIONS[header.err].__name__
+        raise kazoo_errors.ConnectionDropped(f"SASL: the server refuses the login: {name}")
+    token, _ = packets.SASL.deserialize(buffer, offset)
+    return bytes(token or b"")
 
 
 def _settings(store: StoreFile) -> StoreSettings:

@@ -1,22 +1,16 @@
-"""Logging in to ZooKeeper by SASL, with a password (DIGEST-MD5) or with Kerberos (GSSAPI), in kazoo's thread.
+"""The messages of a login to ZooKeeper by SASL, with a password (DIGEST-MD5) or with Kerberos (GSSAPI).
 
-The rule: kazoo sends and reads, the messages are ours: its own way needs the package pure-sasl. A login that fails loses
-the connection, and the next one tries again: by then the server may know the password, and tickets may be had.
+The rule: kazoo sends them (`requests.log_in`); its own way needs the package pure-sasl.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Generator
-from typing import Any
 
-from kazoo import exceptions as kazoo_errors
-from kazoo.protocol import serialization as packets
-
-from barnabas.client.errors import ClientError
 from barnabas.client.gssapi import gssapi
 from barnabas.network.kerberos import KerberosError, Login, Tickets
-from barnabas.security.digest_md5 import DigestError, digest_md5
+from barnabas.security.digest_md5 import digest_md5
 from barnabas.security.jaas import JaasEntry, JaasError, parse_jaas
 
 DIGEST_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
@@ -66,37 +60,3 @@ def _tickets(entry: JaasEntry, service: str) -> Tickets:
     if options.get("useticketcache", "").lower() != "true":
         raise SaslSetupError(f"{KERBEROS_MODULE} needs useKeyTab=true or useTicketCache=true")
     return Tickets(Login(service, principal, None, options.get("ticketcache")))
-
-
-def authenticate(connection: Any, messages: Generator[bytes, bytes, None], timeout_s: float) -> None:
-    """Log in on a connection of kazoo's, in its thread. Raises ConnectionDropped, which has kazoo try again."""
-    try:
-        data: bytes | None = next(messages)
-        xid = 0
-        while data is not None:
-            xid += 1
-            connection._submit(packets.SASL(data), timeout_s, xid)
-            data = _next(messages, _answer(connection, timeout_s))
-    except (ClientError, DigestError) as error:
-        raise kazoo_errors.ConnectionDropped(f"SASL: {error}") from error
-
-
-def _answer(connection: Any, timeout_s: float) -> bytes:
-    try:
-        header, buffer, offset = connection._read_header(timeout_s)
-    except kazoo_errors.ConnectionDropped as error:
-        raise kazoo_errors.ConnectionDropped(
-            "SASL: the server refuses the login, and has closed the connection"
-        ) from error
-    if header.err:
-        name = kazoo_errors.EXCEPTIONS[header.err].__name__
-        raise kazoo_errors.ConnectionDropped(f"SASL: the server refuses the login: {name}")
-    token, _ = packets.SASL.deserialize(buffer, offset)
-    return bytes(token or b"")
-
-
-def _next(messages: Generator[bytes, bytes, None], answer: bytes) -> bytes | None:
-    try:
-        return messages.send(answer)
-    except StopIteration:
-        return None
