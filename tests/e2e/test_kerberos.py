@@ -221,3 +221,34 @@ def test_a_key_that_is_not_there_stops_the_start(
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_brokers_log_in_to_each_other(
+    start_broker: StartBroker, zookeeper: str, realm: Realm, tmp_path: Path
+) -> None:
+    common = (
+        *(line for line in settings(realm) if not line.startswith(("authorizer", "super.users"))),
+        "authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "super.users=User:kafka",
+        f"zookeeper.connect={zookeeper}", "security.inter.broker.protocol=SASL_PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol=GSSAPI", "controlled.shutdown.enable=false",
+        "default.replication.factor=2", "min.insync.replicas=2", "offsets.topic.num.partitions=1",
+    )  # fmt: skip
+    brokers = [
+        start_broker(
+            *common, f"broker.id={number}", data=tmp_path / str(number), listen="SASL_PLAINTEXT://localhost:0"
+        )
+        for number in (1, 2)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KRB5CCNAME", str(realm.tickets(SERVICE)))
+        producer = KafkaProducer(
+            bootstrap_servers=[broker.bootstrap for broker in brokers], security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="GSSAPI", sasl_kerberos_service_name="kafka", sasl_kerberos_domain_name="localhost", acks="all",
+        )  # fmt: skip
+        sent = [producer.send("copied", b"%d" % number) for number in range(100)]
+        assert {future.get(30).partition for future in sent}
+        producer.close()
+    for broker in brokers:
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.said()

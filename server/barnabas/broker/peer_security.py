@@ -16,7 +16,7 @@ from barnabas.config import broker as settings
 from barnabas.config.cluster import inter_broker_listener
 from barnabas.config.listeners import ListenerSettings, listener_settings
 from barnabas.config.setting import SettingError
-from barnabas.security.sasl.mechanism import OAUTHBEARER
+from barnabas.security.sasl.mechanism import GSSAPI, OAUTHBEARER
 
 if TYPE_CHECKING:
     import ssl
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.settings import ClientSettings
     from barnabas.config.loading import BrokerConfig
+    from barnabas.security.jaas import JaasEntry
 
 _OAUTH = "org.apache.kafka.common.security.oauthbearer."
 ASKED_FOR = (
@@ -68,12 +69,27 @@ def _credentials(listener: ListenerSettings) -> SaslCredentials | None:
     options = entry.options if entry is not None else {}
     if mechanism == OAUTHBEARER:
         return _with_tokens(listener, options)
+    if mechanism == GSSAPI:
+        return _with_tickets(listener, entry)
     if "username" not in options or "password" not in options:
         raise SettingError(
             f"set {listener.name_for(settings.SASL_JAAS_CONFIG, mechanism)}={MODULES[mechanism]} required "
             'username="NAME" password="PASSWORD"; with which this broker logs in to others'
         )
     return SaslCredentials(mechanism, options["username"], options["password"])
+
+
+def _with_tickets(listener: ListenerSettings, entry: JaasEntry | None) -> SaslCredentials:
+    """Return a login with Kerberos. Reads the keytab. Raises SettingError."""
+    from barnabas.broker.kerberos_login import tickets_of
+
+    setting = settings.SASL_MECHANISM_INTER_BROKER_PROTOCOL
+    try:
+        return SaslCredentials(GSSAPI, tickets=tickets_of(listener, entry))
+    except SettingError as error:
+        if listener.is_set(setting):
+            raise
+        raise SettingError(f"{error} ({setting.name} is not set, and its default is {GSSAPI})") from error
 
 
 def _with_tokens(listener: ListenerSettings, options: Mapping[str, str]) -> SaslCredentials:

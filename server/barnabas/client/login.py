@@ -51,7 +51,7 @@ class Login:
         if response.error_code:
             offered = ", ".join(response.mechanisms) or "nothing"
             raise AuthenticationError(f"{peer} offers {offered}, not {credentials.mechanism}")
-        messages = exchange(credentials, secrets.token_bytes(NONCE_BYTES))
+        messages = exchange(credentials, secrets.token_bytes(NONCE_BYTES), peer.host)
         lifetime_ms = 0
         begun_at = trio.current_time()
         data: bytes | None = await _first_message(credentials, messages)
@@ -67,10 +67,11 @@ class Login:
 
 
 async def _first_message(credentials: SaslCredentials, messages: Exchange) -> bytes:
-    if credentials.tokens is None:
+    if credentials.tokens is None and credentials.tickets is None:
         return next(messages)
-    # In a thread, which may be left alone: an identity provider is asked for the token.
-    return await trio.to_thread.run_sync(next, messages, abandon_on_cancel=True)
+    # In a thread, which may be left alone: an identity provider, or a key distribution centre, is asked.
+    limiter = None if credentials.tickets is None else credentials.tickets.limiter
+    return await trio.to_thread.run_sync(next, messages, abandon_on_cancel=True, limiter=limiter)
 
 
 def _next_message(messages: Exchange, answer: bytes) -> bytes | None:

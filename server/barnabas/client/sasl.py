@@ -20,12 +20,21 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 1_000_000
 """With fewer (Kafka's limit too) a password is easily guessed from the proof; more keep a client busy for seconds."""
 
 
-def exchange(credentials: SaslCredentials, nonce: bytes) -> Exchange:
-    """Return the messages of a login. `nonce` is random, 16 bytes or more. Raises AuthenticationError on its way."""
+def exchange(credentials: SaslCredentials, nonce: bytes, host: str = "") -> Exchange:
+    """Return the messages of a login to the broker on `host`. `nonce` is random, 16 bytes or more.
+
+    Raises AuthenticationError on its way.
+    """
     if credentials.mechanism == "PLAIN":
         return _plain(credentials)
     if credentials.mechanism == "OAUTHBEARER":
         return _bearer(credentials)
+    if credentials.mechanism == "GSSAPI":
+        from barnabas.client.gssapi import gssapi
+
+        if credentials.tickets is None:
+            raise AuthenticationError("GSSAPI needs tickets")
+        return gssapi(credentials.tickets, host)
     return _scram(credentials, b64encode(nonce).decode())
 
 

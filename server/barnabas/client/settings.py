@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from barnabas.client.tokens import Tokens
+    from barnabas.network.kerberos import Tickets
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 UNSECURED = "enable.sasl.oauthbearer.unsecure.jwt"
 _EXTENSION = re.compile(r"([A-Za-z]+)=([\x21-\x2b\x2d-\x7e \t\r\n]+)")
 
@@ -41,6 +42,8 @@ class SaslCredentials:
     """Where tokens of OAUTHBEARER come from."""
     extensions: tuple[tuple[str, str], ...] = ()
     """What else a broker is sent with a token (KIP-342): names and values."""
+    tickets: Tickets | None = None
+    """With which GSSAPI logs in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +77,7 @@ class ClientSettings:
             mechanism = settings.get("sasl.mechanism", "PLAIN").upper()
             if mechanism not in MECHANISMS:
                 raise ValueError(f"sasl.mechanism is one of {', '.join(MECHANISMS)}, not {mechanism!r}")
-            sasl = (
-                _bearer(settings)
-                if mechanism == "OAUTHBEARER"
-                else SaslCredentials(
-                    mechanism, settings.get("sasl.username", ""), settings.get("sasl.password", "")
-                )
-            )
+            sasl = _credentials(mechanism, settings)
         return cls(
             client_id=settings.get("client.id", client_id),
             request_timeout_ms=_milliseconds(settings, "request.timeout.ms", 30_000),
@@ -107,6 +104,28 @@ def _milliseconds(settings: Mapping[str, str], name: str, default: int) -> int:
     if not text.isdecimal() or not 0 < int(text) < 2**31:
         raise ValueError(f"{name} is a number of milliseconds, not {text!r}")
     return int(text)
+
+
+def _credentials(mechanism: str, settings: Mapping[str, str]) -> SaslCredentials:
+    if mechanism == "OAUTHBEARER":
+        return _bearer(settings)
+    if mechanism == "GSSAPI":
+        return _kerberos(settings)
+    return SaslCredentials(mechanism, settings.get("sasl.username", ""), settings.get("sasl.password", ""))
+
+
+def _kerberos(settings: Mapping[str, str]) -> SaslCredentials:
+    """Read `sasl.kerberos.*`, in librdkafka's names; without a keytab, tickets of kinit are used. Raises ValueError."""
+    from barnabas.network.kerberos import KerberosError, Login, Tickets
+
+    keytab, principal = settings.get("sasl.kerberos.keytab"), settings.get("sasl.kerberos.principal")
+    if keytab and not principal:
+        raise ValueError("sasl.kerberos.keytab needs sasl.kerberos.principal: who logs in with it")
+    try:
+        login = Login(settings.get("sasl.kerberos.service.name", "kafka"), principal, keytab)
+        return SaslCredentials("GSSAPI", tickets=Tickets(login))
+    except KerberosError as error:
+        raise ValueError(f"GSSAPI: {error}") from None
 
 
 def _bearer(settings: Mapping[str, str]) -> SaslCredentials:

@@ -10,6 +10,8 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
+import trio
+
 PACKAGE = (
     "Kerberos needs the Python package gssapi: pip install 'barnabas[kerberos]' "
     "(it is compiled; Debian: apt-get install gcc python3-dev libkrb5-dev)"
@@ -176,6 +178,8 @@ class Tickets:
     def __init__(self, login: Login) -> None:
         """Read the keytab, if there is one; nobody is asked yet. Raises KerberosError."""
         self.login = login
+        self.limiter = trio.CapacityLimiter(1)
+        """For the thread of a login's first step: one at a time asks the key distribution centre."""
         self._gssapi = library()
         self._store: dict[str, str] | None = None
         if login.keytab is not None:

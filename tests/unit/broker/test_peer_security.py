@@ -46,7 +46,16 @@ def test_a_login_and_certificates_are_those_of_the_listener():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "GSSAPI: brokers log in to each other with one of PLAIN"),
+        (
+            {"sasl.mechanism.inter.broker.protocol": "DIGEST-MD5"},
+            "DIGEST-MD5: brokers log in to each other with one of PLAIN",
+        ),
+        ({}, "set sasl.kerberos.service.name"),
+        ({}, "sasl.mechanism.inter.broker.protocol is not set, and its default is GSSAPI"),
+        (
+            {"sasl.kerberos.service.name": "kafka"},
+            "set listener.name.sasl_plaintext.gssapi.sasl.jaas.config=",
+        ),
         (
             {"sasl.mechanism.inter.broker.protocol": "PLAIN"},
             "set listener.name.sasl_plaintext.plain.sasl.jaas.config=",

@@ -1,5 +1,7 @@
 """Settings as Kafka's and librdkafka's clients name them."""
 
+import sys
+
 import pytest
 
 from barnabas.client.settings import ClientSettings, Endpoint, parse_bootstrap
@@ -24,7 +26,16 @@ def test_security() -> None:
     with pytest.raises(ValueError, match=r"security\.protocol"):
         ClientSettings.of({"security.protocol": "TLS"})
     with pytest.raises(ValueError, match=r"sasl\.mechanism"):
-        ClientSettings.of({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"})
+        ClientSettings.of({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "DIGEST-MD5"})
+
+
+def test_kerberos_needs_its_package_and_who_a_keytab_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}
+    with pytest.raises(ValueError, match=r"sasl\.kerberos\.principal"):
+        ClientSettings.of({**login, "sasl.kerberos.keytab": "/k"})
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(ValueError, match=r"barnabas\[kerberos\]"):
+        ClientSettings.of(login)
 
 
 @pytest.mark.parametrize(
