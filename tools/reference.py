@@ -16,6 +16,7 @@ from typing import Any
 from barnabas import apis
 from barnabas.config import client_metrics, group, tables, topic
 from barnabas.config.setting import Setting
+from barnabas.faults import actions, matching, rule, sets
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -177,10 +178,52 @@ def _settings(title: str, rows: list[Setting[Any]]) -> list[str]:
     return [*lines, ""]
 
 
+def faults_page() -> str:
+    """Conditions, actions and named sets of faults."""
+    lines = [
+        "# Faults\n",
+        "What a broker does wrong on purpose ([how to use it](../how-to/faults.md)). A rule says what it applies to",
+        "(`on`), which of the matches are hit (`when`), and what is done (`do`); the short form has the same words:",
+        "`WHAT -> DO`.\n",
+        "## What a rule applies to: `on`\n",
+        "Names are patterns with `*` and `?`; of several (a list, or with commas) one is enough.\n",
+        "| Condition | Known of | |",
+        "|---|---|---|",
+    ]
+    for name, (events, text) in matching.CONDITIONS.items():
+        lines.append(f"| `{name}` | {_events(events)} | {text} |")
+    lines += [
+        "\n## Which matches are hit: `when`\n",
+        "All of these have to hold.\n",
+        "| Condition | |",
+        "|---|---|",
+    ]
+    lines += [f"| `{name}` | {text} |" for name, text in rule.CONDITIONS.items()]
+    lines += [
+        "\n## What is done: `do`\n",
+        "Several may stand together.\n",
+        "| Action | For | |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{one.name}` | {_events(one.events)} | {one.doc} |" for one in actions.ACTIONS]
+    lines += ["\n## Named sets\n", "| Set | Parameters | |", "|---|---|---|"]
+    for name, one in sets.SETS.items():
+        parameters = ", ".join(
+            f"`{key}`" if value is None else f"`{key}`={value}" for key, value in one.parameters.items()
+        )
+        lines.append(f"| `{name}` | {parameters} | {one.doc} |")
+    return "\n".join(lines) + "\n"
+
+
+def _events(events: tuple[str, ...]) -> str:
+    return "everything" if set(events) == set(actions.EVENTS) else ", ".join(events)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "apis.md": api_page,
     "configuration.md": configuration_page,
     "errors.md": error_page,
+    "faults.md": faults_page,
 }
 
 

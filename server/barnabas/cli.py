@@ -128,6 +128,21 @@ def _add_serve(commands: Any) -> None:
         help="make what this file describes and is not there: topics, records, groups, ACLs, users, quotas (YAML)",
     )  # fmt: skip
     serve.add_argument(
+        "--control", metavar="HOST:PORT",
+        help="where to serve the control API: faults, clock, connections, recorded requests (default: nowhere)",
+    )  # fmt: skip
+    serve.add_argument("--faults", metavar="FILE", help="commit the faults of this file (YAML) on purpose")
+    serve.add_argument(
+        "--fault", metavar="RULE", action="append", default=[],
+        help="commit a fault, as 'Produce topic=t nth=3 -> error=NOT_LEADER_OR_FOLLOWER'; may be repeated",
+    )  # fmt: skip
+    serve.add_argument("--fault-seed", metavar="N", help="repeat a run with faults by chance (default: 0)")
+    serve.add_argument(
+        "--virtual-clock",
+        action="store_true",
+        help="let the control API advance, stop and drive the broker's clock",
+    )
+    serve.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="set one setting; may be repeated"
     )
     serve.add_argument(
@@ -217,6 +232,7 @@ def _demo(options: argparse.Namespace) -> Demo:
 
 
 def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping[str, str]) -> int:
+    from barnabas.config import broker as settings
     from barnabas.config.cluster import is_clustered
     from barnabas.config.setting import SettingError
     from barnabas.serve_options import check_workers
@@ -227,10 +243,23 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping
     except SettingError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return USAGE_ERROR
+    files = config.get(settings.CONTROL_LISTENER), config.get(settings.FAULTS_FILE)
+    is_tested = bool(options.fault) or any(files) or config.get(settings.CLOCK_VIRTUAL)
     if options.workers > 1:
+        if is_tested:
+            print(
+                "barnabas: faults, the control API and a virtual clock are for one broker, not for --workers",
+                file=sys.stderr,
+            )
+            return USAGE_ERROR
         from barnabas.localcluster.workers import run as run_workers
 
         return run_workers(config, given, options.workers, options.log_level)
+
+    if is_tested:
+        from barnabas.control.process import run as run_with_control
+
+        return run_with_control(config, options.fault, prepare=prepare)
 
     from barnabas.broker.process import run
 

@@ -5,10 +5,13 @@ The rule: plain data alone (YAML's safe types), and no key twice; the library is
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from typing import Any
 
 Place = tuple[str | int, ...]
 """How to get to a value: keys of mappings, positions in lists."""
+_BOOLEAN = "tag:yaml.org,2002:bool"
 
 
 class YamlError(ValueError):
@@ -26,7 +29,7 @@ def load(text: str) -> tuple[Any, dict[Place, int]]:
 
     lines: dict[Place, int] = {}
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _loader()(text)
         try:
             node = loader.get_single_node()
             if node is not None:
@@ -39,6 +42,22 @@ def load(text: str) -> tuple[Any, dict[Place, int]]:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise YamlError(problem, mark.line + 1 if mark is not None else 1) from error
     return value, lines
+
+
+@cache
+def _loader() -> Any:
+    """Return the class of loaders: safe types; only true and false are booleans, as in YAML 1.2, not on and off."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
+        pass
+
+    Loader.yaml_implicit_resolvers = {
+        letter: [one for one in found if one[0] != _BOOLEAN]
+        for letter, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    Loader.add_implicit_resolver(_BOOLEAN, re.compile("(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+    return Loader
 
 
 def _mark(node: Any, place: Place, lines: dict[Place, int], above: set[int]) -> None:

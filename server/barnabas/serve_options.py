@@ -82,6 +82,10 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
         ("broker.id", "--broker-id", options.broker_id),
         ("broker.rack", "--rack", options.rack),
         ("kafka.version", "--as-version", _release(options.as_version)),
+        ("control.listener", "--control", options.control),
+        ("faults.file", "--faults", options.faults),
+        ("faults.seed", "--fault-seed", options.fault_seed),
+        ("clock.virtual", "--virtual-clock", "true" if options.virtual_clock else None),
     ):
         if text is not None:
             given.set(name, _not_empty(option, text, "a value"), option)

@@ -9,19 +9,17 @@ from collections.abc import Callable, Iterator
 
 import trio
 
-from barnabas.cluster.changes import (
+from barnabas.cluster.image import (
+    BrokerInfo,
     BrokerRegistered,
     BrokerUnregistered,
+    Change,
+    ClusterImage,
     ControllerChanged,
+    PartitionInfo,
     PartitionsAdded,
     TopicCreated,
     TopicDeleted,
-)
-from barnabas.cluster.image import (
-    BrokerInfo,
-    Change,
-    ClusterImage,
-    PartitionInfo,
     TopicInfo,
 )
 from barnabas.cluster.zookeeper import resource_znodes as resources

@@ -28,6 +28,7 @@ from barnabas.broker.newcomers import Newcomers
 from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.pipeline import Pipeline
 from barnabas.broker.quotas import broker_quotas
+from barnabas.broker.seams import NO_SEAMS, Seams
 from barnabas.broker.securing import Securing
 from barnabas.broker.services import Services
 from barnabas.broker.stalls import StallMeter
@@ -75,12 +76,13 @@ async def assembled(
     authorizer: Authorizer | None = None,
     membership: Membership | None = None,
     connect_zookeeper: Connect | None = None,
+    seams: Seams = NO_SEAMS,
 ) -> AsyncIterator[Broker]:
     """Make a broker, complete and with its background tasks running; it serves when it is told to.
 
     `release` and `budget` replace the usual ones; an `authorizer` replaces the one of the settings; without a
     `membership` the broker is a cluster by itself, or joins the one that its settings name; `connect_zookeeper`
-    replaces the way to ZooKeeper then.
+    replaces the way to ZooKeeper then; `seams` is what stands around its requests and connections.
     Everything is closed again at the end, in order.
 
     Raises StartupError or StorageError when the broker cannot start.
@@ -120,6 +122,7 @@ async def assembled(
                     background,
                     authorizer or authorizer_of(config, storage.metadata),
                     _in_cluster(config, environment, budget, storage, endpoints, membership),
+                    seams,
                 )
             background.cancel_scope.cancel()
 
@@ -162,6 +165,7 @@ def _assemble(
     background: trio.Nursery,
     authorizer: Authorizer,
     in_cluster: MembershipParts | None,
+    seams: Seams,
 ) -> Broker:
     now_ms, threads = environment.wall_clock_ms, environment.threads
     metadata, logs, replicas = storage.metadata, storage.logs, storage.replicas
@@ -308,6 +312,8 @@ def _assemble(
                 Shared(memory, log_limit, authorizer, quotas),
                 CodecWorker(threads),
                 meter=meter,
+                interceptor=seams.interceptor,
+                sender=seams.sender,
                 now_s=environment.monotonic,
             ),
             memory=memory,
@@ -327,6 +333,7 @@ def _assemble(
             config.get(settings.MAX_UNAUTHENTICATED_CONNECTIONS),
             config.get(settings.AUTHENTICATION_TIMEOUT_MS) / 1000,
         ),
+        doorkeeper=seams.doorkeeper,
     )
     metrics = None
     if metrics_address is not None and meter is not None:

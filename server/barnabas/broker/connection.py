@@ -370,6 +370,10 @@ class Connection:
             self.answering = False
             self.last_active = self._parts.now_s()
 
+    def reset(self) -> None:
+        """Have the end of this connection be a TCP reset."""
+        self._transport.reset()
+
     def expect_nothing_soon(self) -> None:
         """Count a connection as inactive: it has sent nothing for a while."""
         if self._is_active and not self.answering:

@@ -21,9 +21,10 @@ from barnabas.broker.newcomers import Newcomers
 from barnabas.requests.context import ConnectionInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.broker.connection_limits import ConnectionLimits
+    from barnabas.broker.seams import Doorkeeper, Taker
     from barnabas.network.transport import Acceptor, Address, Transport
 
 log = logging.getLogger(__name__)
@@ -125,8 +126,13 @@ class Connections:
         idle_seconds_max: float,
         count_max: int | None,
         newcomers: Newcomers | None = None,
+        doorkeeper: Doorkeeper | None = None,
     ) -> None:
-        """`count_max` is what the system allows, None for any number; `newcomers` bounds who has not authenticated."""
+        """`count_max` is what the system allows, None for any number; `newcomers` bounds who has not authenticated.
+
+        `doorkeeper` is as in `Seams`.
+        """
+        self._doorkeeper = doorkeeper
         self.parts = parts
         self.limits = limits
         self._nursery = nursery
@@ -140,9 +146,15 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(tuple(self._open))
+
     async def take(self, listener: Listener, transport: Transport) -> None:
         """Serve an accepted connection, when there is room and not too many come; those after it wait too."""
         limits, name = self.limits, listener.name
+        if self._doorkeeper is not None and (taker := self._doorkeeper(name, transport)) is not None:
+            self._nursery.start_soon(self._let_take, taker, listener, transport)
+            return
         delay_ms = limits.delay_ms(name)
         if delay_ms or not limits.has_room(name):
             try:
@@ -154,6 +166,19 @@ class Connections:
         if throttle_ms:
             self._throttle(transport, throttle_ms)
         else:
+            self.start(listener, transport)
+
+    async def _let_take(self, taker: Taker, listener: Listener, transport: Transport) -> None:
+        """Have a connection taken by who asked for it, and serve it if it is given back."""
+        is_ours = False
+        try:
+            is_ours = await taker(transport)
+        except OSError as error:
+            log.debug("a connection to %s ended: %s", listener.name, error)
+        finally:
+            if not is_ours:
+                transport.close()
+        if is_ours:
             self.start(listener, transport)
 
     def _throttle(self, transport: Transport, throttle_ms: int) -> None:

@@ -42,7 +42,12 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[RequestContext, Any], Awaitable[Any]]
 Interceptor = Callable[[RequestContext, Any, Handler], Awaitable[Any]]
-"""Stands around authorisation and handler of every request: gets context, request, and what would answer it."""
+"""Stands around authorisation and handler of every request: gets context, request, and what would answer it.
+
+It returns the response; None has nothing answered.
+"""
+Sender = Callable[[RequestContext, "Transport", list["Chunk"]], Awaitable[bool]]
+"""Sends an answer in place of its transport, no chunks where nothing is to be answered; false closes the connection."""
 
 
 _SERVED_AT_ONCE = frozenset({apis.API_VERSIONS, apis.SASL_HANDSHAKE, apis.SASL_AUTHENTICATE})
@@ -60,9 +65,10 @@ class Pipeline:
         *,
         meter: RequestMeter | None = None,
         interceptor: Interceptor | None = None,
+        sender: Sender | None = None,
         now_s: Callable[[], float],
     ) -> None:
-        """`meter` counts requests, where somebody reads the counts."""
+        """`meter` counts requests, where somebody reads the counts; `sender` stands in for transports."""
         self._services = services
         self._shared = shared
         self._codecs = codecs
@@ -71,6 +77,7 @@ class Pipeline:
         self._meter = meter
         self._now_s = now_s
         self._interceptor = interceptor
+        self._sender = sender
         self._handlers: dict[int, Handler] = {}
 
     async def answer(self, connection: ConnectionInfo, transport: Transport, frame: memoryview) -> bool:
@@ -127,9 +134,14 @@ class Pipeline:
                 if login is not None and login.has_failed:
                     context.close_after_response = True
                     await wait_after_failure(connection)
-                await transport.send(chunks)
+                if self._sender is None:
+                    await transport.send(chunks)
+                elif not await self._sender(context, transport, chunks):
+                    return False
                 if self._meter is not None:
                     size = sum(len(chunk) for chunk in chunks)
+            elif self._sender is not None and not await self._sender(context, transport, []):
+                return False
             if self._meter is not None:
                 self._meter.answered(
                     api.name, api.key, context.api_version, response, len(frame), size,

@@ -10,7 +10,7 @@ import logging
 import signal
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -45,16 +45,16 @@ def run(config: BrokerConfig, prepare: Prepare | None = None) -> int:
     try:
         trio.run(_run_until_signalled, config, prepare, restrict_keyboard_interrupt_to_checkpoints=True)
     except* (StartupError, StorageError) as group:
-        for error in _leaves(group):
+        for error in leaves(group):
             print(f"barnabas: {error}", file=sys.stderr)
         code = 1
     return code
 
 
 async def _run_until_signalled(config: BrokerConfig, prepare: Prepare | None) -> None:
-    with trio.open_signal_receiver(*_end_signals()) as signals:
+    with trio.open_signal_receiver(*end_signals()) as signals:
         async with trio.open_nursery() as listening:
-            stopper = _Stopper(may_break_off_start=is_clustered(config))
+            stopper = Stopper(may_break_off_start=is_clustered(config))
             listening.start_soon(stopper.run, signals)
             with stopper.starting:
                 async with assembled(config, real_environment()) as broker, trio.open_nursery() as nursery:
@@ -62,13 +62,20 @@ async def _run_until_signalled(config: BrokerConfig, prepare: Prepare | None) ->
                     if prepare is not None:
                         await prepare(broker)
                     await nursery.start(_serve_then_cancel, broker, nursery.cancel_scope)
-                    _settle_garbage_collector()
-                    _say_ready(broker)
+                    settle_garbage_collector()
+                    say_ready(broker)
                     await trio.sleep_forever()
             listening.cancel_scope.cancel()
 
 
-class _Stopper:
+class Stoppable(Protocol):
+    """What is stopped by a signal."""
+
+    def stop(self) -> None:
+        """Ask for a clean stop."""
+
+
+class Stopper:
     """Stops the broker at a signal, also one that comes while it starts.
 
     A broker that is alone finishes its start first, so that its logs are closed cleanly. One of a cluster may wait for
@@ -78,10 +85,10 @@ class _Stopper:
     def __init__(self, *, may_break_off_start: bool) -> None:
         self.starting = trio.CancelScope()
         self._may_break_off = may_break_off_start
-        self._broker: Broker | None = None
+        self._broker: Stoppable | None = None
         self._started = trio.Event()
 
-    def has_started(self, broker: Broker) -> None:
+    def has_started(self, broker: Stoppable) -> None:
         """Stop this broker from now on, instead of its start."""
         self._broker = broker
         self._started.set()
@@ -100,8 +107,11 @@ class _Stopper:
             self._broker.stop()
 
 
-def _say_ready(broker: Broker) -> None:
-    """Print the ready line, with the data last since a path may hold spaces. Raises StartupError."""
+def say_ready(broker: Broker, others: str = "") -> None:
+    """Print the ready line, with the data last since a path may hold spaces. Raises StartupError.
+
+    `others` are more words for it, each with a blank before it.
+    """
     for warning in exposures(broker.listeners, has_authorizer=has_authorizer(broker.services.config)):
         log.warning("%s", warning)
     metrics = f" metrics={broker.metrics_address.url}" if broker.metrics_address is not None else ""
@@ -112,7 +122,7 @@ def _say_ready(broker: Broker) -> None:
         member = f" cluster={broker.services.metadata.image.cluster_id} broker.id={broker.services.broker_id}"
     try:
         print(
-            f"barnabas is ready: bootstrap.servers={broker.bootstrap}{metrics}{member} code={code} data={data}",
+            f"barnabas is ready: bootstrap.servers={broker.bootstrap}{metrics}{others}{member} code={code} data={data}",
             flush=True,
         )
         if sys.stdout.isatty():
@@ -130,8 +140,8 @@ async def _serve_then_cancel(
     scope.cancel()
 
 
-def _end_signals() -> list[signal.Signals]:
-    """The signals that stop the broker cleanly; one that `nohup` or the like has ignored stays ignored."""
+def end_signals() -> list[signal.Signals]:
+    """Return the signals that stop the broker cleanly; one that `nohup` or the like has ignored stays ignored."""
     others = (signal.SIGHUP, signal.SIGQUIT)
     return [
         signal.SIGTERM,
@@ -140,16 +150,17 @@ def _end_signals() -> list[signal.Signals]:
     ]
 
 
-def _settle_garbage_collector() -> None:
-    """What start-up made stays; collecting it again and again would only cost pauses."""
+def settle_garbage_collector() -> None:
+    """Keep what start-up has made: collecting it again and again would only cost pauses."""
     gc.collect()
     gc.freeze()
     # Young objects are looked at in small portions, of some milliseconds each, and old ones as seldom as before.
     gc.set_threshold(5_000, 2, 3_000)
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    leaves: list[BaseException] = []
+def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """Return the errors in a group and in the groups within it."""
+    found: list[BaseException] = []
     for error in group.exceptions:
-        leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return leaves
+        found += leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found

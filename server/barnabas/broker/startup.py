@@ -34,7 +34,7 @@ def parse_endpoint(text: str, setting: str = "listener", option: str = "--listen
     Raises StartupError, which speaks of `setting` and `option`.
     """
     name, separator, address = text.strip().partition("://")
-    where = _host_and_port(address)
+    where = host_and_port(address)
     if not separator or not name or where is None:
         raise StartupError(
             f"{setting} {text!r} is not of the form NAME://host:port with a port from 0 to 65535 "
@@ -45,13 +45,14 @@ def parse_endpoint(text: str, setting: str = "listener", option: str = "--listen
 
 def parse_metrics_address(text: str) -> tuple[str, int]:
     """`HOST:PORT` of the setting metrics.listener. Raises StartupError."""
-    where = _host_and_port(text.strip())
+    where = host_and_port(text.strip())
     if where is None:
         raise StartupError(f"{METRICS}={text} is not of the form HOST:PORT")
     return where
 
 
-def _host_and_port(address: str) -> tuple[str, int] | None:
+def host_and_port(address: str) -> tuple[str, int] | None:
+    """Split `HOST:PORT`, with an IPv6 address in brackets; None for anything else."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
         return None

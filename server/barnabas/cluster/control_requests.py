@@ -10,21 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from barnabas.cluster.changes import (
-    BrokerRegistered,
-    BrokerUnregistered,
-    ControllerChanged,
-    PartitionChanged,
-    PartitionsAdded,
-    TopicCreated,
-    TopicDeleted,
-)
 from barnabas.cluster.image import (
     NO_TOPIC_ID,
     BrokerInfo,
+    BrokerRegistered,
+    BrokerUnregistered,
     Change,
     ClusterImage,
+    ControllerChanged,
+    PartitionChanged,
     PartitionInfo,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
     TopicInfo,
 )
 from barnabas.errors import RequestError

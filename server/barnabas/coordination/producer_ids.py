@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.changes import ProducerIdsAllocated
-from barnabas.cluster.image import Change, ClusterImage
+from barnabas.cluster.image import Change, ClusterImage, ProducerIdsAllocated
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore

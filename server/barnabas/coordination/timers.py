@@ -6,7 +6,7 @@ The rule: a timer has one entry in the heap. When that comes and the timer was p
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from itertools import count
 from typing import Generic
 
@@ -52,6 +52,17 @@ class Timers(Generic[M]):
             del shard.timers[key]
             return shard, key
         return None
+
+    def put_off(self, shard: Shard[M], kinds: Collection[str], ms: int) -> None:
+        """Have the timers of a shard whose keys begin with one of `kinds` end later by `ms`."""
+        self.set(
+            shard,
+            {
+                key: one.due_ms + ms
+                for key, one in shard.timers.items()
+                if isinstance(key, tuple) and key[0] in kinds
+            },
+        )
 
     async def wait_due(self, now_ms: int) -> None:
         """Wait until the next timer is due, or one is set that is due before it."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from barnabas.cluster import controller
-from barnabas.cluster.changes import ConfigChanged
 from barnabas.cluster.image import (
     BROKER,
     BROKER_LOGGER,
@@ -21,6 +20,7 @@ from barnabas.cluster.image import (
     TOPIC,
     Change,
     ClusterImage,
+    ConfigChanged,
 )
 from barnabas.config import client_metrics, tables, without_effect
 from barnabas.config import group as group_settings

@@ -180,6 +180,13 @@ def error_response(api: Api, context: RequestContext, request: Any, code: int, m
     return response
 
 
+def partial_error_response(api: Api, request: Any, code: int) -> Any:
+    """Return a response of `api` with the error beside each topic or partition of a request, and nowhere else."""
+    response = registry.response_codec(api.key).message()
+    _echo(_ECHOES[api.key], type(response), request, response, code, "")
+    return response
+
+
 def _echo(echo: Echo, message_class: Any, asked: Any, answered: Any, code: int, message: str) -> None:
     """Answer one level of the request, and the levels inside it."""
     struct = getattr(message_class, echo.struct)

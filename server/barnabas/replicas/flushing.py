@@ -15,8 +15,7 @@ from barnabas.errors import StorageError
 
 if TYPE_CHECKING:
     from barnabas.environment import Threads
-    from barnabas.replicas.ports import StorageFailed
-    from barnabas.replicas.replica import Replica
+    from barnabas.replicas.replica import Replica, StorageFailed
 
 SYNCS_AT_ONCE = 8
 """Syncs of different partitions that run side by side: a file system joins those that meet."""

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.changes import PartitionChanged
-from barnabas.cluster.image import Change, ClusterImage, PartitionInfo
+from barnabas.cluster.image import Change, ClusterImage, PartitionChanged, PartitionInfo
 from barnabas.errors import RequestError, StorageError
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -37,7 +36,7 @@ Proposal = tuple["Replica", "IsrChange"]
 class LocalAlterPartition:
     """Decides on changes of the ISR where the metadata store is this broker's own. Lifecycle: `run` in a task.
 
-    Implements `ports.AlterPartition`. Each replica has at most one proposal under way.
+    Implements `replica.AlterPartition`. Each replica has at most one proposal under way.
     """
 
     def __init__(self, broker_id: int, metadata: MetadataStore) -> None:

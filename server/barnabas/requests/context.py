@@ -124,6 +124,8 @@ class RequestContext:
     reservation: Reservation | None = field(default=None)
     quotas: RequestQuotas | None = field(default=None)
     """What the request is charged to; None where nobody has a quota."""
+    delivery: object = field(default=None)
+    """What an interceptor leaves for the sender of the answer."""
 
     def __str__(self) -> str:
         return (

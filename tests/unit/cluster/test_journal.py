@@ -9,18 +9,16 @@ import pytest
 import trio
 
 from barnabas.cluster import encoding
-from barnabas.cluster.changes import (
-    ConfigChanged,
-    PartitionsAdded,
-    ProducerIdsAllocated,
-    TopicCreated,
-    TopicDeleted,
-)
 from barnabas.cluster.embedded import REWRITE_LINES_MIN, EmbeddedStore
 from barnabas.cluster.image import (
     TOPIC,
     BrokerInfo,
+    ConfigChanged,
     PartitionInfo,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicDeleted,
     TopicInfo,
 )
 from barnabas.cluster.journal import COPY, DAMAGED, JOURNAL

@@ -7,17 +7,15 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.cluster.changes import (
-    ClientQuotaChanged,
-    ProducerIdsAllocated,
-    TopicCreated,
-    TopicDeleted,
-)
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.image import (
     BrokerInfo,
+    ClientQuotaChanged,
     Delta,
     PartitionInfo,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicDeleted,
     TopicInfo,
 )
 from barnabas.cluster.store import MetadataStore

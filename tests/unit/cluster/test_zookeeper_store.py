@@ -9,20 +9,18 @@ import trio
 import trio.testing
 
 from barnabas.cluster import controller
-from barnabas.cluster.changes import (
-    BrokerRegistered,
-    ConfigChanged,
-    PartitionChanged,
-    PartitionsAdded,
-    ProducerIdsAllocated,
-    TopicCreated,
-    TopicDeleted,
-)
 from barnabas.cluster.image import (
     BROKER,
     TOPIC,
     BrokerInfo,
+    BrokerRegistered,
+    ConfigChanged,
+    PartitionChanged,
     PartitionInfo,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicDeleted,
     TopicInfo,
 )
 from barnabas.cluster.zookeeper.registration import IdTakenError, generated_broker_id

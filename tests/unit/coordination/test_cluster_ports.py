@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 import trio
 
-from barnabas.cluster.changes import (
-    BrokerRegistered,
-    BrokerUnregistered,
-    PartitionChanged,
-    TopicCreated,
-)
 from barnabas.cluster.image import (
     BrokerInfo,
+    BrokerRegistered,
+    BrokerUnregistered,
     ClusterImage,
+    PartitionChanged,
     PartitionInfo,
+    TopicCreated,
     TopicInfo,
 )
 from barnabas.cluster.peers import PeerUnavailableError, VersionedRequest

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cluster.changes import TopicCreated
-from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
+from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicCreated, TopicInfo
 from barnabas.coordination.locator import ImageLocator
 from barnabas.coordination.ports import CoordinatorType
 from barnabas.errors import RequestError

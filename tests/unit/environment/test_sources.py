@@ -35,6 +35,7 @@ MAY = {
 }
 MAY_PACKAGES = {
     "client": "programs of its users, with their own clock and connections",
+    "control": "a host for tests, and its process: a clock of its own, a process that is killed, damaged files",
     "demo": "prepares a directory, before there is a broker",
     "localcluster": "a program that starts and watches processes",
     "logtool": "a program of its own",

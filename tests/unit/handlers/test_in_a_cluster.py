@@ -5,16 +5,14 @@ from dataclasses import replace
 import pytest
 
 from barnabas import apis
-from barnabas.cluster.changes import (
-    BrokerRegistered,
-    ControllerChanged,
-    PartitionChanged,
-    TopicCreated,
-)
 from barnabas.cluster.image import (
     BrokerInfo,
+    BrokerRegistered,
+    ControllerChanged,
     Delta,
+    PartitionChanged,
     PartitionInfo,
+    TopicCreated,
     TopicInfo,
 )
 from barnabas.coordination.locator import ImageLocator

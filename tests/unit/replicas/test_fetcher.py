@@ -11,8 +11,14 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.cluster.changes import BrokerRegistered, PartitionChanged, TopicCreated
-from barnabas.cluster.image import BrokerInfo, PartitionInfo, TopicInfo
+from barnabas.cluster.image import (
+    BrokerInfo,
+    BrokerRegistered,
+    PartitionChanged,
+    PartitionInfo,
+    TopicCreated,
+    TopicInfo,
+)
 from barnabas.cluster.peers import PeerUnavailableError
 from barnabas.config.loading import BrokerConfig
 from barnabas.loop_budget import LoopBudget
@@ -20,8 +26,7 @@ from barnabas.records.batch import rebase
 from barnabas.replicas.fetcher import FetcherParts
 from barnabas.replicas.fetching import ReplicaFetchers
 from barnabas.replicas.following import slices
-from barnabas.replicas.ports import NoThrottle
-from barnabas.replicas.replica import Replica
+from barnabas.replicas.replica import NoThrottle, Replica
 from barnabas.replication.roles import Role
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse

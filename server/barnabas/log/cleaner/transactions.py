@@ -67,7 +67,7 @@ class TransactionTracker:
         return False
 
     def take_aborted(self) -> list[AbortedTransaction]:
-        """Return what has been collected in `aborted`, and start again with none."""
+        """Return what has been collected in `aborted`, and begin anew."""
         taken, self.aborted = self.aborted, []
         return taken
 

@@ -1,8 +1,8 @@
-"""Differences between the coordinators of Apache Kafka and of Barnabas that are known, each with its reason."""
+"""Differences between the coordinators of Apache Kafka and of Barnabas that are meant."""
 
 from __future__ import annotations
 
-from compat.kit.compare import KnownDifference
+from compat.kit.compare import Meant
 
 SUPERSEDED = (
     "who asks again while a request of its own waits gets an answer to both; Kafka never answers the first"
@@ -12,98 +12,94 @@ BEGUN = "the state of a shared topic is begun before the answer; Kafka has the m
 ODD_ONE = "which of members that are alike gets the partition that is left over, or shares which"
 STUMBLES = "Kafka stumbles over this; Barnabas says what is wrong"
 
-KNOWN: tuple[KnownDifference, ...] = (
-    KnownDifference(
+MEANT: tuple[Meant, ...] = (
+    Meant(
         "(absent|deleted): JoinGroup .*: (then|at last) described",
         ".*/GroupState",
         "a group that nobody could join is not there; Kafka keeps it in memory, empty",
     ),
-    KnownDifference(
+    Meant(
         "pending: JoinGroup (anna by|bert's instance, other id).*: asked",
         ".*",
         "Kafka stumbles over an instance id beside an id that was given to a dynamic member",
     ),
-    KnownDifference("preparing: JoinGroup bert.*: bert joins.*", ".*", SUPERSEDED),
-    KnownDifference("completing: SyncGroup bert.*: bert syncs.*", ".*", SUPERSEDED),
-    KnownDifference(
+    Meant("preparing: JoinGroup bert.*: bert joins.*", ".*", SUPERSEDED),
+    Meant("completing: SyncGroup bert.*: bert syncs.*", ".*", SUPERSEDED),
+    Meant(
         "completing: LeaveGroup .*: bert syncs.*",
         ".*",
         "who leaves while it waits gets an answer; Kafka gives none",
     ),
-    KnownDifference(
+    Meant(
         "preparing: JoinGroup .*: (bert joins.*|asked.*)",
         "/(Leader|Members.*)",
         "whoever leads when the leader has left: in Kafka it is by chance",
         always=False,
     ),
-    KnownDifference(
+    Meant(
         "(consumer|streams) empty: JoinGroup .*",
         ".*",
         "an empty group of the new protocol gives way to one who joins; in Kafka also to one who is refused",
     ),
     # --- offsets
-    KnownDifference(
+    Meant(
         ".*: OffsetDelete .*: delete",
         ".*/ErrorCode",
         "a group of which nothing is left is gone; Kafka keeps it in memory",
     ),
-    KnownDifference(".*: OffsetFetch no member with epoch.*: asked", ".*/ErrorCode", STUMBLES),
+    Meant(".*: OffsetFetch no member with epoch.*: asked", ".*/ErrorCode", STUMBLES),
     # --- members with epochs
-    KnownDifference("consumer.*: JoinGroup new, bad subscription.*: asked", "/ErrorCode", STUMBLES),
-    KnownDifference(
+    Meant("consumer.*: JoinGroup new, bad subscription.*: asked", "/ErrorCode", STUMBLES),
+    Meant(
         "consumer.*: .*(described as classic|at last listed)",
         ".*/MemberAssignment",
         "when a group becomes classic again its members are described with what they have, not with what they shall have",
         always=False,
     ),
-    KnownDifference(".*: ConsumerGroupHeartbeat .* (a )?pattern.*", ".*", AT_ONCE),
-    KnownDifference(
+    Meant(".*: ConsumerGroupHeartbeat .* (a )?pattern.*", ".*", AT_ONCE),
+    Meant(
         "consumer static: ConsumerGroupHeartbeat anna joins again by her instance.*",
         ".*",
         "a static member that was fenced may come back at once with the id it had",
     ),
-    KnownDifference(
+    Meant(
         "consumer moving: ConsumerGroupHeartbeat anna joins again by her instance.*",
         ".*Assignment.*",
         "a member that becomes static keeps what it had",
     ),
-    KnownDifference(
+    Meant(
         "(consumer|stable|share|preparing|pending).*",
         ".*(Assignment/TopicPartitions|/Assignment).*",
         ODD_ONE,
         always=False,
     ),
-    KnownDifference(
-        "(share.*|.*: ShareGroupHeartbeat .*)", ".*(Assignment/TopicPartitions|/Assignment|Epoch)", BEGUN
-    ),
-    KnownDifference(
+    Meant("(share.*|.*: ShareGroupHeartbeat .*)", ".*(Assignment/TopicPartitions|/Assignment|Epoch)", BEGUN),
+    Meant(
         ".*: StreamsGroupHeartbeat .* (bad copartition|a part twice|a tag twice).*: asked",
         "/ErrorCode",
         STUMBLES,
     ),
-    KnownDifference(
+    Meant(
         ".*: StreamsGroupHeartbeat (carl joins by an instance|anna, an instance|anna, task offsets).*",
         ".*",
         "static members and warm-up tasks are served; Kafka 4.3 refuses what belongs to them",
     ),
-    KnownDifference(
+    Meant(
         ".*: StreamsGroupHeartbeat carl joins with an endpoint.*",
         ".*/(EndpointInformationEpoch|PartitionsByUserEndpoint.*)",
         "the first endpoint of a group is news already",
     ),
-    KnownDifference(
+    Meant(
         ".*: StreamsGroupHeartbeat carl joins, (changelog|repartition).*: at last.*",
         ".*/Partitions",
         "Kafka tells how many partitions an internal topic has when a member has come again",
         always=False,
     ),
     # --- transactions
-    KnownDifference(
+    Meant(
         "(aborted|fenced ongoing|timed out): TxnOffsetCommit (unknown member|generation without member).*",
         ".*/ErrorCode",
         "a group whose only offsets were in a transaction that was aborted is gone; Kafka keeps it in memory",
     ),
-    KnownDifference(
-        "filters: add to no transaction", ".*", "Kafka never answers a request about no transaction"
-    ),
+    Meant("filters: add to no transaction", ".*", "Kafka never answers a request about no transaction"),
 )

@@ -1,0 +1,21 @@
+"""Differences between the admin APIs of Apache Kafka and of Barnabas that are meant."""
+
+from __future__ import annotations
+
+from compat.kit.compare import Meant
+
+MEANT: tuple[Meant, ...] = (
+    Meant(".*", r".*/record\.validation", "a setting of Barnabas alone: how far a leader looks at records"),
+    Meant(
+        ".*",
+        r".*/min\.insync\.replicas/ConfigSource",
+        "with eligible leader replicas Kafka keeps this as a setting of all brokers; Barnabas has no such replicas",
+    ),
+    Meant(
+        "metadata v1[23]: neither name nor id",
+        ".*/ErrorCode",
+        "Kafka stumbles; Barnabas answers INVALID_REQUEST, as older versions do",
+    ),
+    Meant("pages: bad names", ".*/ErrorCode", "Kafka stumbles over names that no topic can have"),
+    Meant("log dirs v.*", ".*/LogDir", "its own directory"),
+)

@@ -1,0 +1,1 @@
+"""What stands around a broker that tests others: faults, a clock, recorded requests, an API over HTTP."""

@@ -1,0 +1,110 @@
+"""A clock that can be advanced, stopped and driven faster, for a whole broker: every deadline of it and its wall clock.
+
+The rule: it never goes back. Who has sockets to this broker lives in real time: what is advanced is what the broker
+believes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import trio
+
+SECONDS_MAX = 100 * 365 * 86400.0
+"""The largest single step."""
+FACTOR_MAX = 100_000.0
+
+
+class VirtualClock(trio.abc.Clock):
+    """Trio's clock, the monotonic clock and the wall clock of a broker, as one.
+
+    It runs as the system's does until it is told otherwise. To be given to `trio.run(clock=...)`.
+    """
+
+    def __init__(
+        self,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._real = monotonic
+        self._factor = 1.0
+        self._is_frozen = False
+        self._real_s = self._virtual_s = monotonic()
+        self._wall_ms = wall_ns() / 1e6 - self._virtual_s * 1000
+        self._begun_s = self._virtual_s
+
+    # --- as Trio wants it ---------------------------------------------------------------------------------------
+
+    def start_clock(self) -> None:
+        """Begin: it runs already."""
+
+    def current_time(self) -> float:
+        """Return the time in seconds."""
+        if self._is_frozen:
+            return self._virtual_s
+        return self._virtual_s + (self._real() - self._real_s) * self._factor
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """Return for how many real seconds to sleep until a deadline."""
+        left_s = deadline - self.current_time()
+        if left_s <= 0:
+            return 0.0
+        return math.inf if self._is_frozen else left_s / self._factor
+
+    # --- as the broker wants it ---------------------------------------------------------------------------------
+
+    def monotonic(self) -> float:
+        """Return the same time, for measuring."""
+        return self.current_time()
+
+    def wall_clock_ms(self) -> int:
+        """Return milliseconds since 1970."""
+        return int(self._wall_ms + self.current_time() * 1000)
+
+    # --- as a test wants it -------------------------------------------------------------------------------------
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it stands still."""
+        return self._is_frozen
+
+    @property
+    def factor(self) -> float:
+        """How much faster than real time it runs when it does not stand still."""
+        return self._factor
+
+    @property
+    def ahead_ms(self) -> float:
+        """How far it is ahead of the real time since it began; behind, where it is negative."""
+        return (self.current_time() - self._begun_s - (self._real() - self._begun_s)) * 1000
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass at once. Raises ValueError for a time that is not from 0 to SECONDS_MAX."""
+        if not 0 <= seconds <= SECONDS_MAX:
+            raise ValueError(f"{seconds} is not a number of seconds from 0 to {SECONDS_MAX:.0f}")
+        self._settle()
+        self._virtual_s += seconds
+
+    def freeze(self) -> None:
+        """Stand still until `resume`; `advance` moves it all the same."""
+        self._settle()
+        self._is_frozen = True
+
+    def resume(self) -> None:
+        """Run again."""
+        self._settle()
+        self._is_frozen = False
+
+    def run_at(self, factor: float) -> None:
+        """Run `factor` times as fast as real time. Raises ValueError."""
+        if not 0 < factor <= FACTOR_MAX:
+            raise ValueError(f"{factor} is not a factor from above 0 to {FACTOR_MAX:.0f}")
+        self._settle()
+        self._factor = factor
+
+    def _settle(self) -> None:
+        """Count from now on."""
+        self._virtual_s, self._real_s = self.current_time(), self._real()

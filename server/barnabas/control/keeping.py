@@ -1,0 +1,21 @@
+"""Clients that outlive a step of the clock: their sessions and connections are put off by as much.
+
+The rule: only what depends on hearing of a client is put off; transactions, retention, offsets, locks and tokens are not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+
+SESSION_TIMERS = frozenset(("session", "rejoin", "resync", "join", "sync", "revocation"))
+"""Timers of groups that end when a member is not heard of: sessions, and steps of a rebalance."""
+
+
+def keep_clients(broker: Broker, ms: int) -> None:
+    """Put off the ends of sessions of group members, and the closing of idle connections, by `ms`."""
+    broker.services.group_coordinator.put_off(SESSION_TIMERS, ms)
+    for connection in broker.connections:
+        connection.last_active += ms / 1000

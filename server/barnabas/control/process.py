@@ -1,0 +1,140 @@
+"""The process of a broker with faults, a control API or its own clock: `serve --control`, `--faults`, `--virtual-clock`.
+
+The rule: what is wrong with a rule, a file or an address is said before anything is served.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.broker.codecs import SWITCH_SECONDS
+from barnabas.broker.process import Stopper, end_signals, leaves, say_ready, settle_garbage_collector
+from barnabas.broker.startup import StartupError, host_and_port
+from barnabas.config import broker as settings
+from barnabas.config.cluster import is_clustered
+from barnabas.control.clock import VirtualClock
+from barnabas.control.faulting import Faulting
+from barnabas.control.host import Host
+from barnabas.control.recorder import Recorder
+from barnabas.errors import StorageError
+from barnabas.faults import file
+from barnabas.faults.errors import FaultError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from barnabas.broker.app import Broker
+    from barnabas.config.loading import BrokerConfig
+
+USAGE_ERROR = 2
+
+
+def run(
+    config: BrokerConfig,
+    faults: Sequence[str] = (),
+    *,
+    prepare: Callable[[Broker], Awaitable[None]] | None = None,
+) -> int:
+    """Run a broker with what its settings ask for, until SIGTERM or SIGINT; returns the process's exit code.
+
+    `faults` are rules in their short form; `prepare` is awaited before the broker serves.
+    """
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        faulting = faulting_of(config, faults)
+    except FaultError as wrong:
+        print(f"barnabas: {wrong}", file=sys.stderr)
+        return USAGE_ERROR
+    clock = VirtualClock() if config.get(settings.CLOCK_VIRTUAL) else None
+    code = 0
+    try:
+        trio.run(
+            _run_until_signalled, config, faulting, clock, prepare,
+            clock=clock, restrict_keyboard_interrupt_to_checkpoints=True,
+        )  # fmt: skip
+    except* (StartupError, StorageError) as group:
+        for error in leaves(group):
+            print(f"barnabas: {error}", file=sys.stderr)
+        code = 1
+    return code
+
+
+def faulting_of(config: BrokerConfig, faults: Sequence[str] = ()) -> Faulting:
+    """Return the faults of the settings and of the command line. Raises FaultError, which names the place."""
+    faulting = Faulting()
+    faulting.faults.reset(config.get(settings.FAULTS_SEED))
+    path = config.get(settings.FAULTS_FILE)
+    if path:
+        try:
+            with open(path, encoding="utf-8") as source:
+                text = source.read()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise FaultError(f"--faults {path}: {reason}") from error
+        try:
+            file.read(text, faulting.faults)
+        except FaultError as error:
+            line = f":{error.line}" if error.line is not None else ""
+            raise FaultError(
+                f"{path}{line}: {error.place + ': ' if error.place else ''}{error.text}"
+            ) from error
+    for rule in faults:
+        try:
+            faulting.faults.add(rule)
+        except FaultError as error:
+            raise FaultError(f"--fault {rule!r}: {error}") from error
+    return faulting
+
+
+async def _run_until_signalled(
+    config: BrokerConfig,
+    faulting: Faulting,
+    clock: VirtualClock | None,
+    prepare: Callable[[Broker], Awaitable[None]] | None,
+) -> None:
+    address = config.get(settings.CONTROL_LISTENER)
+    host = Host(
+        config, faulting=faulting, recorder=Recorder() if address else None, clock=clock, prepare=prepare
+    )
+    with trio.open_signal_receiver(*end_signals()) as signals:
+        async with trio.open_nursery() as nursery:
+            stopper = Stopper(may_break_off_start=is_clustered(config))
+            nursery.start_soon(stopper.run, signals)
+            with stopper.starting:
+                await _serve(host, address, stopper)
+            nursery.cancel_scope.cancel()
+
+
+async def _serve(host: Host, address: str, stopper: Stopper) -> None:
+    """Serve until the host is stopped. Raises StartupError, StorageError."""
+    async with trio.open_nursery() as nursery:
+        words = ""
+        if address:
+            from barnabas.control.server import bind, serve, url_of
+
+            token = host.config.get(settings.CONTROL_TOKEN)
+            sockets = bind(*_address(address), token=token)
+            await nursery.start(serve, host, sockets, token)
+            words = f" control={url_of(sockets)}"
+        await _run_host(host, stopper, words)
+        nursery.cancel_scope.cancel()
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Return host and port of the setting control.listener. Raises StartupError."""
+    where = host_and_port(text.strip())
+    if where is None:
+        raise StartupError(f"{settings.CONTROL_LISTENER.name}={text} is not of the form HOST:PORT")
+    return where
+
+
+async def _run_host(host: Host, stopper: Stopper, words: str) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(host.run)
+        stopper.has_started(host)
+        settle_garbage_collector()
+        if host.broker is not None:
+            say_ready(host.broker, words)

@@ -1,0 +1,91 @@
+"""Which topics, partitions and groups a request or an answer names, whatever its API.
+
+The rule: read off the declarations of the generated structs; only what cannot be seen there has a row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from barnabas.wire.primitives import ZERO_UUID
+
+NameOf = Callable[[bytes], str | None]
+"""The name of the topic with an id."""
+
+_TOPIC_LISTS = frozenset(("topics", "topic_names", "subscribed_topic_names"))
+_GROUP_LISTS = frozenset(("groups", "group_ids", "groups_names"))
+_PARTITION_FIELDS = ("partition_index", "partition", "index", "partition_id")
+_GROUP_KEY_TYPE = 0
+"""FindCoordinator's key type for groups."""
+
+
+def topic_of(struct: Any, name_of: NameOf) -> str | None:
+    """Return the topic that a struct is about; None if it is not about one."""
+    for name in ("topic", "topic_name", "name"):
+        found = getattr(struct, name, None)
+        if found and isinstance(found, str) and (name != "name" or "Topic" in type(struct).__name__):
+            return found
+    topic_id = getattr(struct, "topic_id", ZERO_UUID)
+    return name_of(topic_id) if topic_id != ZERO_UUID else None
+
+
+def partition_of(entry: Any) -> int | None:
+    """Return the number of the partition that an entry of a list is about."""
+    if isinstance(entry, int) and not isinstance(entry, bool):
+        return entry
+    for name in _PARTITION_FIELDS:
+        found = getattr(entry, name, None)
+        if isinstance(found, int):
+            return found
+    return None
+
+
+def partition_lists(struct: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the lists of a struct that hold one entry for each partition, with their names."""
+    for field in fields(struct):
+        found = getattr(struct, field.name)
+        if isinstance(found, list) and "partition" in field.name:
+            yield field.name, found
+
+
+def topic_partitions(message: Any, name_of: NameOf) -> Iterator[tuple[str, int | None]]:
+    """Yield the topics of a message, with each partition of theirs that it names, or None where it names none."""
+    if not is_dataclass(message):
+        return
+    topic = topic_of(message, name_of)
+    if topic is not None:
+        numbers = [partition_of(entry) for _, found in partition_lists(message) for entry in found]
+        if not numbers:
+            numbers = [partition_of(message)]
+        for number in numbers:
+            yield topic, number
+    for field in fields(message):
+        found = getattr(message, field.name)
+        if isinstance(found, list):
+            for entry in found:
+                if isinstance(entry, str):
+                    if field.name in _TOPIC_LISTS:
+                        yield entry, None
+                elif topic is None or not isinstance(entry, int):
+                    yield from topic_partitions(entry, name_of)
+        elif is_dataclass(found):
+            yield from topic_partitions(found, name_of)
+
+
+def groups(message: Any) -> Iterator[str]:
+    """Yield the groups that a message names."""
+    if getattr(message, "key_type", None) == _GROUP_KEY_TYPE:
+        yield from (message.coordinator_keys or [message.key])
+        return
+    name = getattr(message, "group_id", None)
+    if isinstance(name, str) and name:
+        yield name
+    for field in fields(message):
+        found = getattr(message, field.name)
+        if field.name in _GROUP_LISTS and isinstance(found, list):
+            for entry in found:
+                name = entry if isinstance(entry, str) else getattr(entry, "group_id", None)
+                if name:
+                    yield name
