@@ -165,8 +165,13 @@ class Cluster:
         own: Mapping[int, Mapping[str, str]] | None = None,
         zookeeper_tls: Mapping[str, str] | None = None,
         kazoo: Mapping[str, Any] | None = None,
+        prepare: Callable[[Cluster], None] | None = None,
     ) -> None:
-        """`own` are settings of single brokers; `kazoo` is what the own connection needs besides the address."""
+        """`own` are settings of single brokers; `kazoo` is what the own connection needs besides the address.
+
+        `prepare` is called when ZooKeeper runs and no broker does yet.
+        """
+        self._prepare = prepare
         self.own = own or {}
         self.directory = directory
         protocol = {"inter.broker.protocol.version": "2.6"} if OLD in kinds else {}
@@ -189,6 +194,8 @@ class Cluster:
             self.zookeeper.start()
             self._client = KazooClient(self.connect, **self._kazoo)
             self._client.start(30)
+            if self._prepare is not None:
+                self._prepare(self)
             for broker_id in self.kinds:
                 self.start(broker_id)
         except BaseException:

@@ -24,6 +24,7 @@ from compat.cluster import checks
 from compat.cluster.nodes import OURS, VERSION, Cluster, ClusterError, KafkaError, OurNode
 from compat.cluster.tools import ZOOKEEPER_SHELL
 from compat.kafka import free_port, release, tool_command
+from compat.kit.certificates import Authority, CertificateError
 from compat.matrix.brokers import BrokerError
 
 USER, PASSWORD = "kafka", "a secret"
@@ -37,63 +38,24 @@ class Certificates:
     """A certificate authority, a server's certificate for 127.0.0.1, a client's with an encrypted key, and a stranger's."""
 
     def __init__(self, directory: Path) -> None:
-        directory.mkdir()
         self.directory = directory
-        self.authority = self._authority("ca")
-        self.server = self._signed("server", "ca")
-        self.client = self._signed("client", "ca", password=KEY_PASSWORD)
-        self.tool = self._signed(
-            "tool", "ca"
-        )  # ZooKeeper's client in a JDK 17 reads no encrypted key of today
-        self._authority("other-ca")
-        self.stranger = self._signed("stranger", "other-ca")
-
-    def _openssl(self, *arguments: str) -> None:
-        done = subprocess.run(
-            ["openssl", *arguments], cwd=self.directory, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise ClusterError(f"openssl {' '.join(arguments)}: {done.stderr}")
-
-    def _authority(self, name: str) -> Path:
-        self._openssl(
-            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
-            "-keyout", f"{name}.key", "-out", f"{name}.pem",
-        )  # fmt: skip
-        return self.directory / f"{name}.pem"
-
-    def _signed(self, name: str, authority: str, password: str = "") -> Path:
-        self._openssl(
-            "req",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-subj",
-            f"/CN={name}",
-            "-keyout",
-            f"{name}.key",
-            "-out",
-            f"{name}.csr",
-        )
-        extensions = self.directory / f"{name}.ext"
-        extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
-        self._openssl(
-            "x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key",
-            "-CAcreateserial", "-days", "2", "-extfile", extensions.name, "-out", f"{name}.crt",
-        )  # fmt: skip
-        options = ("-v2", "aes-256-cbc", "-passout", f"pass:{password}") if password else ("-nocrypt",)
-        self._openssl("pkcs8", "-topk8", "-in", f"{name}.key", "-out", f"{name}.pkcs8", *options)
-        both = self.directory / f"{name}.pem"
-        both.write_text(
-            (self.directory / f"{name}.pkcs8").read_text() + (self.directory / f"{name}.crt").read_text()
-        )
-        return both
+        authority = Authority(directory, "ca")
+        self.authority = authority.pem
+        self.server = authority.signed("server").pem
+        self.client = authority.signed("client", password=KEY_PASSWORD).pem
+        self.tool = authority.signed(
+            "tool"
+        ).pem  # ZooKeeper's client in a JDK 17 reads no encrypted key of today
+        self.stranger = Authority(directory, "other-ca").signed("stranger").pem
 
     def in_pkcs12(self) -> dict[str, str]:
         """Settings by which a broker finds the same in PKCS12, made by openssl and keytool."""
-        self._openssl(
-            "pkcs12", "-export", "-in", "client.crt", "-inkey", "client.key", "-out", "client.p12",
-            "-passout", f"pass:{KEY_PASSWORD}",
+        subprocess.run(
+            [
+                "openssl", "pkcs12", "-export", "-in", "client.crt", "-inkey", "client.raw", "-out", "client.p12",
+                "-passout", f"pass:{KEY_PASSWORD}",
+            ],
+            cwd=self.directory, check=True, capture_output=True,
         )  # fmt: skip
         subprocess.run(
             [
@@ -323,7 +285,7 @@ def main(given: list[str]) -> int:
     directory = Path(tempfile.mkdtemp(prefix="secured-", dir=options.dir))
     try:
         run(directory)
-    except (ClusterError, KafkaError) as error:
+    except (CertificateError, ClusterError, KafkaError) as error:
         print(f"FAIL {error}")
         return 1
     if not options.dir:

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from compat.clients.shared.python.harness import CASES
 from compat.kafka import KafkaError
-from compat.matrix import clients
+from compat.kit.certificates import CertificateError
+from compat.matrix import clients, secured
 from compat.matrix.brokers import (
     NOTHING_ELSE,
     ApacheKafka,
@@ -29,6 +30,7 @@ from compat.matrix.brokers import (
     Given,
     RestartService,
 )
+from compat.matrix.channels import CHANNELS
 from compat.matrix.clients import Verdict, Verdicts
 from compat.matrix.clusters import ZooKeeperCluster
 from compat.matrix.known import WITHOUT_HEADERS
@@ -38,6 +40,7 @@ from compat.matrix.suites import SUITES
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / ".tools" / "compat"
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
+SECURED_PAGE = PAGE.with_name("compatibility-security.md")
 INTEROP_RECORDS_MAX = 1000
 CASE_TIMEOUT_S = os.environ.get("COMPAT_CASE_TIMEOUT_S", "300")
 PRODUCE = tuple(case for case in CASES if case.startswith("produce-"))
@@ -57,7 +60,14 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="clients at the same time")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     parser.add_argument("--list", action="store_true", help="only say which clients and cases there are")
+    parser.add_argument("--security", action="store_true", help="each client in each protocol and mechanism")
+    parser.add_argument(
+        "--channels", default="", metavar="A,B", help="with --security only these (default: all)"
+    )
     options = parser.parse_args(given)
+    options.channels = _chosen(parser, "channel", options.channels, CHANNELS)
+    if options.security:
+        return _with_security(parser, options)
     chosen = _chosen(parser, "client", options.clients, [*clients.names(), *SUITES])
     options.cases = _chosen(parser, "case", options.cases, CASES)
     options.clients = [name for name in chosen if name not in SUITES]
@@ -75,6 +85,19 @@ def arguments(given: list[str]) -> argparse.Namespace:
         parser.error("--write needs all clients and all cases against barnabas")
     if options.records < 100:
         parser.error("--records must be at least 100")
+    return options
+
+
+def _with_security(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
+    """The choice of clients and cases when only security is looked at."""
+    if not re.fullmatch(r"(barnabas|kafka)(-.+)?", options.against):
+        parser.error("--security starts the broker: --against barnabas or kafka")
+    is_all = not (options.clients or options.cases) and options.channels == list(CHANNELS)
+    if options.write and (not is_all or options.against != "barnabas"):
+        parser.error("--write needs all clients, cases and channels against barnabas")
+    options.clients = _chosen(parser, "client", options.clients, clients.names())
+    options.cases = _chosen(parser, "case", options.cases, CASES) if options.cases else list(secured.CASES)
+    options.suites = []
     return options
 
 
@@ -257,6 +280,30 @@ def _produced_topics(bootstrap: str) -> dict[tuple[str, str], str]:
     }
 
 
+def _secured(options: argparse.Namespace) -> int:
+    """Run the clients in each channel; returns the exit code."""
+    wanted = secured.Wanted(
+        options.clients,
+        options.channels,
+        options.cases,
+        min(options.records, secured.RECORDS),
+        options.jobs,
+        options.against,
+    )
+    start = time.monotonic()
+    try:
+        with tempfile.TemporaryDirectory(prefix="compat-") as directory:
+            outcomes = secured.run(wanted, Path(directory), lambda client: LOGS / f"{client}.err")
+    except (BrokerError, CertificateError, KafkaError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"\nagainst {options.against}, {time.monotonic() - start:.0f} s\n")
+    print(outcomes.text(), flush=True)
+    if options.write:
+        SECURED_PAGE.write_text(outcomes.page(wanted), encoding="utf-8")
+    return 1 if outcomes.failures() else 0
+
+
 def main(given: list[str]) -> int:
     """Run; returns the exit code."""
     options = arguments(given)
@@ -269,6 +316,8 @@ def main(given: list[str]) -> int:
     for client in (*options.clients, *options.suites):
         (LOGS / f"{client}.err").write_bytes(b"")
     start = time.monotonic()
+    if options.security:
+        return _secured(options)
     with tempfile.TemporaryDirectory(prefix="compat-") as directory:
         matrix = Run(options, Path(directory)).all()
     print(f"\nagainst {options.against}, {options.records} records, {time.monotonic() - start:.0f} s\n")

@@ -74,7 +74,10 @@ class Barnabas(Broker):
         before: Sequence[str] = (),
         in_child: Callable[[], None] | None = None,
     ) -> None:
-        """`before` comes before the command, `in_child` is called before it. With `log.dirs` set, the data are there."""
+        """`before` comes before the command, `in_child` is called before it.
+
+        With `log.dirs` set, the data are there; with `listeners` set, it listens there.
+        """
         self.directory = directory
         self.settings = {**SETTINGS, **settings}
         self._before = before
@@ -85,7 +88,9 @@ class Barnabas(Broker):
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [*self._before, sys.executable, "-m", "barnabas", "serve", "--listen", self.bootstrap]
+        command = [*self._before, sys.executable, "-m", "barnabas", "serve"]
+        if "listeners" not in self.settings:
+            command += ["--listen", self.bootstrap]
         if "log.dirs" not in self.settings:
             command += ["--data", str(self.directory / "data")]
         for name, value in self.settings.items():
@@ -161,12 +166,22 @@ class Barnabas(Broker):
 class ApacheKafka(Broker):
     """The newest Kafka, or the version asked for, in one process."""
 
-    def __init__(self, directory: Path, version: str, settings: Mapping[str, str] = NOTHING_ELSE) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        version: str,
+        settings: Mapping[str, str] = NOTHING_ELSE,
+        *,
+        port: int = 0,
+        jvm_options: Sequence[str] = (),
+    ) -> None:
+        """`port` is that of a listener without security, if `settings` name the listeners."""
         self._kafka = RealKafka(
             version,
+            port,
             data=directory,
             settings={**SETTINGS, **settings},
-            jvm_options=(*LIGHT_JVM, "-XX:-UsePerfData"),
+            jvm_options=(*LIGHT_JVM, "-XX:-UsePerfData", *jvm_options),
         )
         self.bootstrap = ""
 

@@ -6,7 +6,7 @@ The rule: both read the same lines; only ports, directories and what KRaft needs
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,26 +53,42 @@ def settings(mode: str, port: int, sasl_port: int, controller_port: int = 0) -> 
 
 
 @contextmanager
-def both(version: str, mode: str = "kraft") -> Iterator[tuple[Side, Side]]:
-    """(Apache Kafka, Barnabas), running, without any ACLs. Raises KafkaError, StartError."""
+def both(
+    version: str, mode: str = "kraft", more: Mapping[str, str] | None = None
+) -> Iterator[tuple[Side, Side]]:
+    """(Apache Kafka, Barnabas), running, without any ACLs; `more` are settings of both. Raises KafkaError, StartError."""
+    with kafka_alone(version, mode, more) as kafka, barnabas_alone(mode, more) as ours:
+        yield kafka, ours
+
+
+@contextmanager
+def kafka_alone(version: str, mode: str = "kraft", more: Mapping[str, str] | None = None) -> Iterator[Side]:
+    """Apache Kafka, running. Raises KafkaError."""
     with tempfile.TemporaryDirectory(prefix="compare-") as name:
-        directory = Path(name)
-        data = directory / "kafka"
-        data.mkdir()
+        data = Path(name)
         port, sasl_port, controller_port = free_port(), free_port(), 0
         if mode == "kraft":
             controller_port = free_port()
             (data / "controller.port").write_text(str(controller_port))
-        lines = settings(mode, port, sasl_port, controller_port)
+        lines = {**settings(mode, port, sasl_port, controller_port), **(more or {})}
         with RealKafka(version, port, data=data, settings=lines, mode=mode) as kafka:
-            ours, sasl_ours, properties = free_port(), free_port(), directory / "server.properties"
-            lines = {
-                **COMMON_SETTINGS,
-                "broker.id": "1",
-                "log.dirs": str(directory / "barnabas"),
-                **settings("kraft", ours, sasl_ours),
-                "authorizer.class.name": AUTHORIZERS[mode],
-            }
-            properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-            with barnabas(properties):
-                yield Side("Kafka", kafka.port, sasl_port), Side("Barnabas", ours, sasl_ours)
+            yield Side("Kafka", kafka.port, sasl_port)
+
+
+@contextmanager
+def barnabas_alone(mode: str = "kraft", more: Mapping[str, str] | None = None) -> Iterator[Side]:
+    """Barnabas, running, with the authorizer that Kafka has in this mode. Raises StartError."""
+    with tempfile.TemporaryDirectory(prefix="compare-") as name:
+        directory = Path(name)
+        port, sasl_port, properties = free_port(), free_port(), directory / "server.properties"
+        lines = {
+            **COMMON_SETTINGS,
+            "broker.id": "1",
+            "log.dirs": str(directory / "barnabas"),
+            **settings("kraft", port, sasl_port),
+            "authorizer.class.name": AUTHORIZERS[mode],
+            **(more or {}),
+        }
+        properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        with barnabas(properties):
+            yield Side("Barnabas", port, sasl_port)

@@ -13,6 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 var (
@@ -30,7 +33,27 @@ func within() context.Context {
 }
 
 func client(options ...kgo.Opt) *kgo.Client {
-	return harness.Got(kgo.NewClient(append(options, kgo.SeedBrokers(cases.Bootstrap))...))
+	return harness.Got(kgo.NewClient(append(connection(), options...)...))
+}
+
+// connection is how each client connects.
+func connection() []kgo.Opt {
+	security := harness.SecurityOfEnvironment()
+	options := []kgo.Opt{kgo.SeedBrokers(cases.Bootstrap)}
+	if security.TLS != nil {
+		options = append(options, kgo.DialTLSConfig(security.TLS))
+	}
+	switch login := (scram.Auth{User: security.User, Pass: security.Password}); security.Mechanism {
+	case "PLAIN":
+		options = append(options, kgo.SASL(plain.Auth{User: security.User, Pass: security.Password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		options = append(options, kgo.SASL(login.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		options = append(options, kgo.SASL(login.AsSha512Mechanism()))
+	case "OAUTHBEARER":
+		options = append(options, kgo.SASL(oauth.Auth{Token: security.Token}.AsMechanism()))
+	}
+	return options
 }
 
 func admin(do func(*kadm.Client)) {
@@ -300,10 +323,10 @@ func transactions() string {
 func copyOnce() int {
 	source, target := create("copy-source"), create("copy-target")
 	produce(source, 0, 1000)
-	session := harness.Got(kgo.NewGroupTransactSession(kgo.SeedBrokers(cases.Bootstrap),
+	session := harness.Got(kgo.NewGroupTransactSession(append(connection(),
 		kgo.TransactionalID(cases.Topic("copy")), kgo.ConsumerGroup(cases.Topic("copy-group")),
 		kgo.ConsumeTopics(source), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets()))
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets())...))
 	defer session.Close()
 	copied, batches, aborts := 0, 0, 0
 	until(func() bool { return copied == 1000 }, func() {

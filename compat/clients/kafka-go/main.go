@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
 )
 
 var (
@@ -27,8 +30,33 @@ func within() context.Context {
 	return ctx
 }
 
+// login is the mechanism that the environment names, nil without one.
+func login(security harness.Security) sasl.Mechanism {
+	switch security.Mechanism {
+	case "PLAIN":
+		return plain.Mechanism{Username: security.User, Password: security.Password}
+	case "SCRAM-SHA-256":
+		return harness.Got(scram.Mechanism(scram.SHA256, security.User, security.Password))
+	case "SCRAM-SHA-512":
+		return harness.Got(scram.Mechanism(scram.SHA512, security.User, security.Password))
+	}
+	return nil
+}
+
+// transport is how clients and writers connect.
+func transport() *kafka.Transport {
+	security := harness.SecurityOfEnvironment()
+	return &kafka.Transport{TLS: security.TLS, SASL: login(security)}
+}
+
+// dialer is how readers connect.
+func dialer() *kafka.Dialer {
+	security := harness.SecurityOfEnvironment()
+	return &kafka.Dialer{Timeout: 10 * time.Second, DualStack: true, TLS: security.TLS, SASLMechanism: login(security)}
+}
+
 func client() *kafka.Client {
-	return &kafka.Client{Addr: kafka.TCP(cases.Bootstrap), Timeout: seconds * time.Second}
+	return &kafka.Client{Addr: kafka.TCP(cases.Bootstrap), Timeout: seconds * time.Second, Transport: transport()}
 }
 
 func create(name string) string {
@@ -74,7 +102,7 @@ func messages(topic string, first, last int) []kafka.Message {
 func writer(change ...func(*kafka.Writer)) *kafka.Writer {
 	made := &kafka.Writer{
 		Addr: kafka.TCP(cases.Bootstrap), Balancer: &kafka.Hash{}, BatchTimeout: 5 * time.Millisecond, BatchSize: 1000,
-		RequiredAcks: kafka.RequireAll,
+		RequiredAcks: kafka.RequireAll, Transport: transport(),
 	}
 	for _, apply := range change {
 		apply(made)
@@ -99,7 +127,7 @@ func item(message kafka.Message) harness.Item {
 // readPartition hands on what a partition has, from an offset on, until the context ends.
 func readPartition(ctx context.Context, topic string, partition int, offset int64, arrived chan<- kafka.Message) {
 	reader := kafka.NewReader(kafka.ReaderConfig{
-		Brokers: []string{cases.Bootstrap}, Topic: topic, Partition: partition, MaxWait: 200 * time.Millisecond,
+		Dialer: dialer(), Brokers: []string{cases.Bootstrap}, Topic: topic, Partition: partition, MaxWait: 200 * time.Millisecond,
 		MinBytes: 1, MaxBytes: 10 << 20,
 	})
 	defer reader.Close()
@@ -158,7 +186,7 @@ func open(topic, group string) *member {
 	m := &member{
 		topic: topic, arrived: make(chan kafka.Message), cancel: cancel, ended: make(chan struct{}), assigned: map[int]bool{},
 		group: harness.Got(kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
-			ID: group, Brokers: []string{cases.Bootstrap}, Topics: []string{topic}, StartOffset: kafka.FirstOffset,
+			Dialer: dialer(), ID: group, Brokers: []string{cases.Bootstrap}, Topics: []string{topic}, StartOffset: kafka.FirstOffset,
 			HeartbeatInterval: 300 * time.Millisecond, JoinGroupBackoff: 100 * time.Millisecond,
 		})),
 	}
@@ -257,7 +285,7 @@ func consumeGroup() string {
 func readAndCommit(topic, group string) func(*harness.Check, int) {
 	return func(check *harness.Check, goal int) {
 		reader := kafka.NewReader(kafka.ReaderConfig{
-			Brokers: []string{cases.Bootstrap}, GroupID: group, Topic: topic, StartOffset: kafka.FirstOffset,
+			Dialer: dialer(), Brokers: []string{cases.Bootstrap}, GroupID: group, Topic: topic, StartOffset: kafka.FirstOffset,
 			MaxWait: 200 * time.Millisecond, MinBytes: 1, MaxBytes: 10 << 20, JoinGroupBackoff: 100 * time.Millisecond,
 		})
 		latest := map[int]kafka.Message{}

@@ -1,6 +1,7 @@
 // The cases with kafkajs.
 "use strict";
 
+const fs = require("fs");
 const { CompressionTypes, CompressionCodecs, ConfigResourceTypes, Kafka, logLevel } = require("kafkajs");
 const LZ4 = require("kafkajs-lz4");
 const SnappyCodec = require("kafkajs-snappy");
@@ -20,8 +21,24 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
 const cases = new Cases();
 const kafka = new Kafka({
   clientId: "compat", brokers: [cases.bootstrap || ""], logLevel: logLevel.NOTHING,
-  retry: { initialRetryTime: 100, retries: 20 },
+  retry: { initialRetryTime: 100, retries: 20 }, ...security(process.env),
 });
+
+/** TLS and the login that the environment names. */
+function security(environment) {
+  const protocol = environment.COMPAT_SECURITY_PROTOCOL || "";
+  const options = {};
+  if (protocol.endsWith("SSL")) {
+    const read = (name) => (environment[name] ? fs.readFileSync(environment[name], "utf-8") : undefined);
+    options.ssl = { ca: [read("COMPAT_SSL_CA")], cert: read("COMPAT_SSL_CERTIFICATE"), key: read("COMPAT_SSL_KEY") };
+  }
+  if (protocol.startsWith("SASL_")) {
+    const { COMPAT_SASL_USER: username, COMPAT_SASL_PASSWORD: password, COMPAT_SASL_TOKEN: value } = environment;
+    const mechanism = environment.COMPAT_SASL_MECHANISM.toLowerCase();
+    options.sasl = value ? { mechanism, oauthBearerProvider: async () => ({ value }) } : { mechanism, username, password };
+  }
+  return options;
+}
 
 async function withAdmin(use) {
   const admin = kafka.admin();

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
 )
 
 var (
@@ -25,11 +26,54 @@ func config(change ...func(*sarama.Config)) *sarama.Config {
 	made.Producer.RequiredAcks = sarama.WaitForAll
 	made.Consumer.Offsets.Initial = sarama.OffsetOldest
 	made.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
+	secure(made)
 	for _, apply := range change {
 		apply(made)
 	}
 	return made
 }
+
+// secure sets TLS and the login that the environment names.
+func secure(made *sarama.Config) {
+	security := harness.SecurityOfEnvironment()
+	made.Net.TLS.Enable, made.Net.TLS.Config = security.TLS != nil, security.TLS
+	if security.Mechanism == "" {
+		return
+	}
+	made.Net.SASL.Enable = true
+	made.Net.SASL.Mechanism = sarama.SASLMechanism(security.Mechanism)
+	made.Net.SASL.User, made.Net.SASL.Password = security.User, security.Password
+	made.Net.SASL.TokenProvider = token(security.Token)
+	made.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient {
+		if security.Mechanism == "SCRAM-SHA-256" {
+			return &scramClient{hash: scram.SHA256}
+		}
+		return &scramClient{hash: scram.SHA512}
+	}
+}
+
+type token string
+
+// Token gives sarama the token of OAUTHBEARER.
+func (t token) Token() (*sarama.AccessToken, error) { return &sarama.AccessToken{Token: string(t)}, nil }
+
+// scramClient is what sarama's documentation has programs write for SCRAM.
+type scramClient struct {
+	hash         scram.HashGeneratorFcn
+	conversation *scram.ClientConversation
+}
+
+func (c *scramClient) Begin(user, password, authorizationID string) error {
+	client, err := c.hash.NewClient(user, password, authorizationID)
+	if err == nil {
+		c.conversation = client.NewConversation()
+	}
+	return err
+}
+
+func (c *scramClient) Step(challenge string) (string, error) { return c.conversation.Step(challenge) }
+
+func (c *scramClient) Done() bool { return c.conversation.Done() }
 
 func seeds() []string { return []string{cases.Bootstrap} }
 

@@ -87,15 +87,16 @@ def kafkajs(demo: Demo, user: str, address: str) -> str:
 
 
 def spark(demo: Demo, user: str, address: str) -> str:
-    """Return the options of Spark's Kafka source."""
+    """Return a reader of Spark's Kafka source, in parentheses: as they are these lines are Python and Scala."""
     return "\n".join(
         (
-            'spark.readStream.format("kafka")',
+            '(spark.readStream.format("kafka")',
             *(
                 f"  .option({_quoted(name, 'kafka.')}, {_quoted(value)})"
                 for name, _, value in (line.partition("=") for line in java(demo, user, address).split("\n"))
             ),
-            f'  .option("subscribe", "{PREFIX}").option("kafka.group.id", "{PREFIX}").load()',
+            '  .option("startingOffsets", "earliest")',
+            f'  .option("subscribe", "{PREFIX}").option("kafka.group.id", "{PREFIX}").load())',
         )
     )
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use chrono::{DateTime, Utc};
 use records::{content, fail, partition_of, Check, Content, Ending, Outcome, PARTITIONS, TIME_ZERO_MS};
 use rskafka::client::partition::{Compression, OffsetAt, PartitionClient, UnknownTopicHandling};
-use rskafka::client::{Client, ClientBuilder};
+use rskafka::client::{Client, ClientBuilder, Credentials, OauthBearerCredentials, SaslConfig};
 use rskafka::record::Record;
 
 const NAMES: [&str; 18] = [
@@ -201,6 +201,25 @@ fn environment(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
+/// The login that the environment names, if it names one.
+fn login() -> Option<SaslConfig> {
+    let text = |name: &str| std::env::var(name).unwrap_or_default();
+    if !text("COMPAT_SECURITY_PROTOCOL").starts_with("SASL_") {
+        return None;
+    }
+    let credentials = Credentials::new(text("COMPAT_SASL_USER"), text("COMPAT_SASL_PASSWORD"));
+    match text("COMPAT_SASL_MECHANISM").as_str() {
+        "PLAIN" => Some(SaslConfig::Plain(credentials)),
+        "SCRAM-SHA-256" => Some(SaslConfig::ScramSha256(credentials)),
+        "OAUTHBEARER" => Some(SaslConfig::Oauthbearer(OauthBearerCredentials {
+            callback: Arc::new(|| Box::pin(async { Ok(std::env::var("COMPAT_SASL_TOKEN").unwrap_or_default()) })),
+            authz_id: None,
+            bearer_kvs: Vec::new(),
+        })),
+        _ => Some(SaslConfig::ScramSha512(credentials)),
+    }
+}
+
 #[tokio::main]
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -212,7 +231,11 @@ async fn main() {
         eprintln!("no such case: {unknown}; there are {}", NAMES.join(", "));
         std::process::exit(1);
     }
-    let client = ClientBuilder::new(vec![bootstrap.clone()]).build().await.unwrap_or_else(|error| {
+    let mut builder = ClientBuilder::new(vec![bootstrap.clone()]);
+    if let Some(login) = login() {
+        builder = builder.sasl_config(login);
+    }
+    let client = builder.build().await.unwrap_or_else(|error| {
         eprintln!("{bootstrap}: {error}");
         std::process::exit(1);
     });

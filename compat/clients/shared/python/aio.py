@@ -8,11 +8,26 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from harness import COUNT, PARTITIONS, TIME_ZERO_MS, Cases, Check, interop_topics, records, restart_broker
+from secured import aiokafka as security
 
 cases = Cases(lacks={"consume-group-848": "aiokafka knows the classic group protocol only"})
+
+
+class GivenToken(AbstractTokenProvider):
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return self._token
+
+
+def connection() -> dict[str, object]:
+    """How each client connects."""
+    return {"bootstrap_servers": cases.bootstrap, **security(GivenToken)}
 
 
 def case(name: str) -> Callable[[Callable[[], Coroutine[object, object, str]]], object]:
@@ -41,7 +56,7 @@ async def becomes(read: Callable[[], Awaitable[object]], wanted: object, what: s
 
 @asynccontextmanager
 async def admin_client() -> AIOKafkaAdminClient:
-    admin = AIOKafkaAdminClient(bootstrap_servers=cases.bootstrap)
+    admin = AIOKafkaAdminClient(**connection())
     await admin.start()
     try:
         yield admin
@@ -51,9 +66,7 @@ async def admin_client() -> AIOKafkaAdminClient:
 
 @asynccontextmanager
 async def consumer_of(*topics: str, **options: object) -> AIOKafkaConsumer:
-    consumer = AIOKafkaConsumer(
-        *topics, bootstrap_servers=cases.bootstrap, auto_offset_reset="earliest", **options
-    )
+    consumer = AIOKafkaConsumer(*topics, **connection(), auto_offset_reset="earliest", **options)
     await consumer.start()
     try:
         yield consumer
@@ -84,7 +97,7 @@ async def send(
 
 
 async def produce(topic: str, first: int, last: int, *, timestamps: bool = False, **options: object) -> None:
-    async with AIOKafkaProducer(bootstrap_servers=cases.bootstrap, **options) as producer:
+    async with AIOKafkaProducer(**connection(), **options) as producer:
         await send(producer, topic, first, last, timestamps=timestamps)
 
 
@@ -224,7 +237,7 @@ def broker_case(how: str) -> Callable[[], Coroutine[object, object, str]]:
         topic, group = await create(cases.topic(f"broker-{how}")), cases.topic(f"broker-{how}-group")
         half, check, followed = COUNT // 2, Check(), Check()
         # One batch at a time under way is all that aiokafka does per partition.
-        async with AIOKafkaProducer(bootstrap_servers=cases.bootstrap, acks="all") as producer:
+        async with AIOKafkaProducer(**connection(), acks="all") as producer:
             await send(producer, topic, 0, half)
             member = Member(topic, f"{group}-stays", followed)
 
@@ -291,7 +304,7 @@ async def idempotent_produce() -> str:
 @case("transactions")
 async def transactions() -> str:
     topic = await create(cases.topic("transactions"))
-    producer = AIOKafkaProducer(bootstrap_servers=cases.bootstrap, transactional_id=cases.topic("txn"))
+    producer = AIOKafkaProducer(**connection(), transactional_id=cases.topic("txn"))
     async with producer:
         for first, last, commit in ((0, 500, True), (500, 1000, False), (1000, 1500, True)):
             await producer.begin_transaction()

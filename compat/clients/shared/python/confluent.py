@@ -26,6 +26,7 @@ from harness import (
     share_topic_in_group,
     until,
 )
+from secured import confluent as security
 
 TIMEOUT_S = 30
 VERSION = tuple(map(int, confluent_kafka.libversion()[0].split(".")[:2]))
@@ -43,8 +44,13 @@ NOT_YET = {
 cases = Cases(lacks=LACKS)
 
 
+def connection() -> dict[str, object]:
+    """How each client connects."""
+    return {"bootstrap.servers": cases.bootstrap, **security()}
+
+
 def admin_client() -> AdminClient:
-    return AdminClient({"bootstrap.servers": cases.bootstrap})
+    return AdminClient({**connection()})
 
 
 def create(topic: str, partitions: int = PARTITIONS) -> str:
@@ -100,7 +106,7 @@ def send(
 
 def produce(topic: str, first: int, last: int, *, timestamps: bool = False, **options: object) -> None:
     settings = {name.replace("_", "."): value for name, value in options.items()}
-    producer = Producer({"bootstrap.servers": cases.bootstrap, **settings})
+    producer = Producer({**connection(), **settings})
     send(producer, topic, first, last, timestamps=timestamps)()
 
 
@@ -118,7 +124,7 @@ def group_consumer(group: str, **options: object) -> Consumer:
     settings = {name.replace("_", "."): value for name, value in options.items()}
     return Consumer(
         {
-            "bootstrap.servers": cases.bootstrap,
+            **connection(),
             "group.id": group,
             "auto.offset.reset": "earliest",
             **settings,
@@ -237,9 +243,7 @@ def commit_resume() -> str:
 class OpenProducer:
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self.producer = Producer(
-            {"bootstrap.servers": cases.bootstrap, "max.in.flight.requests.per.connection": 1}
-        )
+        self.producer = Producer({**connection(), "max.in.flight.requests.per.connection": 1})
 
     def send(self, first: int, last: int) -> None:
         send(self.producer, self.topic, first, last)()
@@ -321,7 +325,7 @@ def idempotent_produce() -> str:
 @cases.case("transactions")
 def transactions() -> str:
     topic = create(cases.topic("transactions"))
-    producer = Producer({"bootstrap.servers": cases.bootstrap, "transactional.id": cases.topic("txn")})
+    producer = Producer({**connection(), "transactional.id": cases.topic("txn")})
     producer.init_transactions(TIMEOUT_S)
     for first, last, commit in ((0, 500, True), (500, 1000, False), (1000, 1500, True)):
         producer.begin_transaction()
@@ -341,7 +345,7 @@ def _copy() -> int:
     source, target = create(cases.topic("copy-source")), create(cases.topic("copy-target"))
     group = cases.topic("copy-group")
     produce(source, 0, 1000)
-    producer = Producer({"bootstrap.servers": cases.bootstrap, "transactional.id": cases.topic("copy")})
+    producer = Producer({**connection(), "transactional.id": cases.topic("copy")})
     producer.init_transactions(TIMEOUT_S)
     consumer = group_consumer(group, enable_auto_commit=False)
     consumer.subscribe([source])

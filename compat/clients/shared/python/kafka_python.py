@@ -18,6 +18,7 @@ from harness import (
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError
+from secured import kafka_python as security
 
 MAJOR = int(kafka.__version__.split(".")[0])
 LACKS = {"consume-group-848": "kafka-python knows the classic group protocol only"}
@@ -29,12 +30,31 @@ if MAJOR < 3:
 cases = Cases(lacks=LACKS)
 
 
+def token_provider(token: str) -> object:
+    """What gives kafka-python a token."""
+    if MAJOR < 3:
+        from kafka.oauth import AbstractTokenProvider
+    else:
+        from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class Given(AbstractTokenProvider):  # type: ignore[misc]
+        def token(self) -> str:
+            return token
+
+    return Given()
+
+
+def connection() -> dict[str, object]:
+    """How each client connects."""
+    return {"bootstrap_servers": cases.bootstrap, **security(token_provider)}
+
+
 def create(topic: str, partitions: int = PARTITIONS) -> str:
-    admin = KafkaAdminClient(bootstrap_servers=cases.bootstrap)
+    admin = KafkaAdminClient(**connection())
     admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1)])
     admin.close()
     # Kafka answers NOT_LEADER for a moment after the creation; a retry then may reorder records.
-    consumer = KafkaConsumer(bootstrap_servers=cases.bootstrap)
+    consumer = KafkaConsumer(**connection())
     consumer.end_offsets([TopicPartition(topic, number) for number in range(partitions)])
     consumer.close()
     return topic
@@ -52,7 +72,7 @@ def send(producer: KafkaProducer, topic: str, first: int, last: int, *, timestam
 
 
 def produce(topic: str, first: int, last: int, *, timestamps: bool = False, **options: object) -> None:
-    producer = KafkaProducer(bootstrap_servers=cases.bootstrap, **options)
+    producer = KafkaProducer(**connection(), **options)
     send(producer, topic, first, last, timestamps=timestamps)
     producer.close()
 
@@ -60,9 +80,7 @@ def produce(topic: str, first: int, last: int, *, timestamps: bool = False, **op
 def read(topic: str, count: int, *, headers: bool = True, **options: object) -> Check:
     """Read a whole topic without a group."""
     check = Check(headers)
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=cases.bootstrap, auto_offset_reset="earliest", group_id=None, **options
-    )
+    consumer = KafkaConsumer(topic, **connection(), auto_offset_reset="earliest", group_id=None, **options)
 
     def poll() -> None:
         for batch in consumer.poll(timeout_ms=500).values():
@@ -77,7 +95,7 @@ def read(topic: str, count: int, *, headers: bool = True, **options: object) -> 
 @cases.case("create-topic")
 def create_topic() -> str:
     topic = create(cases.topic("create-topic"))
-    consumer = KafkaConsumer(bootstrap_servers=cases.bootstrap)
+    consumer = KafkaConsumer(**connection())
     until(
         lambda: consumer.partitions_for_topic(topic) == set(range(PARTITIONS)),
         lambda: consumer.poll(100),
@@ -104,7 +122,7 @@ class Member:
     def __init__(self, topic: str, group: str) -> None:
         self.consumer = KafkaConsumer(
             topic,
-            bootstrap_servers=cases.bootstrap,
+            **connection(),
             group_id=group,
             auto_offset_reset="earliest",
             heartbeat_interval_ms=300,
@@ -132,7 +150,7 @@ def consume_group() -> str:
 def read_and_commit(topic: str, group: str, check: Check, goal: int) -> None:
     consumer = KafkaConsumer(
         topic,
-        bootstrap_servers=cases.bootstrap,
+        **connection(),
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
@@ -165,9 +183,7 @@ def commit_resume() -> str:
 class OpenProducer:
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self.producer = KafkaProducer(
-            bootstrap_servers=cases.bootstrap, max_in_flight_requests_per_connection=1, acks="all"
-        )
+        self.producer = KafkaProducer(**connection(), max_in_flight_requests_per_connection=1, acks="all")
 
     def send(self, first: int, last: int) -> None:
         send(self.producer, self.topic, first, last)
@@ -206,7 +222,7 @@ cases.case("broker-kill")(lambda: broker_case("kill"))
 def read_by_timestamp() -> str:
     topic = create(cases.topic("read-by-timestamp"))
     produce(topic, 0, 1000, timestamps=True)
-    consumer = KafkaConsumer(bootstrap_servers=cases.bootstrap)
+    consumer = KafkaConsumer(**connection())
     partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     consumer.assign(partitions)
     assert consumer.offsets_for_times(dict.fromkeys(partitions, TIME_ZERO_MS + 1000 * 1000)) == dict.fromkeys(
@@ -251,7 +267,7 @@ if MAJOR > 2:
     @cases.case("transactions")
     def transactions() -> str:
         topic = create(cases.topic("transactions"))
-        producer = KafkaProducer(bootstrap_servers=cases.bootstrap, transactional_id=cases.topic("txn"))
+        producer = KafkaProducer(**connection(), transactional_id=cases.topic("txn"))
         producer.init_transactions()
         for first, last, commit in ((0, 500, True), (500, 1000, False), (1000, 1500, True)):
             producer.begin_transaction()
@@ -277,13 +293,11 @@ def administer() -> str:
         from kafka_python_admin_old import administer
     topic, group = create(cases.topic("admin")), cases.topic("admin-group")
     produce(topic, 0, 300)
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=cases.bootstrap, group_id=group, auto_offset_reset="earliest"
-    )
+    consumer = KafkaConsumer(topic, **connection(), group_id=group, auto_offset_reset="earliest")
     batches: list[object] = []
     until(lambda: bool(batches), lambda: batches.extend(consumer.poll(timeout_ms=300)), "something read")
     consumer.close()
-    return administer(cases.bootstrap, topic, group)
+    return administer(connection(), topic, group)
 
 
 @cases.case("interop")
@@ -301,10 +315,10 @@ def interop() -> str:
 def delete_topic() -> str:
     topic = create(cases.topic("delete-topic"))
     produce(topic, 0, 100)
-    admin = KafkaAdminClient(bootstrap_servers=cases.bootstrap)
+    admin = KafkaAdminClient(**connection())
     admin.delete_topics([topic])
     admin.close()
-    consumer = KafkaConsumer(bootstrap_servers=cases.bootstrap)
+    consumer = KafkaConsumer(**connection())
     until(lambda: topic not in consumer.topics(), lambda: None, "the topic is gone", 20)
     consumer.close()
     return "gone"

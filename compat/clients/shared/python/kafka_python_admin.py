@@ -7,9 +7,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 
-def administer(bootstrap: str, topic: str, group: str) -> str:
+def administer(connection: dict[str, object], topic: str, group: str) -> str:
     """Change a topic of 300 records and three partitions, and a group without members."""
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin = KafkaAdminClient(**connection)
 
     def configs() -> dict[str, object]:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
@@ -28,7 +28,7 @@ def administer(bootstrap: str, topic: str, group: str) -> str:
     becomes(lambda: len(admin.describe_topics([topic])[0]["partitions"]), 5, "new partitions")
 
     partition = TopicPartition(topic, 1)
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+    consumer = KafkaConsumer(**connection)
     end = consumer.end_offsets([partition])[partition]
     admin.delete_records({partition: end - 2})
     assert consumer.beginning_offsets([partition]) == {partition: end - 2}

@@ -7,9 +7,9 @@ from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions
 
 
-def administer(bootstrap: str, topic: str, group: str) -> str:
+def administer(connection: dict[str, object], topic: str, group: str) -> str:
     """Change a topic of 300 records and three partitions, and a group without members."""
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin = KafkaAdminClient(**connection)
 
     def configs() -> dict[str, str]:
         responses = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
@@ -26,7 +26,7 @@ def administer(bootstrap: str, topic: str, group: str) -> str:
     becomes(configs, {**before, "retention.ms": "12345678"}, "a changed topic config")
 
     admin.create_partitions({topic: NewPartitions(5)})
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+    consumer = KafkaConsumer(**connection)
 
     def partitions() -> set[int]:
         consumer.topics()  # asks for fresh metadata

@@ -6,6 +6,7 @@ The rule: whatever is checked was printed by the tools; nothing else here talks 
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -30,6 +31,7 @@ from compat.kafka import release
 from compat.kafka.tools import tool_command
 
 TIMEOUT_S = 60
+PROPERTIES = os.environ.get("COMPAT_PROPERTIES", "")
 HEADERS = "text:hello,n:1"
 SEPARATOR = "\x1f"
 KAFKA = release("4.x")
@@ -43,7 +45,9 @@ class ToolError(Exception):
 
 
 def command(name: str, *arguments: str) -> list[str]:
-    broker = ("--bootstrap-server", cases.bootstrap)
+    broker = ["--bootstrap-server", cases.bootstrap]
+    if PROPERTIES:
+        broker += ["--command-config", PROPERTIES]
     if name == "cluster":  # the only one whose sub-command comes first
         return tool_command(KAFKA, name, *arguments, *broker)
     return tool_command(KAFKA, name, *broker, *arguments)

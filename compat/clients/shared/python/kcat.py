@@ -26,6 +26,7 @@ from harness import (
     share_topic_in_group,
     until,
 )
+from secured import librdkafka
 
 TIMEOUT_S = 40
 # Fields apart by a byte that is in no record; headers last, since they may hold anything but that.
@@ -40,10 +41,16 @@ cases = Cases(
 )
 
 
+def connection() -> list[str]:
+    """How each call connects."""
+    options = [word for name, value in librdkafka().items() for word in ("-X", f"{name}={value}")]
+    return ["-b", cases.bootstrap, *options]
+
+
 def kcat(*arguments: str, lines: Iterable[bytes] = ()) -> bytes:
     """Run kcat to its end with these lines as input. AssertionError with what it says when it fails."""
     done = subprocess.run(
-        ["kcat", "-b", cases.bootstrap, *arguments],
+        ["kcat", *connection(), *arguments],
         input=b"".join(line + b"\n" for line in lines),
         capture_output=True,
         timeout=TIMEOUT_S,
@@ -80,7 +87,7 @@ def create(topic: str) -> str:
 
 
 def until_queried(topic: str, partition: int) -> None:
-    query = ["kcat", "-b", cases.bootstrap, "-Q", "-t", f"{topic}:{partition}:-1"]
+    query = ["kcat", *connection(), "-Q", "-t", f"{topic}:{partition}:-1"]
     ended = [False]
 
     def ask() -> None:
@@ -136,7 +143,7 @@ class Member:
     def __init__(self, topic: str, group: str) -> None:
         options = ["-u", "-X", "auto.offset.reset=earliest", "-X", "heartbeat.interval.ms=300"]
         self.process = subprocess.Popen(
-            ["kcat", "-b", cases.bootstrap, *options, "-f", FORMAT, "-G", group, topic],
+            ["kcat", *connection(), *options, "-f", FORMAT, "-G", group, topic],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )

@@ -1,11 +1,17 @@
 package compat;
 
+import java.io.IOException;
+import java.io.Reader;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Properties;
 import java.util.function.BooleanSupplier;
 
 /** The cases of one client: bodies by name, and reasons for the cases that it lacks. */
@@ -61,6 +67,20 @@ final class Cases {
 
     static String environment(String name, String otherwise) {
         return Objects.requireNonNullElse(System.getenv(name), otherwise);
+    }
+
+    /** Settings of TLS and logins, from the file that COMPAT_PROPERTIES names; empty without it. */
+    static Properties security() {
+        Properties found = new Properties();
+        String file = environment("COMPAT_PROPERTIES", "");
+        if (!file.isEmpty()) {
+            try (Reader reader = Files.newBufferedReader(Path.of(file))) {
+                found.load(reader);
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+        }
+        return found;
     }
 
     /** A topic (or group) name that no other run uses. */

@@ -69,6 +69,7 @@ final class Modern {
 
     Map<String, Object> settings(String... options) {
         Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", cases.bootstrap));
+        Cases.security().forEach((name, value) -> settings.put((String) name, value));
         for (int i = 0; i < options.length; i += 2) {
             settings.put(options[i], options[i + 1]);
         }

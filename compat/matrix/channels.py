@@ -1,0 +1,85 @@
+"""Channels: the ways in which a client can connect with security, and which of them each client knows.
+
+The rule: a channel is a protocol with a mechanism or a certificate. What a client lacks is said here, once, with the
+reason that a reader of the table sees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+
+@dataclass(frozen=True)
+class Channel:
+    """How to connect: the broker's listener, its protocol, and the mechanism of SASL or a certificate."""
+
+    name: str
+    listener: str
+    protocol: str
+    mechanism: str = ""
+    certificate: bool = False
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether it is encrypted."""
+        return self.protocol in ("SSL", "SASL_SSL")
+
+
+UNSECURED = "oauth-unsecured"
+CHANNELS = {
+    channel.name: channel
+    for channel in (
+        Channel("tls", "TLS", "SSL"),
+        Channel("tls-certificate", "CERTIFICATE", "SSL", certificate=True),
+        Channel("plain", "LOGIN", "SASL_PLAINTEXT", "PLAIN"),
+        Channel("scram-256", "LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-256"),
+        Channel("scram-512", "LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"),
+        Channel("oauth", "LOGIN", "SASL_PLAINTEXT", "OAUTHBEARER"),
+        Channel(UNSECURED, "UNSECURED", "SASL_PLAINTEXT", "OAUTHBEARER"),
+        Channel("tls-plain", "ENCRYPTED", "SASL_SSL", "PLAIN"),
+        Channel("tls-scram-256", "ENCRYPTED", "SASL_SSL", "SCRAM-SHA-256"),
+        Channel("tls-scram-512", "ENCRYPTED", "SASL_SSL", "SCRAM-SHA-512"),
+        Channel("tls-oauth", "ENCRYPTED", "SASL_SSL", "OAUTHBEARER"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Lack:
+    """What the clients whose names match cannot do: channels that match, and why."""
+
+    clients: str
+    channels: str
+    reason: str
+
+
+LACKS = (
+    Lack("java-0.8", "*", "the client knows neither TLS nor SASL"),
+    Lack("java-0.9", "*plain", "the client knows GSSAPI only"),
+    Lack("java-0.9", "*scram*", "the client knows GSSAPI only"),
+    Lack("java-0.9", "*oauth*", "the client knows GSSAPI only"),
+    Lack("java-0.10", "*oauth*", "the Java client knows OAUTHBEARER since 2.0"),
+    Lack("java-1.1", "*oauth*", "the Java client knows OAUTHBEARER since 2.0"),
+    Lack("java-2.8", "oauth", "the Java client takes tokens that it did not make itself since 3.1"),
+    Lack("java-2.8", "tls-oauth", "the Java client takes tokens that it did not make itself since 3.1"),
+    Lack("kafka-go", "*oauth*", "kafka-go has PLAIN and SCRAM"),
+    Lack("kafka-python-1.4.7", "*scram*", "kafka-python knows SCRAM since 2.0"),
+    Lack("kcat", "oauth", "kcat makes unsecured tokens only"),
+    Lack("kcat", "tls-oauth", "kcat makes unsecured tokens only"),
+    Lack("rskafka", "tls*", "the crate is built without TLS here"),
+    Lack("kafka-python*", UNSECURED, "the client does not make tokens"),
+    Lack("aiokafka", UNSECURED, "the client does not make tokens"),
+    Lack("franz-go", UNSECURED, "the client does not make tokens"),
+    Lack("kafkajs", UNSECURED, "the client does not make tokens"),
+    Lack("rskafka", UNSECURED, "the client does not make tokens"),
+    Lack("sarama", UNSECURED, "the client does not make tokens"),
+)
+
+
+def lack(client: str, channel: str) -> str:
+    """Return why a client cannot connect so, or the empty string."""
+    for one in LACKS:
+        if fnmatch(client, one.clients) and fnmatch(channel, one.channels):
+            return one.reason
+    return ""

@@ -1,0 +1,397 @@
+"""python -m compat.matrix --security: the stock clients in each protocol and mechanism that they know.
+
+All clients use one broker with a listener for each protocol and an authorizer, and log in as a user who may use what is
+called `compat-...` and nothing else; who is taken for somebody else fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from joserfc import jwt
+from joserfc.jwk import KeySet, RSAKey
+
+from compat.kafka import free_port
+from compat.kit.certificates import Authority, CertificateError
+from compat.kit.sides import PASSWORD, Side
+from compat.kit.wire import Values
+from compat.matrix import clients
+from compat.matrix.brokers import ApacheKafka, Barnabas, Broker, BrokerError
+from compat.matrix.channels import CHANNELS, Channel, lack
+from compat.matrix.clients import Verdict
+
+CASES = ("create-topic", "produce-none", "commit-resume", "delete-topic")
+"""What is asked of each client unless others are named: every API that clients use most, and the group's coordinator."""
+RECORDS = 300
+USER, ADMIN = "matrix", "admin"
+ISSUER, AUDIENCE = "https://issuer.example", "kafka"
+STORE_PASSWORD = "changeit"
+PREFIX = "compat-"
+MODULES = "org.apache.kafka.common.security"
+TOKENS = f"{MODULES}.oauthbearer"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+PROTOCOLS = {
+    "PLAINTEXT": "PLAINTEXT",
+    "TLS": "SSL",
+    "CERTIFICATE": "SSL",
+    "LOGIN": "SASL_PLAINTEXT",
+    "UNSECURED": "SASL_PLAINTEXT",
+    "ENCRYPTED": "SASL_SSL",
+}
+OLD_JAVA = ("java-0.9", "java-0.10", "java-1.1")
+"""They read no PEM (KIP-651)."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Files and tokens for the broker and its clients."""
+
+    authority: Path
+    broker: Path
+    client: Path
+    client_key: Path
+    client_store: Path
+    """The client's key and certificate in PKCS12."""
+    trust_store: Path
+    jwks: Path
+    token: str
+    token_file: Path
+
+
+def make_keys(directory: Path) -> Keys:
+    """Make all of them below a directory. Raises CertificateError."""
+    authority = Authority(directory, "ca")
+    broker, client = authority.signed("broker"), authority.signed(USER)
+    store, trust = directory / "client.p12", directory / "trust.p12"
+    for command in (
+        ["openssl", "pkcs12", "-export", "-in", client.pem, "-out", store, "-passout", f"pass:{STORE_PASSWORD}"],
+        ["keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", authority.pem, "-keystore", trust,
+         "-storetype", "PKCS12", "-storepass", STORE_PASSWORD],
+    ):  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CertificateError(f"{command[0]}: {done.stdout}{done.stderr}")
+    key = RSAKey.generate_key(2048, {"kid": "one"})
+    jwks, token_file = directory / "jwks.json", directory / "token.jwt"
+    jwks.write_text(json.dumps(KeySet([key]).as_dict(private=False)))
+    now = int(time.time())
+    claims = {"sub": USER, "iss": ISSUER, "aud": AUDIENCE, "iat": now, "exp": now + 7200, "scope": "all"}
+    token = jwt.encode({"alg": "RS256", "kid": "one"}, claims, key)
+    token_file.write_text(token)
+    return Keys(
+        authority.pem, broker.pem, client.certificate, client.key, store, trust, jwks, token, token_file
+    )
+
+
+def broker_settings(ports: Mapping[str, int], keys: Keys) -> dict[str, str]:
+    """Return the settings of a broker with all listeners."""
+    addresses = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+    users = "".join(f' user_{name}="{PASSWORD}"' for name in (ADMIN, USER))
+    oauth = f"{TOKENS}.OAuthBearerLoginModule required;"
+    lines = {
+        "listeners": addresses,
+        "advertised.listeners": addresses,
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{protocol}" for name, protocol in PROTOCOLS.items()
+        ),
+        "inter.broker.listener.name": "PLAINTEXT",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{ADMIN}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(keys.broker),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(keys.authority),
+        "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
+        "listener.name.certificate.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "sasl.oauthbearer.jwks.endpoint.url": keys.jwks.as_uri(),
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "listener.name.unsecured.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.unsecured.oauthbearer.sasl.jaas.config": oauth,
+        "listener.name.unsecured.oauthbearer.sasl.server.callback.handler.class": (
+            f"{TOKENS}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+        ),
+    }
+    for name in ("login", "encrypted"):
+        prefix = f"listener.name.{name}"
+        lines |= {
+            f"{prefix}.plain.sasl.jaas.config": f"{MODULES}.plain.PlainLoginModule required{users};",
+            f"{prefix}.scram-sha-256.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;",
+            f"{prefix}.scram-sha-512.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;",
+            f"{prefix}.oauthbearer.sasl.jaas.config": oauth,
+            f"{prefix}.oauthbearer.sasl.server.callback.handler.class": (
+                f"{TOKENS}.OAuthBearerValidatorCallbackHandler"
+            ),
+        }
+    return lines
+
+
+def prepare(ports: Mapping[str, int]) -> None:
+    """Make the user of SCRAM, and the ACLs, as the administrator. Raises WireError, AssertionError."""
+    import hashlib
+
+    salt = b"salt of the matrix"
+    upsertions = [
+        {
+            "Name": USER,
+            "Mechanism": number,
+            "Iterations": 4096,
+            "Salt": salt,
+            "SaltedPassword": hashlib.pbkdf2_hmac(kind, PASSWORD.encode(), salt, 4096),
+        }
+        for number, kind in ((1, "sha256"), (2, "sha512"))
+    ]
+    topic, group, cluster, transactional_id = 2, 3, 4, 5
+    every, describe, idempotent_write = 2, 8, 12
+
+    def acl(user: str, kind: int, name: str, pattern: int, operation: int) -> Values:
+        return {
+            "ResourceType": kind, "ResourceName": name, "ResourcePatternType": pattern, "Principal": f"User:{user}",
+            "Host": "*", "Operation": operation, "PermissionType": 3,
+        }  # fmt: skip
+
+    acls = [
+        acl(user, kind, PREFIX, 4, every)
+        for user in (USER, "ANONYMOUS")  # who comes over TLS without a certificate
+        for kind in (topic, group, transactional_id)
+    ]
+    acls += [
+        acl(user, cluster, "kafka-cluster", 3, operation)
+        for user in (USER, "ANONYMOUS")
+        for operation in (describe, idempotent_write)
+    ]
+    with Side("", ports["PLAINTEXT"], ports["LOGIN"]).connect(user=ADMIN) as connection:
+        for upsertion in upsertions:
+            answer = connection.ask("AlterUserScramCredentials", 0, {"Upsertions": [upsertion]})
+            assert not answer["Results"][0]["ErrorCode"], answer
+        made = connection.ask("CreateAcls", 3, {"Creations": acls})["Results"]
+        assert not any(one["ErrorCode"] for one in made), made
+
+
+def environment(client: str, channel: Channel, keys: Keys, directory: Path) -> dict[str, str]:
+    """Return what a client is told of a channel (compat/clients/README.md)."""
+    token = keys.token if channel.name.endswith("oauth") else ""
+    found = {
+        "COMPAT_SECURITY_PROTOCOL": channel.protocol,
+        "COMPAT_SASL_MECHANISM": channel.mechanism,
+        "COMPAT_SASL_USER": USER,
+        "COMPAT_SASL_PASSWORD": PASSWORD,
+        "COMPAT_SASL_TOKEN": token,
+        "COMPAT_SSL_CA": str(keys.authority),
+    }
+    if channel.certificate:
+        found |= {"COMPAT_SSL_CERTIFICATE": str(keys.client), "COMPAT_SSL_KEY": str(keys.client_key)}
+    if client.startswith("java") or client == "kafka-tools":
+        path = directory / f"{client}-{channel.name}.properties"
+        lines = java_properties(client, channel, keys)
+        path.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        found["COMPAT_PROPERTIES"] = str(path)
+        if token:  # Kafka 4 reads tokens from nowhere else
+            found["JAVA_TOOL_OPTIONS"] = (
+                f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.token_file.as_uri()}"
+            )
+    return found
+
+
+def java_properties(client: str, channel: Channel, keys: Keys) -> dict[str, str]:
+    """Return a Java client's settings."""
+    lines = {"security.protocol": channel.protocol}
+    if channel.has_tls and client in OLD_JAVA:
+        lines |= {
+            "ssl.truststore.type": "PKCS12",
+            "ssl.truststore.location": str(keys.trust_store),
+            "ssl.truststore.password": STORE_PASSWORD,
+        }
+    elif channel.has_tls:
+        lines |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(keys.authority)}
+    if channel.certificate:
+        lines |= {
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": str(keys.client_store),
+            "ssl.keystore.password": STORE_PASSWORD,
+            "ssl.key.password": STORE_PASSWORD,
+        }
+    if not channel.mechanism:
+        return lines
+    lines["sasl.mechanism"] = channel.mechanism
+    login = f'required username="{USER}" password="{PASSWORD}";'
+    if channel.mechanism == "PLAIN":
+        lines["sasl.jaas.config"] = f"{MODULES}.plain.PlainLoginModule {login}"
+    elif channel.mechanism == "OAUTHBEARER" and channel.name.endswith("oauth"):
+        lines |= {
+            "sasl.jaas.config": f"{TOKENS}.OAuthBearerLoginModule required;",
+            "sasl.login.callback.handler.class": f"{TOKENS}.OAuthBearerLoginCallbackHandler",
+            "sasl.oauthbearer.token.endpoint.url": keys.token_file.as_uri(),
+        }
+    elif channel.mechanism == "OAUTHBEARER":
+        claim = f'unsecuredLoginStringClaim_sub="{USER}"'
+        lines["sasl.jaas.config"] = f"{TOKENS}.OAuthBearerLoginModule required {claim};"
+    else:
+        lines["sasl.jaas.config"] = f"{MODULES}.scram.ScramLoginModule {login}"
+    return lines
+
+
+@dataclass
+class Outcomes:
+    """Verdicts by client and channel; the broker's own is under its name, without a channel."""
+
+    found: dict[tuple[str, str], Verdict]
+
+    def failures(self) -> list[tuple[str, str, Verdict]]:
+        """What failed."""
+        return [(*key, verdict) for key, verdict in self.found.items() if verdict.status == "FAIL"]
+
+    def text(self) -> str:
+        """The table for a terminal, and below it what did not pass."""
+        names = list(dict.fromkeys(client for client, channel in self.found if channel))
+        channels = [name for name in CHANNELS if any(name == channel for _, channel in self.found)]
+        lines = [["", *channels]]
+        for client in names:
+            cells = (self.found.get((client, channel)) for channel in channels)
+            lines.append([client, *("" if cell is None else _cell(cell) for cell in cells)])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
+        ]
+        lacks: dict[str, list[str]] = {}
+        for (client, channel), verdict in self.found.items():
+            if verdict.status == "SKIP":
+                lacks.setdefault(f"{client}: {verdict.detail}", []).append(channel)
+        notes = [f"SKIP   {reason} ({', '.join(where)})" for reason, where in lacks.items()]
+        notes += [
+            f"FAIL   {client} {channel}: {verdict.detail}" for client, channel, verdict in self.failures()
+        ]
+        return "\n".join(line.rstrip() for line in [*table, "", *notes])
+
+    def page(self, wanted: Wanted) -> str:
+        """The page docs/reference/compatibility-security.md."""
+        cases = ", ".join(f"`{case}`" for case in wanted.cases)
+        return (
+            "# Stock clients with TLS and logins\n\n"
+            f'Written by `make compat ARGS="--security --write"`: {cases} of `compat/clients/README.md`, with an\n'
+            "authorizer that allows nothing to others. ✓ passes, ✗ fails, – is not there; the numbers are reasons, listed\n"
+            f"below.\n\n{self.markdown()}\n"
+        )
+
+    def markdown(self) -> str:
+        """The table of that page."""
+        names = list(dict.fromkeys(client for client, channel in self.found if channel))
+        notes: list[str] = []
+        lines = [f"| client | {' | '.join(CHANNELS)} |", "|---" * (len(CHANNELS) + 1) + "|"]
+        for client in names:
+            cells = []
+            for channel in CHANNELS:
+                verdict = self.found[client, channel]
+                if verdict.status != "PASS" and verdict.detail not in notes:
+                    notes.append(verdict.detail)
+                mark = {"PASS": "✓", "FAIL": "✗"}.get(verdict.status, "–")
+                cells.append(
+                    mark if verdict.status == "PASS" else f"{mark} {notes.index(verdict.detail) + 1}"
+                )
+            lines.append(f"| {clients.title(client)} | {' | '.join(cells)} |")
+        return "\n".join([*lines, "", *(f"{number}. {note}" for number, note in enumerate(notes, 1))])
+
+
+def _cell(verdict: Verdict) -> str:
+    if verdict.status == "PASS":
+        return f"{verdict.seconds:.1f} s" if verdict.seconds is not None else "ok"
+    return "FAIL" if verdict.status == "FAIL" else "-"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be run."""
+
+    clients: Sequence[str]
+    channels: Sequence[str]
+    cases: Sequence[str]
+    records: int
+    jobs: int
+    against: str
+
+
+def run(wanted: Wanted, directory: Path, log: Callable[[str], Path]) -> Outcomes:
+    """Run the clients; `log` says where what a client says is kept. Raises BrokerError, KafkaError, CertificateError."""
+    keys = make_keys(directory / "keys")
+    ports = {name: free_port() for name in PROTOCOLS}
+    broker = _broker(wanted.against, directory / "broker", ports, keys)
+    outcomes = Outcomes({})
+    broker.start()
+    try:
+        prepare(ports)
+        pairs = [(client, CHANNELS[channel]) for client in wanted.clients for channel in wanted.channels]
+
+        def one(pair: tuple[str, Channel]) -> Verdict:
+            return _run_client(*pair, wanted, keys, ports, directory, log)
+
+        with ThreadPoolExecutor(wanted.jobs) as pool:
+            for (client, channel), verdict in zip(pairs, pool.map(one, pairs), strict=True):
+                outcomes.found[client, channel.name] = verdict
+                print(verdict.status, client, channel.name, verdict.detail[:300], flush=True)
+    finally:
+        try:
+            broker.stop()
+            said = broker.complaints()
+        except BrokerError as error:
+            said = [str(error)]
+    if said:
+        outcomes.found["broker", ""] = Verdict("FAIL", f"{len(said)} errors in its log, the first: {said[0]}")
+    return outcomes
+
+
+def _run_client(
+    client: str,
+    channel: Channel,
+    wanted: Wanted,
+    keys: Keys,
+    ports: Mapping[str, int],
+    directory: Path,
+    log: Callable[[str], Path],
+) -> Verdict:
+    """All cases of a client in one channel, as one verdict."""
+    reason = lack(client, channel.name)
+    if reason:
+        return Verdict("SKIP", reason)
+    begun = time.monotonic()
+    told = {
+        "COMPAT_CASE_TIMEOUT_S": os.environ.get("COMPAT_CASE_TIMEOUT_S", "120"),
+        "COMPAT_RECORDS": str(wanted.records),
+        **environment(client, channel, keys, directory),
+    }
+    address = f"127.0.0.1:{ports[channel.listener]}"
+    verdicts = clients.run(clients.program(client), address, wanted.cases, told, log(client))
+    return _together(verdicts.items(), time.monotonic() - begun)
+
+
+def _together(verdicts: Iterable[tuple[str, Verdict]], seconds: float) -> Verdict:
+    every = list(verdicts)
+    for case, verdict in every:
+        if verdict.status == "FAIL":
+            return Verdict("FAIL", f"{case}: {verdict.detail}")
+    if all(verdict.status == "SKIP" for _, verdict in every):
+        return Verdict("SKIP", every[0][1].detail)
+    return Verdict("PASS", seconds=seconds)
+
+
+def _broker(against: str, directory: Path, ports: Mapping[str, int], keys: Keys) -> Broker:
+    """The broker under test. Raises KafkaError."""
+    directory.mkdir()
+    settings = {**broker_settings(ports, keys), "num.partitions": "3"}
+    kind, _, version = against.partition("-")
+    if kind == "barnabas":
+        return Barnabas(directory, settings)
+    controller = free_port()
+    (directory / "controller.port").write_text(str(controller))
+    settings["listeners"] += f",CONTROLLER://127.0.0.1:{controller}"
+    settings["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
+    settings["super.users"] += ";User:ANONYMOUS"  # the broker to its own controller
+    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.jwks.as_uri()}"
+    return ApacheKafka(directory, version or "4.x", settings, port=ports["PLAINTEXT"], jvm_options=(allowed,))

@@ -1,0 +1,105 @@
+"""Logins and TLS on Apache Kafka and on Barnabas: python -m compat.security.mechanisms [--only REGEX].
+
+The exit code is 1 when a client sees something else in a way that is not meant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from compat.kafka import KafkaError
+from compat.kit.compare import Difference, differences_between, judge
+from compat.kit.sides import StartError
+from compat.kit.wire import WireError
+from compat.security.mechanisms import again, oauth, plain, scram, tls, turns
+from compat.security.mechanisms.meant import MEANT
+from compat.security.mechanisms.scenes import Act, Scene
+from compat.security.mechanisms.sides import Secured, both
+
+SUBJECTS: Mapping[str, Callable[[], Iterator[Scene]]] = {
+    "plain": plain.scenes,
+    "scram": scram.scenes,
+    "oauth": oauth.scenes,
+    "turns": turns.scenes,
+    "again": again.scenes,
+    "tls": tls.scenes,
+}
+SCENES_AT_ONCE = 16
+REPLAYS = 2
+"""A scene that differs is played again, alone: brokers that are busy answer late."""
+
+
+def played(scene: Scene, sides: tuple[Secured, Secured]) -> tuple[list[Difference], int]:
+    """Play a scene with both; returns the differences, and how much was noted."""
+
+    def with_one(side: Secured) -> dict[str, object]:
+        act = Act(side)
+        try:
+            scene.act(act)
+        except (AssertionError, KeyError, TypeError, ValueError, OSError) as error:
+            act.notes["the scene breaks off"] = f"{type(error).__name__}: {error}"
+        finally:
+            act.close()
+        return act.notes
+
+    with ThreadPoolExecutor(2) as pool:
+        theirs, ours = pool.map(with_one, sides)
+    found = [
+        Difference(f"{scene.name}: {label}", *one)
+        for label in dict.fromkeys((*theirs, *ours))
+        for one in differences_between("", theirs.get(label, "nothing"), ours.get(label, "nothing"))
+    ]
+    return found, len(theirs)
+
+
+def compare(scenes: Iterable[Scene], sides: tuple[Secured, Secured]) -> tuple[list[Difference], int]:
+    """Play all scenes; returns the differences, and how much was noted."""
+    all_scenes = list(scenes)
+    with ThreadPoolExecutor(SCENES_AT_ONCE) as pool:
+        results = list(pool.map(lambda scene: played(scene, sides), all_scenes))
+    for _ in range(REPLAYS):
+        for number, scene in enumerate(all_scenes):
+            if any(not is_meant(one) for one in results[number][0]):
+                results[number] = played(scene, sides)
+    return [one for found, _ in results for one in found], sum(count for _, count in results)
+
+
+def is_meant(difference: Difference) -> bool:
+    """Whether a difference is in the list."""
+    return any(one.covers(difference) for one in MEANT)
+
+
+def main() -> int:
+    """Compare; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m compat.security.mechanisms", description=__doc__)
+    parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
+    parser.add_argument("--subject", action="append", choices=SUBJECTS, help="only this one; may be repeated")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only scenes whose name matches")
+    parser.add_argument("--each", action="store_true", help="show every difference, not one of each kind")
+    options = parser.parse_args()
+    names = options.subject or list(SUBJECTS)
+    scenes = [scene for name in names for scene in SUBJECTS[name]() if re.search(options.only, scene.name)]
+    begun = time.monotonic()
+    try:
+        with both(options.version) as sides:
+            differences, notes = compare(scenes, sides)
+    except (KafkaError, StartError, WireError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    bad = judge(
+        differences, MEANT, complete=not options.subject and not options.only, together=not options.each
+    )
+    print(
+        f"{len(scenes)} scenes, {notes} looks, {len(differences)} differences, {bad} of them not as meant; "
+        f"{time.monotonic() - begun:.0f} s"
+    )
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
