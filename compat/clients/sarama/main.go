@@ -55,7 +55,9 @@ func secure(made *sarama.Config) {
 type token string
 
 // Token gives sarama the token of OAUTHBEARER.
-func (t token) Token() (*sarama.AccessToken, error) { return &sarama.AccessToken{Token: string(t)}, nil }
+func (t token) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: string(t)}, nil
+}
 
 // scramClient is what sarama's documentation has programs write for SCRAM.
 type scramClient struct {

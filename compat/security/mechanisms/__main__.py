@@ -30,8 +30,8 @@ SUBJECTS: Mapping[str, Callable[[], Iterator[Scene]]] = {
     "tls": tls.scenes,
 }
 SCENES_AT_ONCE = 16
-REPLAYS = 2
-"""A scene that differs is played again, alone: brokers that are busy answer late."""
+REPLAYED_AT_ONCE = 4
+"""A scene that differs is played again among few others: brokers that are busy answer late."""
 
 
 def played(scene: Scene, sides: tuple[Secured, Secured]) -> tuple[list[Difference], int]:
@@ -57,15 +57,19 @@ def played(scene: Scene, sides: tuple[Secured, Secured]) -> tuple[list[Differenc
     return found, len(theirs)
 
 
-def compare(scenes: Iterable[Scene], sides: tuple[Secured, Secured]) -> tuple[list[Difference], int]:
-    """Play all scenes; returns the differences, and how much was noted."""
+def compare(
+    scenes: Iterable[Scene], sides: tuple[Secured, Secured], replays: int
+) -> tuple[list[Difference], int]:
+    """Play all scenes, and those that differ again; returns the differences, and how much was noted."""
     all_scenes = list(scenes)
     with ThreadPoolExecutor(SCENES_AT_ONCE) as pool:
         results = list(pool.map(lambda scene: played(scene, sides), all_scenes))
-    for _ in range(REPLAYS):
-        for number, scene in enumerate(all_scenes):
-            if any(not is_meant(one) for one in results[number][0]):
-                results[number] = played(scene, sides)
+    for _ in range(replays):
+        again = [number for number, one in enumerate(results) if not all(map(is_meant, one[0]))]
+        with ThreadPoolExecutor(REPLAYED_AT_ONCE) as pool:
+            found = pool.map(lambda number: played(all_scenes[number], sides), again)
+            for number, one in zip(again, found, strict=True):
+                results[number] = one
     return [one for found, _ in results for one in found], sum(count for _, count in results)
 
 
@@ -80,6 +84,9 @@ def main() -> int:
     parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
     parser.add_argument("--subject", action="append", choices=SUBJECTS, help="only this one; may be repeated")
     parser.add_argument("--only", default="", metavar="REGEX", help="only scenes whose name matches")
+    parser.add_argument(
+        "--replays", type=int, default=2, help="how often a scene that differs is played again"
+    )
     parser.add_argument("--each", action="store_true", help="show every difference, not one of each kind")
     options = parser.parse_args()
     names = options.subject or list(SUBJECTS)
@@ -87,7 +94,7 @@ def main() -> int:
     begun = time.monotonic()
     try:
         with both(options.version) as sides:
-            differences, notes = compare(scenes, sides)
+            differences, notes = compare(scenes, sides, options.replays)
     except (KafkaError, StartError, WireError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -142,7 +142,6 @@ class Connection:
                             await self._parts.budget.checkpoint()
                 except PeerError as error:
                     self._warn("malformed requests", f"malformed request: {error}")
-                    await wait_after_failure(self.info)
         except OSError as error:
             log.debug("connection %s ended: %s", self.info, error)
         except StorageError as error:
@@ -199,7 +198,13 @@ class Connection:
         data, start = self._received, self._start
         login = self.info.login
         limit = self._parts.frame_bytes_max if login is None or login.is_done else login.offer.frame_bytes_max
-        size = check_frame_size(data, start, limit)
+        try:
+            size = check_frame_size(data, start, limit)
+        except PeerError:
+            if login is not None and not login.is_done:
+                login.fail()
+                await wait_after_failure(self.info)
+            raise
         end = start + SIZE_BYTES + size
         if end > len(data):
             self._received, self._start = b"", 0

@@ -129,6 +129,7 @@ def _token_check(listener: ListenerSettings, parts: LoginParts) -> Check:
             scope_claim=options.get("unsecuredValidatorScopeClaimName", "scope"),
             required_scope=tuple(options.get("unsecuredValidatorRequiredScope", "").split()),
             skew_s=_skew_s(options.get("unsecuredValidatorAllowableClockSkewMs", "0")),
+            issued_in_past=True,
         )
         return UnsecuredTokens(expected, clock_ms=environment.wall_clock_ms).check
     url_setting = settings.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL

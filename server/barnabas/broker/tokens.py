@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import trio
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
 
 from barnabas.network.jwks import Jwks, JwksError
 from barnabas.security.sasl.mechanism import Identity
@@ -40,6 +43,8 @@ class Expected:
     scope_claim: str = "scope"
     required_scope: tuple[str, ...] = ()
     skew_s: float = 30.0
+    issued_in_past: bool = False
+    """Whether a token of which the claim iat is in the future is refused."""
 
 
 class SignedTokens:
@@ -68,7 +73,10 @@ class SignedTokens:
         if header.get("alg") not in ALGORITHMS:
             raise TokenError(f"a token is signed with {str(header.get('alg'))[:40]!r}")
         await self._refresh(header.get("kid"))
-        return identity_of(self._claims(token), self._expected, self._clock_ms())
+        claims = self._claims(token)
+        _time(claims, "iat", is_needed=True)
+        _check_scopes(claims.get(self._expected.scope_claim))
+        return identity_of(claims, self._expected, self._clock_ms())
 
     async def _refresh(self, key_id: object) -> None:
         def is_due() -> bool:
@@ -92,10 +100,6 @@ class SignedTokens:
         return any(isinstance(key, dict) and key.get("kid") == key_id for key in keys)
 
     def _claims(self, token: str) -> Mapping[str, Any]:
-        from joserfc import jwt
-        from joserfc.errors import JoseError
-        from joserfc.jwk import KeySet
-
         try:
             keys = KeySet.import_key_set(self._jwks.keys)  # type: ignore[arg-type]
             return jwt.decode(token, keys, algorithms=list(ALGORITHMS)).claims
@@ -127,8 +131,11 @@ def identity_of(claims: Mapping[str, Any], expected: Expected, now_ms: int) -> I
     issued_s = _time(claims, "iat")
     if expires_s + expected.skew_s <= now_s:
         raise TokenError("a token has expired")
-    if max(begins_s, issued_s) - expected.skew_s > now_s:
+    not_before_s = max(begins_s, issued_s) if expected.issued_in_past else begins_s
+    if not_before_s - expected.skew_s > now_s:
         raise TokenError("a token is not good yet")
+    if expires_s < max(begins_s, issued_s):
+        raise TokenError("a token expires before it is good")
     if expected.issuer is not None and claims.get("iss") != expected.issuer:
         raise TokenError("a token is of another issuer")
     if expected.audience and not set(_words(claims.get("aud"))) & set(expected.audience):
@@ -149,6 +156,14 @@ def _time(claims: Mapping[str, Any], name: str, *, is_needed: bool = False) -> f
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**43:
         raise TokenError(f"a token's claim {name} is no time")
     return float(value)
+
+
+def _check_scopes(value: object) -> None:
+    """See that scopes, where there are any, are different texts that say something. Raises TokenError."""
+    scopes = value if isinstance(value, list) else [] if value is None else [value]
+    texts = [one.strip() for one in scopes if isinstance(one, str)]
+    if len(texts) < len(scopes) or not all(texts) or len(set(texts)) < len(texts):
+        raise TokenError("a token has a scope that is empty, or one twice")
 
 
 def _words(value: object) -> list[str]:

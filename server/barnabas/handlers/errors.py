@@ -145,6 +145,8 @@ _TOP_LEVEL_UNTIL = {9: 7, 10: 3}
 """APIs whose top-level error code has given way to one per entry."""
 
 
+_NONE_OF_IT: dict[int, tuple[str, ...]] = {10: ("node_id", "port"), 22: ("producer_epoch",)}
+"""Fields that are -1 beside an error, by API, though the schema gives them no such default."""
 _JOIN_GROUP, _NULL_PROTOCOL_SINCE = 11, 7
 _ELECT_LEADERS = 43
 _DESCRIBE_CLIENT_QUOTAS = 48
@@ -159,8 +161,11 @@ def error_response(api: Api, context: RequestContext, request: Any, code: int, m
         return None
     response = registry.response_codec(api.key).message()
     top_level = _TOP_LEVEL_SINCE.get(api.key, 0) <= version <= _TOP_LEVEL_UNTIL.get(api.key, version)
+    none_of_it = _NONE_OF_IT.get(api.key, ())
     if top_level and hasattr(response, "error_code"):
         response.error_code = code
+        for name in none_of_it:
+            setattr(response, name, -1)
         if hasattr(response, "error_message"):
             response.error_message = message or None
         if api.key == _DESCRIBE_CLIENT_QUOTAS:
@@ -177,6 +182,9 @@ def error_response(api: Api, context: RequestContext, request: Any, code: int, m
         return None
     for part in getattr(request, _WITHIN[api.key]) if api.key in _WITHIN else (request,):
         _echo(_ECHOES[api.key], type(response), part, response, code, message)
+    for answer in getattr(response, _ECHOES[api.key].answered) if none_of_it else ():
+        for name in none_of_it:
+            setattr(answer, name, -1)
     return response
 
 

@@ -67,6 +67,9 @@ def _parsed(message: bytes) -> tuple[str, str]:
     if found is None:
         raise LoginFailedError("the message is not that of OAUTHBEARER")
     pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\x01") if pair)
+    empty = [name for name, value in pairs.items() if not value]
+    if empty:
+        raise LoginFailedError(f"the message has no value of {empty[0][:40]}")
     bearer = _BEARER.fullmatch(pairs.get("auth", "").strip())
     if bearer is None:
         raise LoginFailedError("the message has no auth=Bearer TOKEN")

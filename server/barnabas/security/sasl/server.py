@@ -9,11 +9,13 @@ answered is up to others.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barnabas.errors import PeerError, RequestError
 from barnabas.security.sasl.mechanism import GSSAPI, Exchange, Identity, LoginFailedError, Mechanism
+from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
 
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
@@ -107,12 +109,17 @@ class SaslServer:
             if api_key != SASL_AUTHENTICATE:
                 self.stage = Stage.FAILED
                 raise RequestError(
-                    ErrorCode.ILLEGAL_SASL_STATE, f"API key {api_key} is out of turn: tokens are expected"
+                    ErrorCode.ILLEGAL_SASL_STATE,
+                    f"Unexpected Kafka request of type {_java_name(api_key)} during SASL authentication.",
                 )
             return
         if api_key != SASL_HANDSHAKE and (api_key != API_VERSIONS or self.stage is not Stage.START):
             self.stage = Stage.FAILED
             raise PeerError("before authentication")
+
+    def fail(self) -> None:
+        """Note that the login has failed, for a reason that is not in a token."""
+        self.stage = Stage.FAILED
 
     def versions_answered(self) -> None:
         """Note that ApiVersions has been answered without an error."""
@@ -206,3 +213,10 @@ class SaslServer:
             return failure.shown
         again = "re-authentication" if self.identity is not None else "authentication"
         return f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._mechanism}"
+
+
+def _java_name(api_key: int) -> str:
+    """Return an API's name as Kafka writes it in messages, as in `DESCRIBE_CLUSTER`."""
+    if not registry.is_known(api_key):
+        return str(api_key)
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", registry.name_of(api_key)).upper()

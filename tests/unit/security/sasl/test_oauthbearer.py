@@ -52,7 +52,8 @@ async def test_a_wrong_token_is_answered_before_the_end(last):
     "message",
     [
         b"", b"\x01", b"n,,", b"n,,\x01\x01", b"y,,\x01auth=Bearer t\x01\x01", b"n,,\x01auth=Basic t\x01\x01",
-        b"n,,\x01auth=Bearer \x01\x01", b"n,,\x01auth=Bearer t\x01", b"n,,\x01auth=Bearer t t\x01\x01", b"\xff",
+        b"n,,\x01auth=Bearer \x01\x01", b"n,,\x01auth=Bearer t\x01", first(pairs="trace=\x01"),
+        b"n,,\x01auth=Bearer t t\x01\x01", b"\xff",
         first(authzid="bob"),
     ],
 )  # fmt: skip
@@ -106,7 +107,8 @@ async def test_a_signed_token_says_whose_it_is_and_until_when(jwks, key, algorit
 @pytest.mark.parametrize(
     "claims",
     [
-        {"exp": NOW - 31}, {"exp": None}, {"exp": "soon"}, {"exp": True}, {"nbf": NOW + 31}, {"iat": NOW + 31},
+        {"exp": NOW - 31}, {"exp": None}, {"exp": "soon"}, {"exp": True}, {"nbf": NOW + 31}, {"iat": NOW + 61},
+        {"iat": None}, {"scope": ""}, {"scope": ["a", "a"]}, {"scope": ["a", 7]},
         {"iss": "https://other"}, {"iss": None}, {"aud": "other"}, {"aud": None}, {"aud": 7}, {"sub": None},
         {"sub": ""}, {"sub": 7},
     ],
@@ -116,7 +118,16 @@ async def test_a_token_with_other_claims_lets_nobody_in(jwks, claims):
         await checker(jwks).check(token(**claims))
 
 
-@pytest.mark.parametrize("claims", [{"exp": NOW - 29}, {"nbf": NOW + 29}, {"aud": "kafka"}, {"scope": None}])
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"exp": NOW - 29, "iat": NOW - 90},
+        {"nbf": NOW + 29},
+        {"aud": "kafka"},
+        {"scope": None},
+        {"iat": NOW + 59},
+    ],
+)
 async def test_clocks_may_differ_a_little(jwks, claims):
     assert (await checker(jwks).check(token(**claims))).name == "alice"
 

@@ -122,6 +122,16 @@ def test_after_versions_bare_tokens_are_not_expected():
     assert not login.expects_token(is_known_api=False)
 
 
+def test_a_request_for_a_token_is_refused_in_kafkas_words():
+    login = server()
+    login.handshake("PLAIN", 1, 0)
+    with pytest.raises(
+        RequestError, match="Unexpected Kafka request of type DESCRIBE_CLUSTER during SASL auth"
+    ):
+        login.admit(60, 0)
+    assert login.has_failed
+
+
 async def test_a_failed_login_is_over():
     login = server()
     login.handshake("PLAIN", 1, 0)
