@@ -10,6 +10,7 @@ import base64
 import json
 import logging
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from barnabas.environment import Threads
 
 log = logging.getLogger(__name__)
+
+# That a client has chosen an algorithm that has another name by now is nothing to tell the operator.
+warnings.filterwarnings("ignore", message="EdDSA is deprecated")
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 TOKEN_CHARS_MAX = 64 * 1024

@@ -132,11 +132,24 @@ _ECHOES: dict[int, Echo] = {
     90: Echo("groups", "groups", "DescribeShareGroupOffsetsResponseGroup", ("group_id",)),
 }  # fmt: skip
 
+_ECHOES_UNTIL: dict[int, tuple[int, Echo]] = {
+    9: (
+        1,
+        Echo("topics", "topics", "OffsetFetchResponseTopic", ("name",),
+             _partitions("OffsetFetchResponsePartition", asked="partition_indexes")),
+    ),
+    24: (
+        3,
+        Echo("v3_and_below_topics", "results_by_topic_v3_and_below", "AddPartitionsToTxnTopicResult", ("name",),
+             _partitions("AddPartitionsToTxnPartitionResult", answered="results_by_partition")),
+    ),
+}  # fmt: skip
+"""APIs whose first versions are answered in another list than later ones, with the last version that is."""
 _WITHIN = {34: "dirs"}
 """APIs whose requests have what is answered in one list in several, within the entries of this one."""
 _ALSO_TOP_LEVEL = frozenset((43, 45, 46))
 """APIs whose entries are answered beside the top-level error code, with it where they have room for one."""
-_TOP_LEVEL_SINCE = {1: 7, 3: 13, 9: 2, 43: 1}
+_TOP_LEVEL_SINCE = {1: 7, 3: 13, 9: 2, 24: 4, 43: 1}
 """APIs whose top-level error code came later than their first version.
 
 Not DescribeLogDirs, which lists nothing in the versions that have no room for the error, as Kafka does.
@@ -147,6 +160,8 @@ _TOP_LEVEL_UNTIL = {9: 7, 10: 3}
 
 _NONE_OF_IT: dict[int, tuple[str, ...]] = {10: ("node_id", "port"), 22: ("producer_epoch",)}
 """Fields that are -1 beside an error, by API, though the schema gives them no such default."""
+_MESSAGE_SINCE = {15: 6}
+"""APIs whose entries have had words for people only since a later version than the first."""
 _JOIN_GROUP, _NULL_PROTOCOL_SINCE = 11, 7
 _ELECT_LEADERS = 43
 _DESCRIBE_CLIENT_QUOTAS = 48
@@ -177,12 +192,17 @@ def error_response(api: Api, context: RequestContext, request: Any, code: int, m
             return response
         if moved and request.topic_partitions:  # each of them says so, and nothing else
             response.error_code = ErrorCode.NONE
-    if api.key not in _ECHOES:
+    until, echo = _ECHOES_UNTIL.get(api.key, (-1, None))
+    if echo is None or version > until:
+        echo = _ECHOES.get(api.key)
+    if echo is None:
         context.close_after_response = True
         return None
+    if version < _MESSAGE_SINCE.get(api.key, 0):
+        message = ""
     for part in getattr(request, _WITHIN[api.key]) if api.key in _WITHIN else (request,):
-        _echo(_ECHOES[api.key], type(response), part, response, code, message)
-    for answer in getattr(response, _ECHOES[api.key].answered) if none_of_it else ():
+        _echo(echo, type(response), part, response, code, message)
+    for answer in getattr(response, echo.answered) if none_of_it else ():
         for name in none_of_it:
             setattr(answer, name, -1)
     return response
@@ -215,6 +235,10 @@ def _echo(echo: Echo, message_class: Any, asked: Any, answered: Any, code: int, 
             answer.error_code = code
             if hasattr(answer, "base_offset"):
                 answer.base_offset = -1
+            if hasattr(answer, "committed_offset"):
+                answer.committed_offset = -1
             if message and hasattr(answer, "error_message"):
                 answer.error_message = message
+        elif hasattr(answer, "partition_error_code"):
+            answer.partition_error_code = code
         answers.append(answer)

@@ -1,0 +1,54 @@
+"""An error for a whole request is told in every API and version, with and without words."""
+
+import pytest
+
+from barnabas import apis
+from barnabas.handlers.errors import error_response
+from barnabas.wire import registry
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.headers import encode_response
+from compat.hostile.messages import filled
+from compat.kit.wire import encode, message
+
+CODE = ErrorCode.ILLEGAL_SASL_STATE
+WITHOUT_ROOM = {("DescribeLogDirs", version) for version in range(3)}
+"""What Kafka answers with nothing too."""
+
+
+class Context:
+    """What error_response wants of a request's context."""
+
+    def __init__(self, version: int) -> None:
+        self.api_version = version
+        self.close_after_response = False
+
+    def log(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def request_of(name: str, version: int):
+    body = encode(message(f"{name}Request"), version, {**filled(name, version), **acked(name)})
+    key = registry.key_of(name)
+    return registry.request_codec(key).decoders[version](memoryview(body), 0)[0]
+
+
+def acked(name: str) -> dict[str, int]:
+    return {"Acks": 1} if name == "Produce" else {}
+
+
+@pytest.mark.parametrize("words", ["", "what is wrong"])
+def test_every_api_says_what_is_wrong_in_every_version(words: str) -> None:
+    for api in apis.BY_KEY.values():
+        for version in range(api.min_version, api.max_version + 1):
+            response = error_response(api, Context(version), request_of(api.name, version), CODE, words)
+            answer = b"".join(map(bytes, encode_response(api.key, version, 1, response)))
+            is_told = CODE.to_bytes(2, "big") in answer[8:]
+            assert is_told != ((api.name, version) in WITHOUT_ROOM), f"{api.name} v{version}: {answer!r}"
+
+
+def test_old_consumers_are_told_of_each_partition_and_no_offset() -> None:
+    api = apis.BY_KEY[9]
+    for version in (0, 1):
+        response = error_response(api, Context(version), request_of("OffsetFetch", version), CODE, "")
+        (partition,) = response.topics[0].partitions
+        assert (partition.error_code, partition.committed_offset) == (CODE, -1)
