@@ -26,7 +26,7 @@ PYTEST := $(BIN)/python -m pytest
 WITH_CODE := $(VENV)/.ready-run
 endif
 
-.PHONY: run setup wheel kerberos test test-pipeline pipeline-demo check bench compat compat-cluster cluster-demo faults compare handover oracle crash soak hostile simulate gen docs lock clean nightly help
+.PHONY: run setup wheel kerberos test test-pipeline pipeline-demo check bench compat compat-cluster cluster-demo faults compare handover oracle crash soak hostile fuzz simulate gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -101,6 +101,9 @@ simulate: $(VENV)/.ready-test $(WITH_CODE)  ## whole brokers in simulated worlds
 
 hostile: $(VENV)/.ready-test $(WITH_CODE)  ## attacks on a running broker, and a client that sends little beside them (ARGS="--short 'bomb-*'")
 	$(CODE) $(BIN)/python -m compat.hostile $(ARGS)
+
+fuzz: $(VENV)/.ready-test $(WITH_CODE)  ## hostile input without end: before a login, TLS, requests, decoders, records (ARGS="login --count 1000000")
+	$(CODE) $(BIN)/python -m compat.fuzz $(ARGS)
 
 bench: $(VENV)/.ready-test $(VENV)/.ready-compile  ## measure, side by side with Apache Kafka and librdkafka's mock cluster (ARGS="--quick")
 	$(BIN)/python -m bench $(ARGS)

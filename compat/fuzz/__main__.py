@@ -1,0 +1,126 @@
+"""`make fuzz`: hostile input for every target, round after round, until it is stopped or so much was sent.
+
+python -m compat.fuzz                          # all targets in turn, without end
+python -m compat.fuzz login --count 1000000    # one target, so many inputs
+python -m compat.fuzz --seconds 60             # all together for a minute
+python -m compat.fuzz login --seed 7 --rounds 1    # repeat a round
+python -m compat.fuzz --list
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import random
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+
+from compat.fuzz import live, pure, simulated
+from compat.fuzz.target import Finding, Play, Target
+
+TARGETS: list[Target] = [*simulated.TARGETS, *live.TARGETS, *pure.TARGETS]
+ROUND_INPUTS = 20_000
+FOUND = Path(__file__).resolve().parents[2] / ".data" / "fuzz"
+
+
+@dataclass
+class Running:
+    """A target that is played: how much it was sent, and what was found."""
+
+    target: Target
+    play: Play
+    close: Callable[[], list[Finding]]
+    inputs: int = 0
+    rounds: int = 0
+    seconds: float = 0.0
+    findings: list[Finding] = field(default_factory=list)
+
+
+def main(given: list[str]) -> int:
+    """Run; returns 1 if anything was found."""
+    parser = argparse.ArgumentParser(
+        prog="python -m compat.fuzz",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="only these (patterns allowed)")
+    parser.add_argument(
+        "--seed", type=int, default=None, help="of the first round; the next one's is one more"
+    )
+    parser.add_argument("--count", type=int, default=0, help="inputs of each target, at least")
+    parser.add_argument("--rounds", type=int, default=0, help="rounds of each target")
+    parser.add_argument("--seconds", type=float, default=0, help="for all together")
+    parser.add_argument("--inputs", type=int, default=ROUND_INPUTS, help=f"of a round ({ROUND_INPUTS})")
+    parser.add_argument("--found", type=Path, default=FOUND, help="where inputs go that show something")
+    parser.add_argument("--list", action="store_true", help="list the targets")
+    options = parser.parse_args(given)
+    chosen = [
+        one
+        for one in TARGETS
+        if not options.targets or any(fnmatch(one.name, name) for name in options.targets)
+    ]
+    if options.list or not chosen:
+        for one in TARGETS:
+            print(f"{one.name:16}{one.takes}")
+        return 0 if options.list else 2
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    seed = random.randrange(2**32) if options.seed is None else options.seed
+    ends = time.monotonic() + options.seconds if options.seconds else float("inf")
+    running = [Running(one, *one.open()) for one in chosen]
+    try:
+        while running and time.monotonic() < ends:
+            for one in list(running):
+                if _is_done(one, options.count, options.rounds) or time.monotonic() >= ends:
+                    continue
+                _play(one, seed + one.rounds, options.inputs, options.found)
+            if all(_is_done(one, options.count, options.rounds) for one in running):
+                break
+    except KeyboardInterrupt:
+        print("stopped")
+    found = 0
+    for one in running:
+        last = one.close()
+        _report(one, seed, last, options.found)
+        one.findings += last
+        found += len(one.findings)
+        rate = one.inputs / one.seconds if one.seconds else 0
+        print(
+            f"{one.target.name:16}{one.inputs:>12,} inputs{rate:>10,.0f}/s  {len(one.findings)} findings",
+            flush=True,
+        )
+    return 1 if found else 0
+
+
+def _is_done(one: Running, count: int, rounds: int) -> bool:
+    """Whether it has been played enough; without a bound never."""
+    return bool((count and one.inputs >= count) or (rounds and one.rounds >= rounds))
+
+
+def _play(one: Running, seed: int, inputs: int, directory: Path) -> None:
+    began = time.monotonic()
+    result = one.play(random.Random(f"{seed} {one.target.name}"), inputs)
+    one.seconds += time.monotonic() - began
+    one.rounds += 1
+    one.inputs += result.inputs
+    _report(one, seed, result.findings, directory)
+    one.findings += result.findings
+
+
+def _report(one: Running, seed: int, findings: list[Finding], directory: Path) -> None:
+    for finding in findings:
+        print(f"{one.target.name} --seed {seed}: {finding.text}", flush=True)
+        if finding.data:
+            directory.mkdir(parents=True, exist_ok=True)
+            name = f"{one.target.name}-{hashlib.sha256(finding.data).hexdigest()[:12]}"
+            (directory / name).write_bytes(finding.data)
+            print(f"    {len(finding.data)} bytes in {directory / name}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,42 @@
+"""python -m compat.fuzz.guided TARGET [libFuzzer's options]: a function of `compat.fuzz.pure`, guided by coverage.
+
+    pip install atheris
+    python -m compat.fuzz.guided decode -max_total_time=60
+
+Inputs that reach something new are kept below `.data/fuzz/TARGET`; one that shows a mistake is written to the current
+directory, and belongs into `compat/fuzz/corpus/TARGET`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main(given: list[str]) -> int:
+    """Run until libFuzzer ends; returns the exit code."""
+    try:
+        import atheris
+    except ImportError:
+        print("atheris is not installed: pip install atheris")
+        return 2
+    with atheris.instrument_imports(include=["barnabas"]):
+        from compat.fuzz import pure
+    targets = {one.name: one for one in pure.PURE}
+    if not given or given[0] not in targets:
+        print(f"python -m compat.fuzz.guided {'|'.join(targets)} [options of libFuzzer]")
+        return 2
+    chosen = targets[given[0]]
+    corpus = ROOT / ".data" / "fuzz" / f"corpus-{chosen.name}"
+    corpus.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate([*chosen.seeds(), *pure.corpus_of(chosen.name)]):
+        (corpus / f"seed-{number}").write_bytes(data)
+    atheris.Setup([sys.argv[0], str(corpus), *given[1:]], chosen.check)
+    atheris.Fuzz()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

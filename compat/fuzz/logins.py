@@ -1,0 +1,270 @@
+"""Tokens of every SASL mechanism, right, wrong and malformed, by the grammar of each.
+
+The rule: what lets somebody in is marked as such where it is made; whoever gets in without it is a finding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import random
+import re
+import time
+from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
+from functools import cache
+from typing import Any
+
+from joserfc import jwt
+from joserfc.jwk import ECKey, KeySet, RSAKey
+
+USER, PASSWORD = "alice", "wonder-land-secret"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+ENTITLED_SHARE = 0.03
+"""How often right credentials are used, so that what comes after a login is reached too."""
+NAMES = (
+    "",
+    USER,
+    "bob",
+    "=2C",
+    "=",
+    "a,b",
+    "ü",
+    "x" * 300,
+    "\0",
+    "*",
+    "kafka-cluster",
+    "tokenid",
+    "=3D=2C",
+    "ANONYMOUS",
+)
+NONCES = ("r", "rOprNGfwEbeRWgbNEkqO", "", ",", "\x7f", "x" * 5000, "%s%n", "ü")
+EXPECTED_AUDIENCE = "kafka"
+
+
+def plain(rng: random.Random) -> tuple[bytes, bool]:
+    """Return a token of PLAIN, and whether it is right."""
+    if rng.random() < ENTITLED_SHARE:
+        return f"\0{USER}\0{PASSWORD}".encode(), True
+    parts = [
+        rng.choice((*NAMES, PASSWORD[:-1], "secret")) for _ in range(rng.choice((3, 3, 3, 3, 0, 1, 2, 4, 50)))
+    ]
+    data = "\0".join(parts).encode()
+    return data, f"\0{USER}\0{PASSWORD}".encode() in data
+
+
+def scram_first(rng: random.Random) -> bytes:
+    """Return a first message of SCRAM, most of them well-formed."""
+    gs2 = rng.choice(
+        ("n,,", "n,,", "n,,", "y,,", "p=tls-unique,,", "n,a=alice,", "n,a=,", "n", ",,", "", "n,,n,,")
+    )
+    user = rng.choice((USER, USER, *NAMES))
+    nonce = rng.choice((b64encode(rng.randbytes(18)).decode(), *NONCES))
+    extra = rng.choice(
+        ("", "", "", ",tokenauth=true", ",m=x", ",x=", ",tokenauth=TRUE,a=b", "," * 100, ",a=b" * 500)
+    )
+    fields = [f"n={user}", f"r={nonce}"]
+    if rng.random() < 0.1:
+        rng.shuffle(fields)
+    if rng.random() < 0.05:
+        fields.pop(rng.randrange(2))
+    return f"{gs2}{','.join(fields)}{extra}".encode()
+
+
+def scram_final(rng: random.Random, mechanism: str, first: bytes, challenge: bytes) -> tuple[bytes, bool]:
+    """Return a final message for a challenge, and whether it is right."""
+    fields = dict(re.findall(r"(?:^|,)([a-z])=([^,]*)", challenge.decode(errors="replace")))
+    nonce, bare = fields.get("r", ""), first.partition(b",,")[2].decode(errors="replace")
+    binding = "biws"
+    is_right = rng.random() < ENTITLED_SHARE * 3
+    password = PASSWORD if is_right else rng.choice(("", "x", PASSWORD + " ", "ü"))
+    kind = (
+        "none"
+        if is_right
+        else rng.choice(("none", "nonce", "cut-nonce", "binding", "proof", "missing", "order"))
+    )
+    if kind == "nonce":
+        nonce = rng.choice((nonce[:-1] + "x", nonce + "x", "", "x" * 4000))
+    elif kind == "cut-nonce":
+        nonce = nonce[: rng.randrange(len(nonce) + 1)]
+    elif kind == "binding":
+        binding = rng.choice(("biwsYQ==", "eSws", "", "!", "b" * 999))
+    without_proof = f"c={binding},r={nonce}"
+    proof = _proof(
+        mechanism, password, fields, f"{bare},{challenge.decode(errors='replace')},{without_proof}"
+    )
+    if kind == "proof":
+        proof = rng.choice((b"", proof[:-1], proof + b"\0", bytes(len(proof)), rng.randbytes(len(proof))))
+    text = f"{without_proof},p={b64encode(proof).decode()}"
+    if kind == "missing":
+        text = rng.choice(
+            (without_proof, f"p={b64encode(proof).decode()}", f"r={nonce}", "", ",,,", text + ",x")
+        )
+    elif kind == "order":
+        text = ",".join(reversed(text.split(",")))
+    return text.encode(), is_right
+
+
+def _proof(mechanism: str, password: str, challenge: dict[str, str], message: str) -> bytes:
+    algorithm = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
+    try:
+        salt, iterations = b64decode(challenge["s"]), int(challenge["i"])
+    except (KeyError, ValueError):
+        return b""
+    salted = _salted(algorithm, password, salt, iterations)
+    key = hmac.digest(salted, b"Client Key", algorithm)
+    signature = hmac.digest(hashlib.new(algorithm, key).digest(), message.encode(), algorithm)
+    return bytes(a ^ b for a, b in zip(key, signature, strict=True))
+
+
+@cache
+def _salted(algorithm: str, password: str, salt: bytes, iterations: int) -> bytes:
+    return hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
+
+
+# --- OAUTHBEARER ------------------------------------------------------------------------------------------------------
+
+
+@cache
+def key() -> ECKey:
+    """The key that the broker trusts."""
+    return ECKey.generate_key("P-256", {"kid": "right"})
+
+
+@cache
+def _stranger() -> RSAKey:
+    return RSAKey.generate_key(2048, {"kid": "right"})
+
+
+def jwks() -> str:
+    """The keys that the broker trusts, as a JWKS."""
+    return json.dumps(KeySet([key()]).as_dict(private=False))
+
+
+def claims(now_s: int, **other: Any) -> dict[str, Any]:
+    """Claims that let alice in."""
+    return {"sub": USER, "aud": EXPECTED_AUDIENCE, "iat": now_s, "exp": now_s + 7200, **other}
+
+
+@cache
+def _signed(expires_s: int, audience: str, subject: str) -> str:
+    said = claims(expires_s - 7200, aud=audience, sub=subject)
+    return jwt.encode({"alg": "ES256", "kid": "right"}, said, key())
+
+
+@cache
+def _signed_by_stranger(now_s: int) -> str:
+    return jwt.encode({"alg": "RS256", "kid": "right"}, claims(now_s), _stranger())
+
+
+def _part(value: object) -> str:
+    return urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def token(rng: random.Random, now_s: int) -> tuple[str, bool]:
+    """Return a JWT, and whether it is right. `now_s` is the broker's time, rounded so that signatures can be kept."""
+    if rng.random() < ENTITLED_SHARE:
+        return right_token(now_s), True
+    header = {
+        "alg": rng.choice(
+            ("ES256", "none", "None", "HS256", "RS256", "ES512", "", 5, None, "EdDSA", "PS256")
+        ),
+        **rng.choice(
+            (
+                {"kid": "right"},
+                {"kid": "x" * 1000},
+                {"kid": {"a": 1}},
+                {"kid": ["right"]},
+                {"jku": "http://127.0.0.1:1/keys"},
+                {"x5u": "http://127.0.0.1:1/cert"},
+                {"jwk": {"kty": "oct", "k": "AAAA"}},
+                {"crit": ["b64"], "b64": False},
+                {"zip": "DEF"},
+                {},
+            )
+        ),
+    }
+    said = claims(
+        now_s,
+        **rng.choice(
+            (
+                {},
+                {"exp": rng.choice((0, -1, 1e300, float("nan"), "soon", None, True, 2**70, [1]))},
+                {"nbf": now_s + 10**6},
+                {"sub": rng.choice(("", 5, None, "x" * 10_000, {"a": "b"}, "User:admin"))},
+                {"aud": rng.choice(([], [EXPECTED_AUDIENCE] * 1000, 5, None, {"kafka": 1}))},
+                {"scope": rng.choice((5, "x" * 5000, [[]]))},
+            )
+        ),
+    )
+    kind = rng.randrange(8)
+    good = right_token(now_s)
+    signature = good.rpartition(".")[2]
+    if kind == 0:
+        return f"{_part(header)}.{_part(said)}.{signature}", False
+    if kind == 1:
+        return f"{_part(header)}.{_part(said)}.", False
+    if kind == 2:
+        # A signature of zeros, which some libraries take for right (CVE-2022-21449).
+        zeros = urlsafe_b64encode(bytes(64)).decode().rstrip("=")
+        return f"{_part({'alg': 'ES256', 'kid': 'right'})}.{_part(said)}.{zeros}", False
+    if kind == 3:
+        # The public key as the secret of an HMAC.
+        unsigned = f"{_part({'alg': 'HS256', 'kid': 'right'})}.{_part(said)}"
+        mac = hmac.digest(json.dumps(key().as_dict(private=False)).encode(), unsigned.encode(), "sha256")
+        return f"{unsigned}.{urlsafe_b64encode(mac).decode().rstrip('=')}", False
+    if kind == 4:
+        return rng.choice(
+            (
+                _signed(now_s - 36_000, EXPECTED_AUDIENCE, USER),
+                _signed(now_s + 7200, "other", USER),
+                _signed(now_s + 7200, EXPECTED_AUDIENCE, " "),
+                _signed_by_stranger(now_s),
+            )
+        ), False
+    if kind == 5:
+        nested = "[" * rng.choice((10, 1000, 20_000))
+        return f"{urlsafe_b64encode(nested.encode()).decode().rstrip('=')}.{_part(said)}.{signature}", False
+    if kind == 6:
+        return ".".join(
+            rng.choice(("", "a", "====", _part(said), "x" * 3000)) for _ in range(rng.choice((1, 2, 3, 5, 9)))
+        ), False
+    changed = list(good)
+    changed[rng.randrange(len(changed))] = rng.choice("Ab0-_.=~/")
+    text = "".join(changed)
+    return text, _read(text) == _read(
+        good
+    )  # the last letters of a part in base64 may differ and mean the same
+
+
+def _read(text: str) -> list[bytes]:
+    """Return what a reader who forgives everything takes the parts of a token for."""
+    parts = (re.sub(r"[^A-Za-z0-9_-]", "", part) for part in text.split("."))
+    return [urlsafe_b64decode(part[: len(part) - (len(part) % 4 == 1)] + "==") for part in parts]
+
+
+def right_token(now_s: int) -> str:
+    """Return a token that lets alice in."""
+    return _signed(now_s + 7200, EXPECTED_AUDIENCE, USER)
+
+
+def bearer(rng: random.Random, now_s: int) -> tuple[bytes, bool]:
+    """Return a message of OAUTHBEARER, and whether it is right."""
+    text, is_right = token(rng, now_s)
+    gs2 = rng.choice(("n,,", "n,,", "n,,", "n,a=alice,", "n,a=bob,", "y,,", "n,", "", "p=x,,"))
+    scheme = rng.choice(
+        ("auth=Bearer ", "auth=Bearer ", "auth=bearer  ", "auth=Basic ", "auth=", "x=", "auth=Bearer")
+    )
+    pairs = rng.choice(("", "host=h\x01port=1\x01", "auth=Bearer x\x01", "a=\x01" * 500, "\x01", "=\x01"))
+    end = rng.choice(("\x01\x01", "\x01\x01", "\x01\x01", "\x01", "", "\0"))
+    body = f"{gs2}\x01{scheme}{text}"
+    if end == "\x01\x01":
+        body += f"\x01{pairs}\x01"
+    else:
+        body += end
+    return body.encode(), is_right
+
+
+def hour_s() -> int:
+    """Return the time in s since 1970, rounded to an hour, so that signatures can be kept."""
+    return int(time.time()) // 3600 * 3600

@@ -1,0 +1,250 @@
+"""The login of a whole broker, in a simulated world: no socket, no clock, no process, so a million inputs take minutes."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from barnabas.client.settings import SaslCredentials
+from barnabas.security.acls import PatternType, Permission
+from barnabas.security.authorizer import Operation, ResourceType
+from barnabas.security.scram import MECHANISMS, salted_password
+from barnabas.testing.simulation.broker import SimulatedBroker
+from barnabas.testing.simulation.network import SimulatedStream, Weather
+from barnabas.testing.simulation.world import BEGIN_MS, World, run_world
+from barnabas.wire.generated.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from barnabas.wire.generated.create_acls import CreateAclsRequest
+from barnabas.wire.generated.create_topics import CreateTopicsRequest
+from barnabas.wire.generated.metadata import MetadataRequest
+from compat.fuzz import logins
+from compat.fuzz.asking import Asker
+from compat.fuzz.session import SECRET_TOPIC, SECRETS, Line, Session
+from compat.fuzz.target import Finding, Growth, Play, Round, Target
+
+AT_ONCE = 32
+NOW_S = BEGIN_MS // 1000
+ANSWER_SECONDS_MAX = 60.0
+"""Of simulated time: that of somebody who is kept waiting after a failed login is far below."""
+ADMIN = SaslCredentials("PLAIN", "admin", "of-the-castle")
+ADMIN_PASSWORD = ADMIN.password
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SALT = b"fuzz-salt-of-16b"
+
+
+def settings(listener: str, jwks: Path, **other: str) -> dict[str, str]:
+    """Settings of a broker with every mechanism, on a listener called by its protocol."""
+    return {
+        "listeners": listener,
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        **{
+            f"listener.name.{protocol}.plain.sasl.jaas.config": (
+                f'{PLAIN} required user_{logins.USER}="{logins.PASSWORD}" user_admin="{ADMIN_PASSWORD}";'
+            )
+            for protocol in ("sasl_plaintext", "sasl_ssl")
+            if protocol in listener.lower()
+        },
+        "sasl.oauthbearer.jwks.endpoint.url": f"file://{jwks}",
+        "sasl.oauthbearer.expected.audience": logins.EXPECTED_AUDIENCE,
+        "max.unauthenticated.connections": "1000",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin",
+        **other,
+    }
+
+
+def credentials(mechanism: str, now_s: int) -> SaslCredentials:
+    """Return what lets alice in."""
+    if mechanism == "OAUTHBEARER":
+        return SaslCredentials(mechanism, tokens=lambda: logins.right_token(now_s))
+    return SaslCredentials(mechanism, logins.USER, logins.PASSWORD)
+
+
+async def set_up(asker: Asker) -> None:
+    """Make what nobody may see, and users for SCRAM, who may see that and nothing else; to be asked by admin."""
+    topic = CreateTopicsRequest.CreatableTopic(SECRET_TOPIC, num_partitions=1, replication_factor=1)
+    response = await asker.ask(CreateTopicsRequest([topic], timeout_ms=60_000), 5)
+    assert not response.topics[0].error_code, response
+    acl = CreateAclsRequest.AclCreation(
+        ResourceType.TOPIC,
+        SECRET_TOPIC,
+        PatternType.LITERAL,
+        f"User:{logins.USER}",
+        "*",
+        Operation.DESCRIBE,
+        Permission.ALLOW,
+    )
+    assert not (await asker.ask(CreateAclsRequest([acl]), 3)).results[0].error_code
+    for one in MECHANISMS.values():
+        salted = salted_password(one, logins.PASSWORD, SALT, one.iterations_min)
+        change = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+            logins.USER, one.type, one.iterations_min, SALT, salted
+        )
+        answer = await asker.ask(AlterUserScramCredentialsRequest([], [change]), 0)
+        assert not any(result.error_code for result in answer.results), answer
+
+
+class LogWatch(logging.Handler):
+    """Formats every line of the broker's log, and keeps those that should not be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.findings: list[Finding] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = record.getMessage()
+        except Exception as error:
+            self.findings.append(Finding(f"a line of the log cannot be written: {record.msg!r}: {error}"))
+            return
+        if record.levelno >= logging.ERROR or record.exc_info:
+            self.findings.append(Finding(f"the log says {record.levelname} {text[:500]}: {record.exc_info}"))
+        elif not text.isprintable():
+            self.findings.append(Finding(f"a line of the log has what cannot be printed: {text[:300]!r}"))
+        elif any(secret.decode() in text for secret in SECRETS):
+            self.findings.append(Finding(f"a line of the log has a secret: {text[:300]!r}"))
+        elif len(text) > LINE_CHARS_MAX:
+            self.findings.append(Finding(f"a line of the log has {len(text)} characters: {text[:200]!r}"))
+
+
+LINE_CHARS_MAX = 4096
+
+
+def _line(stream: SimulatedStream, result: Round) -> Line:
+    async def receive() -> bytes:
+        with trio.move_on_after(ANSWER_SECONDS_MAX):
+            try:
+                return await stream.receive_some(65_536)
+            except trio.BrokenResourceError as error:
+                raise ConnectionResetError from error
+        result.found("neither answered nor closed")
+        return b""
+
+    async def send(data: bytes) -> None:
+        with trio.move_on_after(ANSWER_SECONDS_MAX):
+            await stream.transport.send_bytes(data)
+            return
+        result.found("neither read nor closed")
+
+    async def end() -> None:
+        stream.transport._outgoing.put(b"")
+
+    return Line(send, receive, end)
+
+
+async def _round(world: World, broker: SimulatedBroker, rng: random.Random, count: int) -> Round:
+    """Play sessions, some at a time, until so many inputs were sent; then see that right logins are let in."""
+    result = Round()
+
+    async def play() -> None:
+        while result.inputs < count:
+            stream = await world.network.host("client").dial(broker.host, 9092)
+            try:
+                await Session(random.Random(rng.getrandbits(64)), _line(stream, result), result, NOW_S).play()
+            finally:
+                stream.transport.close()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(AT_ONCE):
+            nursery.start_soon(play)
+    world.network.reset()
+    for mechanism in logins.MECHANISMS[:4]:
+        async with _logged_in(world, broker, credentials(mechanism, NOW_S)) as asker:
+            answer = await asker.ask(MetadataRequest(topics=None), 9)
+            if [topic.name for topic in answer.topics] != [SECRET_TOPIC]:
+                result.found(f"after a round a login with {mechanism} sees {answer.topics}")
+    world.network.reset()
+    return result
+
+
+@asynccontextmanager
+async def _logged_in(world: World, broker: SimulatedBroker, who: SaslCredentials) -> AsyncIterator[Asker]:
+    stream = await world.network.host("admin").dial(broker.host, 9092)
+    asker = Asker(stream)
+    await asker.log_in(who)
+    yield asker
+    stream.transport.close()
+
+
+class SimulatedLogins:
+    """Worlds of a broker; each plays one round, so that a seed repeats it."""
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="barnabas-fuzz-")
+        self._jwks = Path(self._directory.name) / "jwks.json"
+        self._jwks.write_text(logins.jwks())
+        self._growth = Growth()
+        self._objects: list[int] = []
+
+    def play(self, rng: random.Random, count: int) -> Round:
+        """Play a round in a world of its own."""
+        watch = LogWatch()
+        logger = logging.getLogger("barnabas")
+        level, propagates = logger.level, logger.propagate
+        logger.addHandler(watch)
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+        try:
+            result = run_world(
+                rng.getrandbits(64),
+                self._program(rng, count),
+                weather=Weather(0.0, 0.000_1, 0.02),
+                seconds_max=10**9,
+            )
+        finally:
+            logger.removeHandler(watch)
+            logger.setLevel(level)
+            logger.propagate = propagates
+        result.findings += watch.findings[:10]
+        self._growth.look()
+        return result
+
+    def _program(self, rng: random.Random, count: int) -> Callable[[World], object]:
+        async def program(world: World) -> Round:
+            async with trio.open_nursery() as nursery:
+                broker = SimulatedBroker(
+                    world, nursery, settings=settings("SASL_PLAINTEXT://broker:9092", self._jwks)
+                )
+                await broker.start()
+                async with _logged_in(world, broker, ADMIN) as asker:
+                    await set_up(asker)
+                result = await _round(world, broker, rng, count // 10)
+                gc.collect()
+                before = len(gc.get_objects())
+                more = await _round(world, broker, rng, count - result.inputs)
+                gc.collect()
+                after = len(gc.get_objects())
+                result.inputs += more.inputs
+                result.findings += more.findings
+                if after - before > OBJECTS_MAX:
+                    result.found(f"{after - before} objects more after {more.inputs} inputs")
+                await broker.stop()
+                nursery.cancel_scope.cancel()
+            return result
+
+        return program  # type: ignore[return-value]
+
+    def close(self) -> list[Finding]:
+        """Return what was found of all rounds together."""
+        self._directory.cleanup()
+        return self._growth.findings()
+
+
+OBJECTS_MAX = 5_000
+"""How many more objects a broker may keep after thousands of connections: caches of names, first uses of modules."""
+
+
+def _open() -> tuple[Play, Callable[[], list[Finding]]]:
+    logins_ = SimulatedLogins()
+    return logins_.play, logins_.close
+
+
+TARGETS = [
+    Target("login", "frames and tokens before a login, to a broker in a simulated world", _open),
+]

@@ -1,0 +1,92 @@
+"""The fuzzer of what comes before a login: it finds what a broker must not do, and nothing where all is well."""
+
+import os
+import random
+import struct
+
+import pytest
+
+from barnabas.wire.generated.metadata import MetadataResponse
+from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateResponse
+from barnabas.wire.generated.sasl_handshake import SaslHandshakeResponse
+from barnabas.wire.headers import encode_response
+from compat.fuzz import pure
+from compat.fuzz.session import AUTHENTICATE, HANDSHAKE, METADATA, SECRET_TOPIC, Line, Session
+from compat.fuzz.simulated import SimulatedLogins
+from compat.fuzz.target import Round
+from tests.support.effort import examples
+
+
+class Answers(Line):
+    """A connection to a broker that answers each request of an API with what is given, and then ends."""
+
+    def __init__(self, by_key) -> None:
+        self.by_key = by_key
+        self.data = b""
+        super().__init__(self.take, self.give, self.stop)
+
+    async def take(self, data: bytes) -> None:
+        while len(data) >= 16:
+            size, key, version, correlation_id = struct.unpack_from(">ihhi", data)
+            response = self.by_key.get(key)
+            if response is not None and size > 0:
+                self.data += b"".join(map(bytes, encode_response(key, version, correlation_id, response)))
+            data = data[4 + max(size, 0) :]
+
+    async def give(self) -> bytes:
+        data, self.data = self.data, b""
+        return data
+
+    async def stop(self) -> None:
+        """Nothing more comes."""
+
+
+OFFERED = SaslHandshakeResponse(mechanisms=["PLAIN"])
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({HANDSHAKE: OFFERED, AUTHENTICATE: SaslAuthenticateResponse(auth_bytes=b"")}, "somebody is let in"),
+        ({HANDSHAKE: OFFERED, AUTHENTICATE: SaslAuthenticateResponse(error_code=-1)}, "error -1"),
+        ({HANDSHAKE: SaslHandshakeResponse(error_code=35)}, "error 35"),
+        ({METADATA: MetadataResponse(cluster_id="c" * 100)}, "answered before a login"),
+        (
+            {METADATA: MetadataResponse(topics=[MetadataResponse.MetadataResponseTopic(name=SECRET_TOPIC)])},
+            SECRET_TOPIC,
+        ),
+    ],
+)
+async def test_a_broker_that_says_too_much_is_found_out(answers, said):
+    result = Round()
+    for seed in range(3000):
+        try:
+            await Session(random.Random(seed), Answers(answers), result, 0).play()
+        except (struct.error, IndexError, TypeError, ValueError):
+            continue  # this broker cannot answer in a version that was never published
+        if any(said in finding.text for finding in result.findings):
+            break
+        result.findings.clear()
+    assert any(said in finding.text for finding in result.findings)
+
+
+def test_a_broker_says_and_keeps_nothing_before_a_login():
+    seed = int(os.environ.get("BARNABAS_TEST_SEED", random.randrange(2**32)))
+    print(f"BARNABAS_TEST_SEED={seed}")
+    logins = SimulatedLogins()
+    result = logins.play(random.Random(seed), examples(1_000))
+    assert [*result.findings, *logins.close()] == []
+    assert result.inputs >= 1_000
+
+
+@pytest.mark.parametrize("name", [one.name for one in pure.PURE])
+def test_functions_that_take_the_bytes_of_strangers(name):
+    seed = int(os.environ.get("BARNABAS_TEST_SEED", random.randrange(2**32)))
+    print(f"BARNABAS_TEST_SEED={seed}")
+    (target,) = (one for one in pure.TARGETS if one.name == name)
+    play, close = target.open()
+    count = examples(20 if name == "recovery" else 300)
+    assert [*play(random.Random(seed), count).findings, *close()] == []
+    (chosen,) = (one for one in pure.PURE if one.name == name)
+    for data in pure.corpus_of(name):
+        chosen.check(data)
