@@ -8,9 +8,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 
 from bench.peers import Peer, Running
+from bench.secured import Secured
 
 
 class Arm:
@@ -21,6 +23,7 @@ class Arm:
         self.quick = quick
         self._directory = directory / peer.label
         self._shared: Running | None = None
+        self._secured: dict[str, Running] = {}
         self._made = 0
         self._directory.mkdir(parents=True)
 
@@ -35,10 +38,24 @@ class Arm:
             self._shared = self.peer.start(self.new_data())
         return self._shared
 
+    def secured(self, protocol: str) -> Running:
+        """The broker that scenarios with TLS or a login share; started when asked for."""
+        running = self._secured.get(protocol)
+        if running is None:
+            data = self._data()
+            peer = copy(self.peer)
+            peer.secured = Secured.of(protocol, data)
+            peer.format(data / "log")
+            running = self._secured[protocol] = peer.start(data / "log")
+        return running
+
+    def _data(self) -> Path:
+        self._made += 1
+        return self._directory / f"data-{self._made}"
+
     def new_data(self) -> Path:
         """Make a formatted, empty data directory."""
-        self._made += 1
-        data = self._directory / f"data-{self._made}"
+        data = self._data()
         self.peer.format(data)
         return data
 
@@ -67,8 +84,9 @@ class Arm:
         )
 
     def stop_shared(self) -> None:
-        """End the shared broker, if there is one."""
-        if self._shared is not None:
-            running, self._shared = self._shared, None
+        """End the shared brokers, if there are any."""
+        shared = [*self._secured.values(), *([self._shared] if self._shared is not None else ())]
+        self._secured, self._shared = {}, None
+        for running in shared:
             running.stop()
             shutil.rmtree(running.data, ignore_errors=True)

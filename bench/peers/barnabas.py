@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.peers.base import Peer, Running, free_port, spawn
+from bench.peers.base import Peer, Running, free_port, free_ports, spawn
 from bench.tools import ROOT, code_of
 
 
@@ -35,8 +35,13 @@ class Barnabas(Peer):
         return f"Barnabas {done.stdout.strip()} code={code} {settings}".strip()
 
     def command(self, data: Path, port: int) -> list[str]:
-        command = ["-m", "barnabas", "serve", "--listen", f"127.0.0.1:{port}", "--data", str(data)]
+        command = ["-m", "barnabas", "serve", "--data", str(data)]
         settings = dict(self.settings)
+        if self.secured is None:
+            command += ["--listen", f"127.0.0.1:{port}"]
+        else:
+            listeners = f"PLAINTEXT://127.0.0.1:{port},{self.secured.address(port + 1)}"
+            settings = {**self.secured.settings(), "listeners": listeners, **settings}
         if "workers" in settings:
             command += ["--workers", settings.pop("workers")]
         # Files of deleted topics must not linger into the next arm.
@@ -50,5 +55,7 @@ class Barnabas(Peer):
         return environment
 
     def start(self, data: Path) -> Running:
-        port = free_port()
-        return spawn(self, [sys.executable, *self.command(data, port)], data, port, self.environment())
+        port = free_port() if self.secured is None else free_ports()
+        running = spawn(self, [sys.executable, *self.command(data, port)], data, port, self.environment())
+        running.secured = f"127.0.0.1:{port + 1}" if self.secured is not None else ""
+        return running

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.procfs import cpu_s
+from bench.secured import Secured
 from bench.tools import BenchError
 from bench.wire import Connection
 
@@ -28,6 +29,8 @@ class Running:
     data: Path
     ready_s: float = 0.0
     ready_cpu_s: float = 0.0
+    secured: str = ""
+    """Where clients with TLS or a login are served, if anywhere."""
 
     @property
     def pid(self) -> int:
@@ -68,6 +71,8 @@ class Peer(ABC):
 
     keeps_data = True
     has_targets = False
+    secured: Secured | None = None
+    """The second listener of brokers that are started, if they have one."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -91,6 +96,18 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def free_ports() -> int:
+    """A TCP port that was free a moment ago, as was the one after it."""
+    while True:
+        port = free_port()
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
 
 
 def spawn(peer: Peer, command: list[str], data: Path, port: int, environment: dict[str, str]) -> Running:

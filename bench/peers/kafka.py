@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from bench.peers.base import Peer, Running, free_port, spawn
+from bench.peers.base import Peer, Running, free_port, free_ports, spawn
 from bench.tools import BenchError
 from compat.kafka.releases import KafkaError, fetch, release
 
@@ -63,15 +63,26 @@ class Kafka(Peer):
     def start(self, data: Path) -> Running:
         port, _ = self._write_properties(data)
         command = ["java", *JVM_OPTIONS, "-cp", self._classpath(), "kafka.Kafka", self._conf(data)]
-        return spawn(self, command, data, port, dict(os.environ))
+        running = spawn(self, command, data, port, dict(os.environ))
+        running.secured = f"127.0.0.1:{port + 1}" if self.secured is not None else ""
+        return running
 
     def _write_properties(self, data: Path) -> tuple[int, int]:
         # The controller's address is part of what was formatted; it stays the same over restarts.
         if data not in self._ports:
-            self._ports[data] = free_port(), free_port()
+            self._ports[data] = free_ports(), free_port()
         port, controller_port = self._ports[data]
         text = PROPERTIES.format(port=port, controller_port=controller_port, data=data)
-        text += "".join(f"{name}={value}\n" for name, value in self.settings.items())
+        settings = dict(self.settings)
+        if self.secured is not None:
+            secured = self.secured.address(port + 1)
+            settings = {
+                **self.secured.settings(),
+                "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port},{secured}",
+                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},{secured}",
+                **settings,
+            }
+        text += "".join(f"{name}={value}\n" for name, value in settings.items())
         Path(self._conf(data)).write_text(text)
         return self._ports[data]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench.arms import Arm
+from bench.peers import Running
 from bench.procfs import back_memory, cpu_s, settle_disk
 from bench.scenarios.base import Metric, Scenario, Target
 from bench.tools import loadgen
@@ -40,25 +41,32 @@ class Produce(Scenario):
     """One producer, until a number of bytes is acknowledged."""
 
     def __init__(
-        self, name: str, title: str, size: int, *, partitions: int = 1, spread: int = 0, **client: object
-    ) -> None:
+        self, name: str, title: str, size: int, *, partitions: int = 1, spread: int = 0, security: str = "",
+        **client: object,
+    ) -> None:  # fmt: skip
+        """`security` is the protocol of the listener that the client uses, PLAINTEXT if there is none."""
         self.name = name
         self.title = title
         self.size = size
         self.partitions = partitions
         self.spread = spread
+        self.security = security
         self.client = {key.replace("_", "."): value for key, value in client.items()}
-        self.metrics = (_rate(size, TO_KAFKA, TO_MOCK), Metric(CPU_PER_GB, "broker CPU", "s/GB"))
+        targets = (TO_KAFKA,) if security else (TO_KAFKA, TO_MOCK)
+        self.metrics = (_rate(size, *targets), Metric(CPU_PER_GB, "broker CPU", "s/GB"))
+
+    def serves(self, arm: Arm) -> bool:
+        return arm.peer.keeps_data or not self.security
 
     def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
-        running = arm.running
+        running, bootstrap, client = _reached(arm, self.security)
         topic = f"{self.name}-{round_number}"
         running.create_topic(topic, self.partitions)
         size_bytes = QUICK_BYTES if arm.quick else RUN_BYTES
         back_memory(int(size_bytes * 1.3))
         cpu = cpu_s(running.pid)
         result = loadgen(
-            "produce", running.bootstrap, client={**QUEUE, **self.client}, topic=topic, size=self.size,
+            "produce", bootstrap, client={**QUEUE, **client, **self.client}, topic=topic, size=self.size,
             count=size_bytes // self.size, partitions=self.partitions, spread=self.spread,
         )  # fmt: skip
         values = _values(result, self.size, cpu_s(running.pid) - cpu)
@@ -70,11 +78,14 @@ class Produce(Scenario):
 class Consume(Scenario):
     """One consumer reads a prepared topic from its beginning, out of the page cache."""
 
-    def __init__(self, name: str, title: str, size: int, count: int, **client: object) -> None:
+    def __init__(
+        self, name: str, title: str, size: int, count: int, *, security: str = "", **client: object
+    ) -> None:
         self.name = name
         self.title = title
         self.size = size
         self.count = count
+        self.security = security
         self.client = {key.replace("_", "."): value for key, value in client.items()}
         self.metrics = (_rate(size, TO_KAFKA), Metric(CPU_PER_GB, "broker CPU", "s/GB"))
 
@@ -85,24 +96,35 @@ class Consume(Scenario):
         return self.count // 4 if arm.quick else self.count
 
     def prepare(self, arm: Arm) -> None:
-        arm.running.create_topic(self.name)
+        running, _, _ = _reached(arm, self.security)
+        running.create_topic(self.name)
         loadgen(
-            "produce", arm.running.bootstrap, client={**QUEUE, **LARGE},
+            "produce", running.bootstrap, client={**QUEUE, **LARGE},
             topic=self.name, size=self.size, count=self._count(arm),
         )  # fmt: skip
 
     def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
-        running = arm.running
+        running, bootstrap, client = _reached(arm, self.security)
         cpu = cpu_s(running.pid)
         result = loadgen(
-            "consume", running.bootstrap, client=self.client,
+            "consume", bootstrap, client={**client, **self.client},
             topic=self.name, size=self.size, count=self._count(arm),
         )  # fmt: skip
         return _values(result, self.size, cpu_s(running.pid) - cpu)
 
     def finish(self, arm: Arm) -> None:
-        arm.running.delete_topic(self.name)
-        settle_disk(arm.running.data, self.name)
+        running, _, _ = _reached(arm, self.security)
+        running.delete_topic(self.name)
+        settle_disk(running.data, self.name)
+
+
+def _reached(arm: Arm, security: str) -> tuple[Running, str, dict[str, object]]:
+    """The broker of a protocol, its address, and what a client needs besides."""
+    if not security:
+        return arm.running, arm.running.bootstrap, {}
+    running = arm.secured(security)
+    assert running.peer.secured is not None
+    return running, running.secured, running.peer.secured.client
 
 
 def _large(**more: Any) -> dict[str, Any]:
@@ -125,4 +147,24 @@ SCENARIOS: list[Scenario] = [
     Produce("produce-1k-16p", "produce 1 KB, acks=1, 16 partitions", 1024, partitions=16, acks=1),
     Consume("consume-100", "consume 100 B", 100, 10_000_000),
     Consume("consume-1k", "consume 1 KB", 1024, 2_000_000),
+    *(
+        scenario
+        for security in ("SSL", "SASL_SSL", "SASL_PLAINTEXT")
+        for scenario in (
+            Produce(
+                f"produce-1k-{security.lower()}",
+                f"produce 1 KB, acks=1, {security}",
+                1024,
+                acks=1,
+                security=security,
+            ),
+            Consume(
+                f"consume-1k-{security.lower()}",
+                f"consume 1 KB, {security}",
+                1024,
+                2_000_000,
+                security=security,
+            ),
+        )
+    ),
 ]
