@@ -6,6 +6,7 @@ With --check nothing is written; the exit code is 1 when a page is out of date.
 from __future__ import annotations
 
 import ast
+import json
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -16,6 +17,7 @@ from typing import Any
 from barnabas import apis
 from barnabas.config import client_metrics, group, tables, topic
 from barnabas.config.setting import Setting
+from barnabas.control import openapi, routes
 from barnabas.faults import actions, matching, rule, sets
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
@@ -92,7 +94,7 @@ def _uses_of_errors() -> dict[str, set[str]]:
     used: dict[str, set[str]] = {}
     for path in SERVER.rglob("*.py"):
         part = path.relative_to(SERVER).with_suffix("")
-        if part.parts[0] in ("wire", "testing", "client"):  # they answer nobody
+        if part.parts[0] in ("wire", "testing", "client", "control", "seeding"):  # they answer nobody
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if (
@@ -219,11 +221,33 @@ def _events(events: tuple[str, ...]) -> str:
     return "everything" if set(events) == set(actions.EVENTS) else ", ".join(events)
 
 
+def control_page() -> str:
+    """What the control API takes, route by route."""
+    lines = [
+        "# Control API\n",
+        "HTTP/1.1 with JSON, served by `barnabas test-server` and by `barnabas serve --control HOST:PORT`. The same as",
+        "OpenAPI 3.1 is [control-api.json](control-api.json), and `GET /openapi.json` of a running broker. An error is",
+        '`{"error": "text"}` with a status of 400 and above; 408 says that what was waited for has not come.\n',
+        "| request | what it does | query |",
+        "|---|---|---|",
+    ]
+    for route in routes.routes():
+        query = "; ".join(f"`{one.name}`: {one.text}" for one in route.query)
+        lines.append(f"| `{route.method} {route.path}` | {route.summary} | {query} |")
+    return "\n".join(lines) + "\n"
+
+
+def control_document() -> str:
+    """The OpenAPI document of the control API."""
+    return json.dumps(openapi.document(), indent=1, ensure_ascii=False) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "apis.md": api_page,
     "configuration.md": configuration_page,
     "errors.md": error_page,
     "faults.md": faults_page,
+    "control-api.md": control_page,
 }
 
 
@@ -231,8 +255,10 @@ def main() -> int:
     """Write the pages, or check them; returns the exit code."""
     check = "--check" in sys.argv[1:]
     stale = []
-    for name, page in PAGES.items():
-        path, text = REFERENCE / name, BANNER + page()
+    texts = {name: BANNER + page() for name, page in PAGES.items()}
+    texts["control-api.json"] = control_document()
+    for name, text in texts.items():
+        path = REFERENCE / name
         if path.exists() and path.read_text() == text:
             continue
         stale.append(name)

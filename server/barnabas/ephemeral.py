@@ -24,6 +24,22 @@ END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 @contextmanager
+def owned_directory(parent: str | None = None) -> Iterator[str]:
+    """A new directory below `parent` that is gone when the block ends. Raises OSError.
+
+    For programs that handle signals themselves, in any thread. Directories of killed processes are removed first.
+    """
+    parent = parent or _parent()
+    sweep(parent)
+    path, lock = _create(parent)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
+
+
+@contextmanager
 def ephemeral_directory(parent: str | None = None) -> Iterator[str]:
     """A new directory below `parent` that is gone when the block ends, also by a signal. Raises OSError.
 

@@ -551,6 +551,15 @@ class PartitionLog(ReadableLog):
             segment.close()
         self.is_closed = True
 
+    @guarded
+    def settle(self) -> None:
+        """Write what a copy of the directory needs to be opened without recovery; appends may follow.
+
+        Raises StorageError.
+        """
+        self.active.seal()
+        self.take_snapshot()
+
     def abandon(self) -> None:
         """Let all files go as they are: the partition is deleted, or its disk has failed."""
         self.is_closed = True

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MODULES = ("broker", "faults", "requests", "clock")
+MODULES = ("broker", "faults", "requests", "clock", "state", "snapshots")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _INTERNAL_ERROR = 500
 
