@@ -26,7 +26,7 @@ PYTEST := $(BIN)/python -m pytest
 WITH_CODE := $(VENV)/.ready-run
 endif
 
-.PHONY: run setup wheel kerberos test test-pipeline pipeline-demo check bench compat compat-cluster cluster-demo faults compare handover oracle crash soak hostile fuzz simulate gen docs lock clean nightly help
+.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench compat compat-cluster cluster-demo faults compare handover oracle crash soak hostile fuzz simulate gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -39,6 +39,9 @@ setup: $(VENV)/.bytecode $(WITH_CODE)  ## set up what `make run` needs, without 
 
 test: $(VENV)/.ready-test kerberos $(WITH_CODE)  ## run the tests (ARGS="-k name ...")
 	$(PYTEST) $(ARGS)
+
+test-clients: setup  ## run the tests of the helpers for other languages in clients/ (those whose toolchain is here; ARGS="go node")
+	$(CODE) BARNABAS_COMMAND="$(CURDIR)/$(BIN)/python -m barnabas" sh clients/test.sh $(ARGS)
 
 test-pipeline: $(VENV)/.ready-iceberg  ## run the pipeline's tests, which start Spark (Java 17 or newer)
 	$(BIN)/python -m pytest tests/pipeline $(ARGS)

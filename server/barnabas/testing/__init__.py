@@ -1,8 +1,51 @@
-"""What tests of programs that use a broker may import: `RunningBroker`, a broker for the length of a block.
+"""What tests of programs that use a broker may import.
+
+`start_thread` and `start_process` give a `KafkaBroker`, `open_broker` an `AsyncKafkaBroker` in the running Trio loop;
+`RunningBroker` is the plain command in a process. With pytest the fixtures `kafka_broker` and `kafka_bootstrap` are there
+(`barnabas.testing.pytest_plugin`).
 
 The rule: nothing here is needed to run a broker, and nothing a broker runs on imports it.
 """
 
-from barnabas.testing.running import BrokerFailedError, RunningBroker
+from __future__ import annotations
 
-__all__ = ["BrokerFailedError", "RunningBroker"]
+from typing import TYPE_CHECKING, Any
+
+from barnabas.testing.broker import AsyncKafkaBroker, ControlFailedError, KafkaBroker
+from barnabas.testing.records import Record, Request
+
+if TYPE_CHECKING:
+    from barnabas.testing.in_process import open_broker, start_thread
+    from barnabas.testing.process import start_process
+    from barnabas.testing.running import BrokerFailedError, RunningBroker
+
+_MODULES = {
+    "BrokerFailedError": "running",
+    "RunningBroker": "running",
+    "open_broker": "in_process",
+    "start_process": "process",
+    "start_thread": "in_process",
+}
+
+__all__ = [
+    "AsyncKafkaBroker",
+    "BrokerFailedError",
+    "ControlFailedError",
+    "KafkaBroker",
+    "Record",
+    "Request",
+    "RunningBroker",
+    "open_broker",
+    "start_process",
+    "start_thread",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: a test run that starts no broker loads none of it."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(name)
+    from importlib import import_module
+
+    return getattr(import_module(f"barnabas.testing.{module}"), name)

@@ -13,9 +13,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import IO
+from typing import IO, TypeVar
 
 import trio
+
+T = TypeVar("T")
 
 READY = "bootstrap.servers="
 START_SECONDS_MAX = 30.0
@@ -118,7 +120,7 @@ class RunningBroker:
 
     async def __aenter__(self) -> RunningBroker:
         try:
-            await _in_thread(self.__enter__)
+            await in_thread(self.__enter__)
         except BaseException:
             self.close()
             raise
@@ -127,7 +129,7 @@ class RunningBroker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await _in_thread(self.close)
+        await in_thread(self.close)
 
     def _first_line(self) -> str:
         """The ready line, or what came before the broker ended. Raises BrokerFailedError when it takes too long."""
@@ -168,17 +170,16 @@ def import_path(*others: str | os.PathLike[str]) -> str:
     return os.pathsep.join([here, *map(str, others), *([inherited] if inherited else [])])
 
 
-async def _in_thread(function: Callable[[], object]) -> None:
+async def in_thread(function: Callable[[], T]) -> T:
     """Call what blocks in a thread, in the event loop that runs; a cancellation waits until it has returned."""
     if trio.lowlevel.in_trio_task():
         with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(function)
-        return
+            return await trio.to_thread.run_sync(function)
     import asyncio
 
     call = asyncio.ensure_future(asyncio.to_thread(function))
     try:
-        await asyncio.shield(call)
+        return await asyncio.shield(call)
     except asyncio.CancelledError:
         await call
         raise

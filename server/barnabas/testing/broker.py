@@ -1,0 +1,298 @@
+"""A broker in the hands of a test: its address, what it holds, what it was asked, how it misbehaves.
+
+The rule: every method is one request of the control API, answered in this process or over HTTP; what the API refuses raises
+ControlFailedError, what does not come in time TimeoutError.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from barnabas.testing.records import Record, Request, to_json
+
+TIMEOUT_S = 10.0
+_NOT_IN_TIME = 408
+
+
+class ControlFailedError(Exception):
+    """The control API has refused something; `status` is that of HTTP."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Control(Protocol):
+    """The way to one broker's control API, from ordinary code."""
+
+    def ask(self, method: str, path: str, query: Mapping[str, str], body: Any) -> tuple[int, Any]:
+        """Return status and JSON value of an answer."""
+
+    def reach_fork(self, answer: Mapping[str, Any]) -> Control:
+        """Return the way to a fork of the broker, as `POST /v1/fork` describes it."""
+
+    def close(self) -> None:
+        """Let the broker go."""
+
+
+class KafkaBroker:
+    """A broker under test. `bootstrap` is `host:port` for a client's bootstrap.servers.
+
+    Records are given as bytes, as texts, or as mappings with `key`, `value`, `headers`, `timestamp`, `partition`.
+    """
+
+    def __init__(self, bootstrap: str, control: Control) -> None:
+        self.bootstrap = bootstrap
+        self.was_used = False
+        """Whether a test has had it since it was started; for the fixtures of pytest."""
+        self._control = control
+
+    def control(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """Send any request to the control API, as `control("POST", "/v1/faults", {...})`, and return its answer.
+
+        Raises ControlFailedError, TimeoutError.
+        """
+        texts = {name: _query_text(value) for name, value in query.items() if value is not None}
+        status, value = self._control.ask(method, path, texts, body)
+        if status < 400:
+            return value
+        text = value.get("error", "") if isinstance(value, dict) else str(value)
+        if status == _NOT_IN_TIME:
+            raise TimeoutError(text)
+        raise ControlFailedError(status, text)
+
+    # --- topics and records ---------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        *,
+        records: Iterable[Any] = (),
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make a topic with settings of Kafka's and records."""
+        body: dict[str, Any] = {"records": [_record(one) for one in records]}
+        if partitions is not None:
+            body["partitions"] = partitions
+        if settings:
+            body["settings"] = dict(settings)
+        self.control("POST", f"/v1/topics/{quote(name, safe='')}", body)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+        self.control("DELETE", f"/v1/topics/{quote(name, safe='')}")
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics but the coordinators'."""
+        return [topic["name"] for topic in self.control("GET", "/v1/topics")["topics"]]
+
+    def topic(self, name: str) -> dict[str, Any]:
+        """Return a topic's settings and the offsets of its partitions."""
+        found: dict[str, Any] = self.control("GET", f"/v1/topics/{quote(name, safe='')}")
+        return found
+
+    def produce(self, topic: str, *records: Any) -> list[tuple[int, int]]:
+        """Append records to a topic and return (partition, offset) of each."""
+        body = {"records": [_record(one) for one in records]}
+        answer = self.control("POST", f"/v1/topics/{quote(topic, safe='')}/records", body)
+        return [(one["partition"], one["offset"]) for one in answer["records"]]
+
+    def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        offset: int = 0,
+        limit: int = 1000,
+        committed: bool = True,
+    ) -> list[Record]:
+        """Return records of a topic as a consumer would be given them, partition by partition."""
+        answer = self.control(
+            "GET", f"/v1/topics/{quote(topic, safe='')}/records",
+            partition=partition, offset=offset, limit=limit, committed=committed,
+        )  # fmt: skip
+        return [Record.of_json(one) for one in answer["records"]]
+
+    def seed(self, seeds: Mapping[str, Any] | str | os.PathLike[str]) -> None:
+        """Put topics, records, groups, ACLs, users and quotas into the broker: a mapping, or the path of a YAML file."""
+        if isinstance(seeds, Mapping):
+            self.control("POST", "/v1/seeds", dict(seeds))
+            return
+        from barnabas.seeding.files import document_of
+
+        self.control("POST", "/v1/seeds", document_of(Path(seeds)))
+
+    # --- groups ---------------------------------------------------------------------------------------------
+
+    def groups(self) -> list[str]:
+        """Return the ids of all groups."""
+        return [group["group"] for group in self.control("GET", "/v1/groups")["groups"]]
+
+    def group(self, group: str) -> dict[str, Any]:
+        """Return a group's type, state, members, offsets and lag."""
+        found: dict[str, Any] = self.control("GET", f"/v1/groups/{quote(group, safe='')}")
+        return found
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """Return what a group has committed, by topic and partition."""
+        return {(one["topic"], one["partition"]): one["offset"] for one in self.group(group)["offsets"]}
+
+    def set_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int | str]]) -> None:
+        """Set what a group has committed: by topic and partition an offset, `earliest` or `latest`."""
+        body = {topic: {str(index): offset for index, offset in of.items()} for topic, of in offsets.items()}
+        self.control("PUT", f"/v1/groups/{quote(group, safe='')}/offsets", body)
+
+    # --- waiting --------------------------------------------------------------------------------------------
+
+    def wait_for_records(
+        self,
+        topic: str,
+        count: int,
+        *,
+        partition: int | None = None,
+        committed: bool = True,
+        timeout: float = TIMEOUT_S,
+    ) -> None:
+        """Wait until a topic holds at least so many records. Raises TimeoutError."""
+        self.control(
+            "GET", "/v1/wait/records",
+            topic=topic, count=count, partition=partition, committed=committed, timeout_ms=_ms(timeout),
+        )  # fmt: skip
+
+    def wait_for_group(
+        self, group: str, *, state: str = "Stable", members: int | None = None, timeout: float = TIMEOUT_S
+    ) -> dict[str, Any]:
+        """Wait until a group is in a state, with so many members if a number is given. Raises TimeoutError."""
+        found: dict[str, Any] = self.control(
+            "GET", "/v1/wait/group", group=group, state=state, members=members, timeout_ms=_ms(timeout)
+        )
+        return found
+
+    def wait_until_read(
+        self, group: str, topic: str | None = None, *, lag: int = 0, timeout: float = TIMEOUT_S
+    ) -> None:
+        """Wait until a group has committed all that there is. Raises TimeoutError."""
+        self.control("GET", "/v1/wait/lag", group=group, topic=topic, lag=lag, timeout_ms=_ms(timeout))
+
+    def wait_for_request(self, api: str, *, timeout: float = TIMEOUT_S, **match: Any) -> Request:
+        """Wait for a request, also one that has come already; `match` as in `requests`. Raises TimeoutError."""
+        return Request.of_json(
+            self.control("GET", "/v1/wait/request", api=api, timeout_ms=_ms(timeout), **match)
+        )
+
+    # --- what it was asked, and how it misbehaves -----------------------------------------------------------
+
+    def requests(self, api: str | None = None, **match: Any) -> list[Request]:
+        """Return what clients have asked, oldest first.
+
+        `match`: version, client_id, topic, group, error_code, since (an id), limit.
+        """
+        return [
+            Request.of_json(one) for one in self.control("GET", "/v1/requests", api=api, **match)["requests"]
+        ]
+
+    def forget_requests(self) -> None:
+        """Forget what was asked so far."""
+        self.control("DELETE", "/v1/requests")
+
+    def fault(self, rule: str | Mapping[str, Any]) -> dict[str, Any]:
+        """Have the broker misbehave: `"Produce topic=t nth=3 -> error=NOT_LEADER_OR_FOLLOWER"`, or a rule as a mapping."""
+        body = {"short": rule} if isinstance(rule, str) else dict(rule)
+        made: dict[str, Any] = self.control("POST", "/v1/faults", body)
+        return made
+
+    def clear_faults(self) -> None:
+        """Have it misbehave no longer."""
+        self.control("DELETE", "/v1/faults")
+
+    # --- state ----------------------------------------------------------------------------------------------
+
+    def snapshot(self, name: str, *, replace: bool = False) -> None:
+        """Keep what the broker holds now under a name; it goes on serving."""
+        self.control("POST", "/v1/snapshots", {"name": name, "replace": replace})
+
+    def restore(self, name: str) -> None:
+        """Go back to a snapshot. Connections are cut, the address stays."""
+        self.control("POST", f"/v1/snapshots/{quote(name, safe='')}/restore")
+
+    def set_baseline(self) -> None:
+        """Have `reset` go back to what the broker holds now."""
+        self.snapshot("initial", replace=True)
+
+    def reset(self) -> None:
+        """Go back to what the broker began with; faults and recorded requests are gone too."""
+        self.control("POST", "/v1/reset")
+
+    def fork(self, snapshot: str | None = None) -> KafkaBroker:
+        """Start another broker that holds the same, or what a snapshot holds; it ends with this one."""
+        answer = self.control("POST", "/v1/fork", {} if snapshot is None else {"snapshot": snapshot})
+        return KafkaBroker(answer["bootstrap"], self._control.reach_fork(answer))
+
+    def restart(self, *, down: float = 0.0) -> None:
+        """Stop the broker cleanly and start it again, after `down` seconds."""
+        self.control("POST", "/v1/broker/restart", {"down_ms": _ms(down)})
+
+    def close(self) -> None:
+        """End the broker, and remove what it holds."""
+        self._control.close()
+
+    def __enter__(self) -> KafkaBroker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncKafkaBroker:
+    """The same broker for asynchronous tests (Trio, asyncio, AnyIO): each method of KafkaBroker, to be awaited.
+
+    The event loop goes on while a method waits, so that consumers in it are served.
+    """
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        self.blocking = broker
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` for a client's bootstrap.servers."""
+        return self.blocking.bootstrap
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self.blocking, name)
+
+        async def call(*args: Any, **options: Any) -> Any:
+            from barnabas.testing.running import in_thread
+
+            return await in_thread(lambda: method(*args, **options))
+
+        return call
+
+    async def fork(self, snapshot: str | None = None) -> AsyncKafkaBroker:
+        """Start another broker that holds the same, or what a snapshot holds; it ends with this one."""
+        from barnabas.testing.running import in_thread
+
+        return AsyncKafkaBroker(await in_thread(lambda: self.blocking.fork(snapshot)))
+
+
+def _record(one: Any) -> Any:
+    if isinstance(one, Mapping):
+        headers = one.get("headers")
+        made = {name: to_json(value) for name, value in one.items() if name != "headers"}
+        if headers is not None:
+            pairs = headers.items() if isinstance(headers, Mapping) else headers
+            made["headers"] = [{name: to_json(value)} for name, value in pairs]
+        return made
+    return {"value": to_json(one)}
+
+
+def _query_text(value: Any) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

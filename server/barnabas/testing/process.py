@@ -1,0 +1,114 @@
+"""A broker in a process of its own, steered over its control API."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from http.client import HTTPConnection
+from typing import IO, Any
+from urllib.parse import urlencode, urlsplit
+
+from barnabas.testing.broker import Control, KafkaBroker
+from barnabas.testing.running import START_SECONDS_MAX, STOP_SECONDS_MAX, BrokerFailedError, import_path
+
+ANSWER_SECONDS_MAX = 630.0
+"""How long an answer may take: longer than the longest wait that can be asked for."""
+
+
+class HttpControl:
+    """The way to a broker's control API over HTTP. One connection a request: any thread may ask."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        self._address = parts.hostname, parts.port or 80
+
+    def ask(self, method: str, path: str, query: Mapping[str, str], body: Any) -> tuple[int, Any]:
+        """Return status and JSON value of an answer. Raises OSError when the broker's process is gone."""
+        connection = HTTPConnection(*self._address, timeout=ANSWER_SECONDS_MAX)
+        try:
+            content = None if body is None else json.dumps(body).encode()
+            target = f"{path}?{urlencode(query)}" if query else path
+            connection.request(
+                method, target, content, {"Content-Type": "application/json"} if content else {}
+            )
+            response = connection.getresponse()
+            answer = response.read()
+            return response.status, json.loads(answer) if answer else None
+        finally:
+            connection.close()
+
+    def reach_fork(self, answer: Mapping[str, Any]) -> Control:
+        """Return the way to a fork of the broker."""
+        return HttpControl(answer["control_url"])
+
+    def close(self) -> None:
+        """Stop the broker behind this API."""
+        with suppress(OSError):  # it may have ended before its answer
+            self.ask("POST", "/v1/broker/stop", {}, None)
+
+
+class _ProcessControl(HttpControl):
+    """The way to a broker in a process that `close` ends."""
+
+    def __init__(self, url: str, process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+        super().__init__(url)
+        self._process = process
+        self._log = log
+
+    def close(self) -> None:
+        """End the process: it goes when its standard input does."""
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+
+def start_process(
+    settings: Mapping[str, str] | None = None,
+    *,
+    seeds: Mapping[str, Any] | None = None,
+    options: Sequence[str] = (),
+) -> KafkaBroker:
+    """Start `barnabas test-server` and return its broker when it answers. Raises BrokerFailedError, ControlFailedError."""
+    arguments = [sys.executable, "-m", "barnabas", "test-server", *options]
+    for name, value in (settings or {}).items():
+        arguments += ["--set", f"{name}={value}"]
+    log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
+    process = subprocess.Popen(
+        arguments,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env={**os.environ, "PYTHONPATH": import_path()},
+    )
+    assert process.stdout is not None
+    readable, _, _ = select.select([process.stdout], [], [], START_SECONDS_MAX)
+    line = process.stdout.readline() if readable else b""
+    if not line:
+        process.kill()
+        process.communicate()
+        with log:
+            text = os.pread(log.fileno(), os.fstat(log.fileno()).st_size, 0).decode(errors="replace")
+        raise BrokerFailedError(f"the broker did not start: {text.strip()}")
+    said = json.loads(line)
+    broker = KafkaBroker(said["bootstrap_servers"], _ProcessControl(said["control_url"], process, log))
+    if seeds:
+        try:
+            broker.seed(seeds)
+            broker.set_baseline()
+        except BaseException:
+            broker.close()
+            raise
+    return broker

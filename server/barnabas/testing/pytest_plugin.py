@@ -1,0 +1,165 @@
+"""Brokers as fixtures of pytest.
+
+    def test_orders(kafka_broker):
+        kafka_broker.create_topic("orders", partitions=3, records=["first"])
+        my_application(kafka_broker.bootstrap)
+        assert kafka_broker.records("orders")[0].value == b"first"
+
+The rule: a test begins with what the broker was started with (and its marker asks for), whatever other tests have done. A
+run that uses no fixture of this module imports nothing of a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from barnabas.testing.broker import AsyncKafkaBroker, KafkaBroker
+
+SCOPES = ("session", "package", "module", "class", "function")
+MODES = ("thread", "process")
+_MARKER = (
+    "kafka(topics=None, seeds=None, seed_file=None): what kafka_broker holds in this test beside its baseline: "
+    "names of topics (or a mapping to their number of partitions), seeds as a mapping, seeds of a YAML file"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options, each of which can stand in the configuration file too."""
+    group = parser.getgroup("barnabas", "Kafka brokers in tests")
+    group.addoption("--kafka-scope", choices=SCOPES, help="how long a broker lives (default: session)")
+    group.addoption("--kafka-mode", choices=MODES, help="where it runs (default: a thread of this process)")
+    parser.addini(
+        "kafka_scope",
+        "how long a broker lives: session, package, module, class or function",
+        default="session",
+    )
+    parser.addini("kafka_mode", "where it runs: thread or process", default="thread")
+    parser.addini("kafka_settings", "its settings, each NAME=VALUE", type="linelist", default=[])
+    parser.addini("kafka_seed_file", "a YAML file with what it begins with", default="")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", _MARKER)
+
+
+def _chosen(config: pytest.Config, name: str, known: tuple[str, ...]) -> str:
+    value = str(config.getoption(f"--kafka-{name}") or config.getini(f"kafka_{name}"))
+    if value not in known:
+        raise pytest.UsageError(f"kafka_{name}: {value!r} is not one of {', '.join(known)}")
+    return value
+
+
+def _scope(
+    fixture_name: str,  # noqa: ARG001 (pytest gives it by this name)
+    config: pytest.Config,
+) -> Literal["session", "package", "module", "class", "function"]:
+    return _chosen(config, "scope", SCOPES)  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="session")
+def kafka_settings(request: pytest.FixtureRequest) -> Mapping[str, str]:
+    """Settings of the brokers, those of Kafka; to be overridden where others are wanted."""
+    settings = {}
+    for line in request.config.getini("kafka_settings"):
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"kafka_settings: {line!r} is not NAME=VALUE")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+@pytest.fixture(scope="session")
+def kafka_seeds(request: pytest.FixtureRequest) -> Mapping[str, Any]:
+    """What the brokers begin with, as in a seed file; to be overridden where something else is wanted."""
+    path = request.config.getini("kafka_seed_file")
+    if not path:
+        return {}
+    from barnabas.seeding.files import document_of
+
+    found: Mapping[str, Any] = document_of(request.config.rootpath / path)
+    return found
+
+
+@pytest.fixture(scope="session")
+def kafka_start(
+    request: pytest.FixtureRequest, kafka_settings: Mapping[str, str], kafka_seeds: Mapping[str, Any]
+) -> Iterator[Callable[..., KafkaBroker]]:
+    """Start further brokers: `kafka_start(settings={...}, seeds={...})`; all of them end with the run."""
+    started: list[KafkaBroker] = []
+    is_process = _chosen(request.config, "mode", MODES) == "process"
+
+    def start(
+        settings: Mapping[str, str] | None = None, *, seeds: Mapping[str, Any] | None = None
+    ) -> KafkaBroker:
+        from barnabas.testing import start_process, start_thread
+
+        begin = start_process if is_process else start_thread
+        broker = begin({**kafka_settings, **(settings or {})}, seeds=kafka_seeds if seeds is None else seeds)
+        started.append(broker)
+        return broker
+
+    yield start
+    for broker in started:
+        broker.close()
+
+
+@pytest.fixture(scope=_scope)
+def kafka_shared_broker(kafka_start: Callable[..., KafkaBroker]) -> Iterator[KafkaBroker]:
+    """The broker that tests of a scope share, for fixtures of that scope.
+
+    What such a fixture puts into it stays for all tests after `set_baseline()`.
+    """
+    broker = kafka_start()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def kafka_broker(request: pytest.FixtureRequest, kafka_shared_broker: KafkaBroker) -> KafkaBroker:
+    """A broker that holds its baseline, and what the test's marker `kafka` asks for."""
+    broker = kafka_shared_broker
+    if broker.was_used:
+        broker.reset()
+    broker.was_used = True
+    for marker in reversed(list(request.node.iter_markers("kafka"))):
+        _apply(request, broker, **marker.kwargs)
+    return broker
+
+
+def _apply(
+    request: pytest.FixtureRequest,
+    broker: KafkaBroker,
+    *,
+    topics: Any = None,
+    seeds: Mapping[str, Any] | None = None,
+    seed_file: str | None = None,
+) -> None:
+    """Put into a broker what a marker asks for."""
+    named = dict.fromkeys(topics) if isinstance(topics, list | tuple | set) else topics
+    if isinstance(named, str):
+        named = {named: None}
+    if named:
+        broker.seed({"topics": dict(named)})
+    if seeds:
+        broker.seed(seeds)
+    if seed_file:
+        broker.seed(request.path.parent / seed_file)
+
+
+@pytest.fixture
+def kafka_bootstrap(kafka_broker: KafkaBroker) -> str:
+    """`host:port` for a client's bootstrap.servers."""
+    return kafka_broker.bootstrap
+
+
+@pytest.fixture
+def kafka_async_broker(kafka_broker: KafkaBroker) -> AsyncKafkaBroker:
+    """The broker of `kafka_broker` for asynchronous tests: its methods are awaited."""
+    from barnabas.testing.broker import AsyncKafkaBroker
+
+    return AsyncKafkaBroker(kafka_broker)

@@ -1,0 +1,228 @@
+"""`barnabas test-server`: a broker for the tests of programs in any language.
+
+The rule: one line of JSON on standard output says where everything is; whatever keeps it from starting is one line on
+standard error. It ends with whoever has started it: when its standard input ends, or its parent process does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import logging
+import os
+import signal
+import stat
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas import __version__
+
+if TYPE_CHECKING:
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.control.host import Host
+    from barnabas.seeding.seeds import Seeds
+    from barnabas.testing.in_process import Bench
+
+USAGE_ERROR, FAILED = 2, 1
+PR_SET_PDEATHSIG = 1
+PARENT_ENDED = signal.SIGUSR2
+"""Sent by the kernel when the thread that has started this process ends: its process may go on."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code."""
+    from barnabas.config.setting import SettingError
+    from barnabas.ephemeral import ephemeral_directory
+    from barnabas.seeding.files import seeds_of_options
+    from barnabas.seeding.seeds import SeedError
+
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(
+        level=options.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+    try:
+        seeds = seeds_of_options(options.topic, options.seed_file)
+        with ephemeral_directory() as directory:
+            return _run(options, _config(options, directory), seeds)
+    except (SettingError, SeedError) as error:
+        print(f"barnabas: {error}", file=sys.stderr)
+        return USAGE_ERROR
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barnabas test-server",
+        description="Start a broker for tests, with its data in memory and a control API. Prints one line of JSON when it "
+        "is ready: bootstrap_servers, listeners, control_url, pid, version. Ends when its standard input or its parent "
+        "process does.",
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default="127.0.0.1:0",
+        help="where to listen (default: a free port of 127.0.0.1)",
+    )
+    parser.add_argument(
+        "--control",
+        metavar="HOST:PORT",
+        default="127.0.0.1:0",
+        help="where the control API is (default: the same)",
+    )
+    parser.add_argument(
+        "--control-token", metavar="TOKEN", default="", help="what requests of the control API must bring"
+    )
+    parser.add_argument(
+        "--topic", metavar="NAME[:PARTITIONS[:KEY=VALUE,...]]", action="append", default=[],
+        help="make a topic; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed-file", metavar="FILE", help="topics, records, groups, ACLs, users, quotas in YAML"
+    )
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="set one setting; may be repeated"
+    )
+    parser.add_argument("--as-version", metavar="VERSION", help="be Apache Kafka of this version")
+    parser.add_argument(
+        "--stay",
+        action="store_true",
+        help="do not end with standard input or the parent process, but at a signal alone",
+    )
+    parser.add_argument(
+        "--log-level", default="warning", choices=("debug", "info", "warning", "error"),
+        help="how much to log on standard error (default: %(default)s)",
+    )  # fmt: skip
+    return parser
+
+
+def _config(options: argparse.Namespace, directory: str) -> BrokerConfig:
+    """Return the broker's settings. Raises SettingError."""
+    from barnabas.config import releases
+    from barnabas.config.loading import explain_unknown, parse_pairs
+    from barnabas.config.setting import SettingError
+    from barnabas.config.without_effect import judge
+    from barnabas.testing.in_process import config_of
+
+    settings = parse_pairs(options.set)
+    if options.as_version is not None:
+        try:
+            settings["kafka.version"] = releases.named(options.as_version)
+        except ValueError as error:
+            raise SettingError(f"--as-version: {error}") from error
+    config = config_of(settings, directory, options.listen)
+    if config.unknown:
+        raise SettingError(f"--set: {explain_unknown(config.unknown[0])}")
+    refusals = judge(config, dict.fromkeys(settings, "--set")).refusals
+    if refusals:
+        raise SettingError(refusals[0])
+    return config
+
+
+def _run(options: argparse.Namespace, config: BrokerConfig, seeds: Seeds) -> int:
+    from barnabas.broker.codecs import SWITCH_SECONDS
+    from barnabas.broker.startup import StartupError
+    from barnabas.control.clock import VirtualClock
+    from barnabas.errors import StorageError
+
+    sys.setswitchinterval(SWITCH_SECONDS)
+    clock = VirtualClock()
+    code = FAILED
+    try:
+        trio.run(
+            _serve,
+            options,
+            config,
+            seeds,
+            clock,
+            clock=clock,
+            restrict_keyboard_interrupt_to_checkpoints=True,
+        )
+        code = 0
+    except* (StartupError, StorageError) as group:
+        for error in _leaves(group):
+            print(f"barnabas: {error}", file=sys.stderr)
+    return code
+
+
+async def _serve(options: argparse.Namespace, config: BrokerConfig, seeds: Seeds, clock: object) -> None:
+    from barnabas.broker.startup import parse_metrics_address
+    from barnabas.control.clock import VirtualClock
+    from barnabas.testing.in_process import open_bench
+
+    assert isinstance(clock, VirtualClock)
+    parent = os.getppid()
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, PARENT_ENDED)
+    with trio.open_signal_receiver(*numbers) as signals:
+        if not options.stay:
+            _end_with_parent()
+        async with (
+            trio.open_nursery() as waiting,
+            open_bench(clock=clock, serves_control=True, token=options.control_token) as bench,
+        ):
+            address = parse_metrics_address(options.control)
+            host = await bench.start(config, seeds=seeds, control=address, on_end=waiting.cancel_scope.cancel)
+            if not options.stay and _is_pipe(sys.stdin):
+                waiting.start_soon(_end_with_input, waiting.cancel_scope)
+            _say_ready(bench, host)
+            async for number in signals:
+                if number != PARENT_ENDED or os.getppid() != parent:
+                    break
+            waiting.cancel_scope.cancel()
+
+
+def _say_ready(bench: Bench, host: Host) -> None:
+    assert host.broker is not None
+    listeners = {one.name: f"{one.addresses[0][0]}:{one.port}" for one in host.broker.listeners}
+    line = {
+        "bootstrap_servers": host.bootstrap,
+        "listeners": listeners,
+        "control_url": bench.control_urls[host.bootstrap],
+        "pid": os.getpid(),
+        "version": __version__,
+    }
+    print(json.dumps(line), flush=True)
+
+
+def _end_with_parent() -> None:
+    """Have the kernel send a signal when the parent ends (Linux). The end of standard input works everywhere."""
+    try:
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(PARENT_ENDED), 0, 0, 0)
+    except (OSError, AttributeError):
+        logging.getLogger(__name__).info("this system does not tell when the parent process ends")
+
+
+def _is_pipe(stream: object) -> bool:
+    """Whether standard input is one whose end says that its writer has gone."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode  # type: ignore[attr-defined]
+    except (AttributeError, OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+async def _end_with_input(scope: trio.CancelScope) -> None:
+    """Stop when standard input ends; what comes there before is passed over."""
+    descriptor = sys.stdin.fileno()
+    os.set_blocking(descriptor, False)
+    while True:
+        await trio.lowlevel.wait_readable(descriptor)
+        try:
+            if not os.read(descriptor, 4096):
+                break
+        except BlockingIOError:
+            continue
+        except OSError:
+            break
+    scope.cancel()
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
