@@ -1,0 +1,3 @@
+module barnabas/testserver
+
+go 1.24

@@ -1,0 +1,16 @@
+module barnabas/testserver/tests
+
+go 1.26.0
+
+require (
+	barnabas/testserver v0.0.0
+	github.com/twmb/franz-go v1.22.2
+)
+
+require (
+	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/pierrec/lz4/v4 v4.1.33 // indirect
+	github.com/twmb/franz-go/pkg/kmsg v1.15.0 // indirect
+)
+
+replace barnabas/testserver => ..

@@ -1,0 +1,133 @@
+package barnabas.testing;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.net.URI;
+import java.net.URLEncoder;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.junit.jupiter.api.extension.AfterAllCallback;
+import org.junit.jupiter.api.extension.BeforeAllCallback;
+import org.junit.jupiter.api.extension.BeforeEachCallback;
+import org.junit.jupiter.api.extension.ExtensionContext;
+
+/**
+ * A Kafka broker for the tests of a class; each test begins with what the broker was started with.
+ *
+ * <pre>{@code @RegisterExtension static final KafkaBroker BROKER = new KafkaBroker("--topic", "orders:3");}</pre>
+ *
+ * The arguments are those of {@code barnabas test-server}. It ends with the class, and with this process at the latest.
+ */
+public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback, AfterAllCallback {
+    private final List<String> command = new ArrayList<>();
+    private final HttpClient http = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
+    private Process process;
+    private String bootstrap;
+    private String controlUrl;
+    private boolean wasUsed;
+
+    public KafkaBroker(String... options) {
+        String barnabas = System.getenv().getOrDefault("BARNABAS_COMMAND", "barnabas");
+        command.addAll(List.of(barnabas.trim().split("\\s+")));
+        command.add("test-server");
+        command.addAll(List.of(options));
+    }
+
+    /** {@code host:port} for {@code bootstrap.servers}. */
+    public String bootstrap() {
+        return bootstrap;
+    }
+
+    /** Where the control API is. */
+    public String controlUrl() {
+        return controlUrl;
+    }
+
+    /** Sends a request to the control API, as {@code control("GET", "/v1/topics", null)}; returns its answer, JSON. */
+    public String control(String method, String path, String json) {
+        HttpRequest.BodyPublisher body =
+                json == null ? HttpRequest.BodyPublishers.noBody() : HttpRequest.BodyPublishers.ofString(json);
+        HttpRequest request = HttpRequest.newBuilder(URI.create(controlUrl + path)).method(method, body).build();
+        try {
+            HttpResponse<String> response = http.send(request, HttpResponse.BodyHandlers.ofString());
+            if (response.statusCode() >= 400) {
+                throw new IllegalStateException(method + " " + path + ": " + response.body().trim());
+            }
+            return response.body();
+        } catch (IOException error) {
+            throw new IllegalStateException("the broker does not answer", error);
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException(error);
+        }
+    }
+
+    /** Waits up to ten seconds until a topic holds at least so many records. */
+    public void waitForRecords(String topic, int count) {
+        control("GET", "/v1/wait/records?topic=" + encoded(topic) + "&count=" + count, null);
+    }
+
+    /** Waits up to ten seconds until a group is stable. */
+    public void waitForGroup(String group) {
+        control("GET", "/v1/wait/group?group=" + encoded(group), null);
+    }
+
+    /** Keeps what the broker holds now under a name. */
+    public void snapshot(String name) {
+        control("POST", "/v1/snapshots", "{\"name\": \"" + name + "\"}");
+    }
+
+    /** Goes back to a snapshot; connections are cut, the address stays. */
+    public void restore(String name) {
+        control("POST", "/v1/snapshots/" + encoded(name) + "/restore", null);
+    }
+
+    /** Goes back to what the broker was started with; done before each test. */
+    public void reset() {
+        control("POST", "/v1/reset", null);
+    }
+
+    @Override
+    public void beforeAll(ExtensionContext context) throws IOException {
+        process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        String line = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8)).readLine();
+        if (line == null) {
+            throw new IllegalStateException("the broker did not start; standard error says why");
+        }
+        bootstrap = field(line, "bootstrap_servers");
+        controlUrl = field(line, "control_url");
+    }
+
+    @Override
+    public void beforeEach(ExtensionContext context) {
+        if (wasUsed) {
+            reset();
+        }
+        wasUsed = true;
+    }
+
+    @Override
+    public void afterAll(ExtensionContext context) throws IOException, InterruptedException {
+        process.getOutputStream().close(); // whereupon it ends
+        process.waitFor();
+    }
+
+    private static String encoded(String text) {
+        return URLEncoder.encode(text, StandardCharsets.UTF_8);
+    }
+
+    private static String field(String json, String name) {
+        Matcher found = Pattern.compile("\"" + name + "\": \"([^\"]*)\"").matcher(json);
+        if (!found.find()) {
+            throw new IllegalStateException("no " + name + " in " + json);
+        }
+        return found.group(1);
+    }
+}

@@ -1,0 +1,71 @@
+// A Kafka broker for tests: `barnabas test-server`, steered over its control API.
+
+import { spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+
+export class Broker {
+  #process;
+
+  constructor(process, { bootstrap_servers, control_url }) {
+    this.#process = process;
+    /** host:port for a client's brokers. */
+    this.bootstrap = bootstrap_servers;
+    this.controlUrl = control_url;
+  }
+
+  /** Sends a request to the control API, as control('POST', '/v1/faults', {...}), and returns its answer. */
+  async control(method, path, body) {
+    const response = await fetch(this.controlUrl + path, {
+      method,
+      ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }),
+    });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path}: ${text.trim()}`);
+    return text ? JSON.parse(text) : undefined;
+  }
+
+  /** Waits until a topic holds at least so many records. */
+  waitForRecords(topic, count, timeoutMs = 10_000) {
+    return this.control('GET', `/v1/wait/records?${new URLSearchParams({ topic, count, timeout_ms: timeoutMs })}`);
+  }
+
+  /** Waits until a group is stable. */
+  waitForGroup(group, timeoutMs = 10_000) {
+    return this.control('GET', `/v1/wait/group?${new URLSearchParams({ group, timeout_ms: timeoutMs })}`);
+  }
+
+  /** Keeps what the broker holds now under a name. */
+  snapshot(name) {
+    return this.control('POST', '/v1/snapshots', { name });
+  }
+
+  /** Goes back to a snapshot. Connections are cut, the address stays. */
+  restore(name) {
+    return this.control('POST', `/v1/snapshots/${encodeURIComponent(name)}/restore`);
+  }
+
+  /** Goes back to what the broker was started with. */
+  reset() {
+    return this.control('POST', '/v1/reset');
+  }
+
+  /** Ends the broker. It ends with this process at the latest. */
+  async stop() {
+    const ended = new Promise((resolve) => this.#process.once('exit', resolve));
+    this.#process.stdin.end();
+    await ended;
+  }
+}
+
+/** Starts a broker with the arguments of `barnabas test-server`; resolves when it answers. */
+export async function startBroker(...options) {
+  const [command, ...words] = (process.env.BARNABAS_COMMAND ?? 'barnabas').trim().split(/\s+/);
+  const child = spawn(command, [...words, 'test-server', ...options], { stdio: ['pipe', 'pipe', 'inherit'] });
+  const lines = createInterface(child.stdout);
+  const line = await new Promise((resolve, reject) => {
+    child.once('error', reject);
+    lines.once('line', resolve);
+    lines.once('close', () => reject(new Error('the broker did not start; standard error says why')));
+  });
+  return new Broker(child, JSON.parse(line));
+}

@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+
+import kafkajs from 'kafkajs';
+
+import { startBroker } from './index.js';
+
+const { Kafka, logLevel } = kafkajs;
+let broker;
+
+before(async () => {
+  broker = await startBroker('--topic', 'orders:2');
+});
+beforeEach(() => broker.reset());
+after(() => broker.stop());
+
+const values = async () => (await broker.control('GET', '/v1/topics/orders/records')).records.map((one) => one.value);
+
+test('a producer and a consumer', { timeout: 60_000 }, async () => {
+  const kafka = new Kafka({ brokers: [broker.bootstrap], logLevel: logLevel.NOTHING });
+  const producer = kafka.producer();
+  await producer.connect();
+  await producer.send({ topic: 'orders', messages: [{ key: 'k', value: 'first' }] });
+  await producer.disconnect();
+  await broker.waitForRecords('orders', 1);
+  const consumer = kafka.consumer({ groupId: 'g' });
+  await consumer.connect();
+  await consumer.subscribe({ topic: 'orders', fromBeginning: true });
+  const value = await new Promise((resolve) => {
+    consumer.run({ eachMessage: async ({ message }) => resolve(message.value.toString()) });
+  });
+  assert.equal(value, 'first');
+  await broker.waitForGroup('g');
+  await consumer.disconnect();
+});
+
+test('the next test begins with what the broker was started with', async () => {
+  assert.deepEqual(await values(), []);
+  assert.deepEqual((await broker.control('GET', '/v1/groups')).groups, []);
+});
+
+test('a snapshot is restored', async () => {
+  await broker.control('POST', '/v1/topics/orders/records', { records: ['kept'] });
+  await broker.snapshot('one');
+  await broker.control('POST', '/v1/topics/orders/records', { records: ['dropped'] });
+  await broker.restore('one');
+  assert.deepEqual(await values(), ['kept']);
+  await broker.control('DELETE', '/v1/snapshots/one');
+});
+
+test('what is refused says why', async () => {
+  await assert.rejects(broker.restore('none'), /there is no snapshot none/);
+});

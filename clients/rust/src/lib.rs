@@ -1,0 +1,92 @@
+//! A Kafka broker for tests: `barnabas test-server`, steered over its control API.
+
+use std::env;
+use std::error::Error;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{json, Value};
+
+pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// One broker. It ends when this is dropped, and with this process at the latest.
+pub struct Broker {
+    process: Child,
+    /// `host:port` for a client's bootstrap servers.
+    pub bootstrap: String,
+    pub control_url: String,
+}
+
+impl Broker {
+    /// Starts a broker with the arguments of `barnabas test-server` and waits until it answers.
+    pub fn start(options: &[&str]) -> Result<Broker> {
+        let command = env::var("BARNABAS_COMMAND").unwrap_or_else(|_| "barnabas".into());
+        let mut words = command.split_whitespace();
+        let mut process = Command::new(words.next().unwrap_or("barnabas"))
+            .args(words)
+            .arg("test-server")
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        if let Some(output) = process.stdout.take() {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        if line.is_empty() {
+            return Err(format!("the broker did not start: {}", process.wait()?).into());
+        }
+        let said: Value = serde_json::from_str(&line)?;
+        let word = |name: &str| said[name].as_str().unwrap_or_default().to_string();
+        Ok(Broker { process, bootstrap: word("bootstrap_servers"), control_url: word("control_url") })
+    }
+
+    /// Sends a request to the control API, as `control("POST", "/v1/faults", Some(json!({...})))`, and returns its answer.
+    pub fn control(&self, method: &str, path: &str, body: Option<Value>) -> Result<Value> {
+        let request = ureq::request(method, &format!("{}{}", self.control_url, path));
+        let answer = match body {
+            Some(value) => request.send_string(&value.to_string()),
+            None => request.call(),
+        };
+        let text = match answer {
+            Ok(response) => response.into_string()?,
+            Err(ureq::Error::Status(_, response)) => {
+                return Err(format!("{method} {path}: {}", response.into_string()?.trim()).into())
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(if text.is_empty() { Value::Null } else { serde_json::from_str(&text)? })
+    }
+
+    /// Waits up to ten seconds until a topic holds at least so many records.
+    pub fn wait_for_records(&self, topic: &str, count: usize) -> Result<()> {
+        self.control("GET", &format!("/v1/wait/records?topic={topic}&count={count}"), None).map(drop)
+    }
+
+    /// Waits up to ten seconds until a group is stable.
+    pub fn wait_for_group(&self, group: &str) -> Result<()> {
+        self.control("GET", &format!("/v1/wait/group?group={group}"), None).map(drop)
+    }
+
+    /// Keeps what the broker holds now under a name.
+    pub fn snapshot(&self, name: &str) -> Result<()> {
+        self.control("POST", "/v1/snapshots", Some(json!({ "name": name }))).map(drop)
+    }
+
+    /// Goes back to a snapshot. Connections are cut, the address stays.
+    pub fn restore(&self, name: &str) -> Result<()> {
+        self.control("POST", &format!("/v1/snapshots/{name}/restore"), None).map(drop)
+    }
+
+    /// Goes back to what the broker was started with.
+    pub fn reset(&self) -> Result<()> {
+        self.control("POST", "/v1/reset", None).map(drop)
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take()); // whereupon it ends
+        let _ = self.process.wait();
+    }
+}

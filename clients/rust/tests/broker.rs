@@ -1,0 +1,49 @@
+use barnabas_test_server::Broker;
+use kafka::consumer::{Consumer, FetchOffset, GroupOffsetStorage};
+use kafka::producer::{Producer, Record, RequiredAcks};
+use serde_json::json;
+
+fn values(broker: &Broker) -> Vec<String> {
+    let found = broker.control("GET", "/v1/topics/orders/records", None).unwrap();
+    let records = found["records"].as_array().unwrap();
+    records.iter().map(|one| one["value"].as_str().unwrap().to_string()).collect()
+}
+
+#[test]
+fn a_producer_and_a_consumer() {
+    let broker = Broker::start(&["--topic", "orders:2"]).unwrap();
+    let hosts = vec![broker.bootstrap.clone()];
+    let mut producer = Producer::from_hosts(hosts.clone()).with_required_acks(RequiredAcks::All).create().unwrap();
+    producer.send(&Record::from_value("orders", "first")).unwrap();
+    broker.wait_for_records("orders", 1).unwrap();
+    let mut consumer = Consumer::from_hosts(hosts)
+        .with_topic("orders".into())
+        .with_fallback_offset(FetchOffset::Earliest)
+        .with_offset_storage(Some(GroupOffsetStorage::Kafka))
+        .create()
+        .unwrap();
+    let mut found = vec![];
+    for _ in 0..100 {
+        for set in consumer.poll().unwrap().iter() {
+            found.extend(set.messages().iter().map(|one| one.value.to_vec()));
+        }
+        if !found.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(found, vec![b"first".to_vec()]);
+}
+
+#[test]
+fn state_is_reset_and_restored() {
+    let broker = Broker::start(&["--topic", "orders"]).unwrap();
+    broker.control("POST", "/v1/topics/orders/records", Some(json!({ "records": ["kept"] }))).unwrap();
+    broker.snapshot("one").unwrap();
+    broker.control("POST", "/v1/topics/orders/records", Some(json!({ "records": ["dropped"] }))).unwrap();
+    broker.restore("one").unwrap();
+    assert_eq!(values(&broker), ["kept"]);
+    broker.reset().unwrap();
+    assert!(values(&broker).is_empty());
+    let error = broker.restore("none").unwrap_err().to_string();
+    assert!(error.contains("there is no snapshot none"), "{error}");
+}
