@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import NO_TOPIC_ID
+from barnabas.cluster.image import NO_TOPIC_ID, PartitionInfo
 from barnabas.errors import RequestError, StorageError
 from barnabas.log.creating import Wanted
 from barnabas.log.format.properties import is_damaged_copy
@@ -20,7 +20,7 @@ from barnabas.replication.roles import Role, Step, is_stale, steps, target_role
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.image import ClusterImage, Delta, PartitionInfo, TopicInfo
+    from barnabas.cluster.image import ClusterImage, Delta, TopicInfo
     from barnabas.environment import Threads
     from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
