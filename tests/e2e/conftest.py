@@ -28,6 +28,7 @@ class BrokerProcess:
     bootstrap: str
     data: Path
     metrics_url: str = ""
+    control_url: str = ""
 
     def said(self) -> str:
         """All that it has written to its log."""
@@ -65,7 +66,9 @@ def _start(
     line = process.stdout.readline()
     assert READY in line, f"the broker did not start; see {log.name}:\n{Path(log.name).read_text()}"
     words = dict(word.split("=", 1) for word in line.split() if "=" in word)
-    return BrokerProcess(process, words["bootstrap.servers"], data, words.get("metrics", ""))
+    return BrokerProcess(
+        process, words["bootstrap.servers"], data, words.get("metrics", ""), words.get("control", "")
+    )
 
 
 @pytest.fixture
