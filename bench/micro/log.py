@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ATTRIBUTES_AT = 21  # where the checksum begins to count
 BATCHES = [("1 KB", 1), ("16 KB", 15), ("64 KB", 62), ("256 KB", 248), ("1 MB", 970)]
-WRAP_BYTES = 1 << 28  # a file is begun anew after that, so that the page cache is not what is measured
+WRAP_BYTES = 1 << 28  # writing starts over after that, so that the page cache is not what is measured
 
 
 def run() -> Iterator[Timing]:

@@ -24,7 +24,8 @@ def run() -> Iterator[Timing]:
     from dataclasses import replace
 
     from barnabas.records.batch import check_crc, read_header
-    from barnabas.records.validate import AppendRules, validate_produce
+    from barnabas.records.rules import AppendRules
+    from barnabas.records.validate import validate_produce
 
     now_ms = time.time_ns() // 1_000_000
     full = AppendRules()

@@ -1,11 +1,11 @@
 """Settings as clients see and change them, on Apache Kafka and on Barnabas: python -m compat.configs.compare.
 
-Both start from the same server.properties; the exit code is 1 when an answer differs in a way that is not meant.
+Both start from the same server.properties; the exit code is 1 when an answer differs in a way that is not known.
 """
 
 from __future__ import annotations
 
-from compat.configs.meant import MEANT
+from compat.configs.known_differences import KNOWN
 from compat.kit.compare import Step
 from compat.kit.program import main
 from compat.kit.wire import Values
@@ -420,4 +420,4 @@ def steps() -> list[Step]:
 
 
 if __name__ == "__main__":
-    main("compat.configs.compare", __doc__, SETTINGS, steps, MEANT)
+    main("compat.configs.compare", __doc__, SETTINGS, steps, KNOWN)

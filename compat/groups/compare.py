@@ -1,6 +1,6 @@
 """Groups and transactions, state by state, on Apache Kafka and on Barnabas: python -m compat.groups.compare.
 
-The exit code is 1 when an answer differs in a way that is not meant.
+The exit code is 1 when an answer differs in a way that is not known.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import time
 
 from compat.groups import classic, members, offsets, transactions
-from compat.groups.meant import MEANT
+from compat.groups.known_differences import KNOWN
 from compat.kafka import KafkaError
 from compat.kit.compare import judge
 from compat.kit.play import common_versions, compare
@@ -91,12 +91,12 @@ def main() -> int:
         for side in (kafka, barnabas):
             await_coordinators(side)
         versions = common_versions(kafka, barnabas)
-        result = compare(scenes, kafka, barnabas, MEANT, versions)
+        result = compare(scenes, kafka, barnabas, KNOWN, versions)
     all_asked = not options.only and not options.subject
-    bad = judge(result.differences, MEANT, complete=all_asked, together=not options.each)
+    bad = judge(result.differences, KNOWN, complete=all_asked, together=not options.each)
     print(
         f"{result.scenes} scenes, {result.answers} answers, {len(result.differences)} differences, "
-        f"{bad} of them not as meant; {time.monotonic() - started:.0f} s"
+        f"{bad} of them not as known; {time.monotonic() - started:.0f} s"
     )
     return 1 if bad else 0
 

@@ -20,10 +20,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from compat.groups import cast
 from compat.groups.compare import await_coordinators
+from compat.groups.roles import ALL, CLASSIC, Role
 from compat.kafka import KafkaError, RealKafka, free_port, release, tool_command
-from compat.kit.compare import Difference, Meant, differences_between, judge
+from compat.kit.compare import Difference, KnownDifference, differences_between, judge
 from compat.kit.play import Play, both_serve, common_versions
 from compat.kit.sides import Side, StartError, barnabas
 from compat.log.handover import found_topics, register, to_kafkas_meta_properties
@@ -51,52 +51,52 @@ class Case:
     version: str
     writer: str
     clean: bool
-    roles: tuple[cast.Role, ...]
+    roles: tuple[Role, ...]
 
 
 CASES = (
-    Case("kafka-4-stopped", "4.x", "kafka", True, cast.ALL),
-    Case("kafka-4-killed", "4.x", "kafka", False, cast.ALL),
-    Case("kafka-3.9-stopped", "3.9", "kafka", True, cast.CLASSIC),
-    Case("kafka-3.9-killed", "3.9", "kafka", False, cast.CLASSIC),
-    Case("barnabas-stopped", "3.9", "barnabas", True, cast.CLASSIC),
+    Case("kafka-4-stopped", "4.x", "kafka", True, ALL),
+    Case("kafka-4-killed", "4.x", "kafka", False, ALL),
+    Case("kafka-3.9-stopped", "3.9", "kafka", True, CLASSIC),
+    Case("kafka-3.9-killed", "3.9", "kafka", False, CLASSIC),
+    Case("barnabas-stopped", "3.9", "barnabas", True, CLASSIC),
 )
 STARTS = "Kafka counts every start of a leader, and a broker that does not elect leaders does not"
 NOTHING_LEFT = (
     "a group whose only offsets were in a transaction that was aborted is gone; Kafka keeps it in memory"
 )
-MEANT: tuple[Meant, ...] = (
-    Meant(".*: txn .*: .* producers of .", ".*/CoordinatorEpoch", STARTS),
-    Meant(".*: tool (groups|offsets|members|state)", "/line .*group-txn-aborted-.*", NOTHING_LEFT),
-    Meant(
+KNOWN: tuple[KnownDifference, ...] = (
+    KnownDifference(".*: txn .*: .* producers of .", ".*/CoordinatorEpoch", STARTS),
+    KnownDifference(".*: tool (groups|offsets|members|state)", "/line .*group-txn-aborted-.*", NOTHING_LEFT),
+    KnownDifference(
         ".*: tool (groups|offsets|members|state) as before",
         "",
         NOTHING_LEFT,
         always=False,  # only if the tools were asked before the transaction was aborted
     ),
-    Meant(
+    KnownDifference(
         "(kafka-3.9|barnabas).*: classic .*: at last described as classic",
         ".*/MemberAssignment",
         "Kafka 3.9 forgets assignments when members gather; Kafka 4 and Barnabas keep them",
     ),
-    Meant(
+    KnownDifference(
         "(kafka-3.9|barnabas).*: txn .*: .* described",
         ".*/TransactionStartTimeMs",
         "Kafka 3.9 keeps the start of the last transaction; Kafka 4 and Barnabas do not",
     ),
-    Meant(
+    KnownDifference(
         ".*: streams: .*StreamsGroupDescribe",
         ".*StateChangelogTopics/0/Partitions",
         "Kafka tells how many partitions an internal topic has when it has looked at the topology again",
         always=False,
     ),
-    Meant(
+    KnownDifference(
         ".*: sharing: at last: ShareGroupDescribe",
         ".*/AssignmentEpoch",
         "the assignment of nobody has the epoch of the group",
         always=False,
     ),
-    Meant(".*: sharing: offsets.*", ".*/LeaderEpoch", STARTS),
+    KnownDifference(".*: sharing: offsets.*", ".*/LeaderEpoch", STARTS),
 )
 
 
@@ -120,8 +120,8 @@ def main() -> int:
                 directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="handover-")))
             found = run(case, directory)
         differences += found
-    bad = judge(differences, MEANT, complete=not options.case)
-    print(f"{len(differences)} differences, {bad} of them not as meant")
+    bad = judge(differences, KNOWN, complete=not options.case)
+    print(f"{len(differences)} differences, {bad} of them not as known")
     return 1 if bad else 0
 
 

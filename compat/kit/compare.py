@@ -4,7 +4,7 @@
     differences = run([step], kafka, barnabas)
 
 The rule: every field counts but words for people and what is random; a difference is either named with its reason in
-the list of those that are meant, or a failure, and so is one in that list that is no longer there.
+the list of those that are known, or a failure, and so is one in that list that is no longer there.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Meant:
-    """A difference that is meant: patterns of the label and the path, the reason, and whether it is there each time."""
+class KnownDifference:
+    """A known difference: patterns of the label and the path, the reason, and whether it is there each time."""
 
     label: str
     path: str
@@ -74,8 +74,10 @@ class Meant:
         return bool(re.fullmatch(self.label, difference.label) and re.fullmatch(self.path, difference.path))
 
 
-def run(steps: Iterable[Step], theirs: Side, ours: Side, meant: Sequence[Meant]) -> list[Difference]:
-    """Ask both sides everything, in order; a read is repeated for a while if it differs in a way that is not meant."""
+def run(
+    steps: Iterable[Step], theirs: Side, ours: Side, known: Sequence[KnownDifference]
+) -> list[Difference]:
+    """Ask both sides everything, in order; a read is repeated for a while if it differs in a way that is not known."""
     differences: list[Difference] = []
     seen: tuple[Seen, Seen] = ({}, {})
     for step in steps:
@@ -83,7 +85,7 @@ def run(steps: Iterable[Step], theirs: Side, ours: Side, meant: Sequence[Meant])
         while True:
             answers = [_ask(side, step, known) for side, known in zip((theirs, ours), seen, strict=True)]
             found = list(differences_between("", _normal(answers[0]), _normal(answers[1])))
-            if all(any(one.covers(Difference(step.label, *item)) for one in meant) for item in found):
+            if all(any(one.covers(Difference(step.label, *item)) for one in known) for item in found):
                 break
             if time.monotonic() > give_up:
                 break
@@ -140,27 +142,27 @@ def differences_between(path: str, theirs: Any, ours: Any) -> Iterable[tuple[str
 
 def judge(
     differences: Sequence[Difference],
-    meant: Sequence[Meant],
+    known: Sequence[KnownDifference],
     *,
     complete: bool = True,
     together: bool = False,
 ) -> int:
-    """Print what is to be said; returns how many differences are not meant, or meant and not there.
+    """Print what is to be said; returns how many differences are not known, or known and not there.
 
     What is not there counts only if all was asked, which is `complete`; differences of the same kind are shown `together`.
     """
-    unmeant = [one for one in differences if not any(other.covers(one) for other in meant)]
-    bad = len(unmeant)
+    unknown = [one for one in differences if not any(other.covers(one) for other in known)]
+    bad = len(unknown)
     kinds: dict[str, list[Difference]] = {}
-    for difference in unmeant:
+    for difference in unknown:
         kind = f"{difference.path} {difference.theirs} {difference.ours}" if together else str(difference)
         kinds.setdefault(kind, []).append(difference)
     for alike in kinds.values():
         print(f"differs: {alike[0]}" + (f" (and {len(alike) - 1} like it)" if len(alike) > 1 else ""))
-    for one in meant:
+    for one in known:
         count = sum(one.covers(difference) for difference in differences)
         if count:
-            print(f"meant ({count}): {one.label}: {one.path}: {one.reason}")
+            print(f"known ({count}): {one.label}: {one.path}: {one.reason}")
         elif complete and one.always:
             print(f"no longer there: {one.label}: {one.path}: {one.reason}")
             bad += 1

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compat.kit.compare import WORDS as WORDS_OF_ALL
-from compat.kit.compare import Difference, Meant, differences_between
+from compat.kit.compare import Difference, KnownDifference, differences_between
 from compat.kit.sides import Side
 from compat.kit.wire import ZERO_UUID, Connection, Values, WireError
 
@@ -246,7 +246,7 @@ class Result:
 
 
 def compare(
-    scenes: Iterable[Scene], theirs: Side, ours: Side, meant: Sequence[Meant], versions: Versions
+    scenes: Iterable[Scene], theirs: Side, ours: Side, known: Sequence[KnownDifference], versions: Versions
 ) -> Result:
     """Play all scenes with both brokers, some at once."""
     plays = [(scene, back) for scene in scenes for back in scene.backs]
@@ -260,13 +260,13 @@ def compare(
         label = f"{scene.name} -{back}" if len(scene.backs) > 1 else scene.name
         return list(_compare(label, name, *both)), len(both[0].answers)
 
-    def unmeant(found: list[Difference]) -> bool:
-        return not all(any(one.covers(difference) for one in meant) for difference in found)
+    def unknown(found: list[Difference]) -> bool:
+        return not all(any(one.covers(difference) for one in known) for difference in found)
 
     with ThreadPoolExecutor(SCENES_AT_ONCE) as pool:
         played = list(pool.map(lambda one: play(*one, 0), plays))
     for turn in range(1, AGAIN + 1):
-        again = [number for number, (found, _) in enumerate(played) if unmeant(found)]
+        again = [number for number, (found, _) in enumerate(played) if unknown(found)]
         with ThreadPoolExecutor(AGAIN_AT_ONCE) as pool:
             replayed = list(pool.map(lambda number: play(*plays[number], turn), again))  # noqa: B023
         for number, one in zip(again, replayed, strict=True):

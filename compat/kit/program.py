@@ -1,6 +1,6 @@
 """The command line of a comparison: start both brokers, ask both, say what differs.
 
-The rule: the exit code is 1 when an answer differs in a way that is not meant.
+The rule: the exit code is 1 when an answer differs in a way that is not known.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from compat.kafka import KafkaError
-from compat.kit.compare import Meant, Step, judge, run
+from compat.kit.compare import KnownDifference, Step, judge, run
 from compat.kit.sides import StartError, both
 
 
@@ -20,7 +20,7 @@ def main(
     doc: str | None,
     settings: Mapping[str, str],
     steps: Callable[[], Sequence[Step]],
-    meant: Sequence[Meant],
+    known: Sequence[KnownDifference],
 ) -> NoReturn:
     """Compare, and end the process."""
     parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=doc)
@@ -32,10 +32,10 @@ def main(
     asked = steps()
     try:
         with both(settings, options.version) as (kafka, barnabas):
-            differences = run(asked, kafka, barnabas, meant)
+            differences = run(asked, kafka, barnabas, known)
     except (KafkaError, StartError) as error:
         sys.exit(f"error: {error}")
     shown = [difference for difference in differences if options.only in difference.label]
-    bad = judge(shown, [] if options.only else meant)
-    print(f"{len(asked)} requests, {len(differences)} differences, {bad} of them not as meant")
+    bad = judge(shown, [] if options.only else known)
+    print(f"{len(asked)} requests, {len(differences)} differences, {bad} of them not as known")
     sys.exit(1 if bad else 0)

@@ -3,7 +3,7 @@
     python -m compat.log.handover [--version 3.9] [--writer barnabas|kafka|both] [--keep DIR]
 
 The rule: whoever opens the dir must serve the same records, committed offsets and transactions as the one before,
-and take more; and must find a clean end, so that nothing is mended or made anew. A dir has logs and no topics, so
+and take more; and must find a clean end, so that nothing is repaired or rebuilt. A dir has logs and no topics, so
 Kafka's controller is told of them through ZooKeeper, as if it had made them.
 """
 

@@ -1,6 +1,6 @@
 """Refused requests, on Apache Kafka with its StandardAuthorizer and on Barnabas: python -m compat.security.compare.
 
-The exit code is 1 when an answer differs in a way that is not meant.
+The exit code is 1 when an answer differs in a way that is not known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compat.kit.compare import Seen, Step, judge, run
 from compat.kit.records import record_batch
 from compat.kit.sides import Side, StartError
 from compat.kit.wire import ZERO_UUID, Values, WireError
-from compat.security.meant import MEANT, MEANT_WITH_ACL_AUTHORIZER
+from compat.security.known_differences import KNOWN, KNOWN_WITH_ACL_AUTHORIZER
 from compat.security.requests import REQUESTS, Names
 from compat.security.rules import OPERATIONS, name_without, set_acls
 from compat.security.scenarios import scenarios
@@ -175,7 +175,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the scenario `decisions`")
     options = parser.parse_args()
     found = scenarios(options.seed)
-    known = MEANT if options.mode == "kraft" else (*MEANT, *MEANT_WITH_ACL_AUTHORIZER)
+    known = KNOWN if options.mode == "kraft" else (*KNOWN, *KNOWN_WITH_ACL_AUTHORIZER)
     wanted = options.scenario or (["refusals"] if options.only else ["refusals", *found])
     try:
         with both(options.version, options.mode) as (kafka, ours):
@@ -197,7 +197,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     bad = judge(differences, known, complete=not options.only and not options.scenario, together=True)
-    print(f"{len(asked)} requests, {len(differences)} differences, {bad} of them not as meant")
+    print(f"{len(asked)} requests, {len(differences)} differences, {bad} of them not as known")
     return 1 if bad else 0
 
 

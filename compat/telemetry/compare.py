@@ -1,6 +1,6 @@
 """Client telemetry (KIP-714) on Apache Kafka with a receiver and on Barnabas: python -m compat.telemetry.compare.
 
-The exit code is 1 when an answer differs in a way that is not meant.
+The exit code is 1 when an answer differs in a way that is not known.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any
 
 from compat.kafka import KafkaError, release
 from compat.kafka.releases import fetch
-from compat.kit.compare import Difference, Meant, judge
+from compat.kit.compare import Difference, KnownDifference, judge
 from compat.kit.sides import Side, StartError, both
 from compat.telemetry.scenarios import BYTES_MAX, INTERVAL_S, SCENARIOS, Client, subscribe, until_wanted
 
 RECEIVER = Path(__file__).with_name("receiver") / "compat" / "Receiver.java"
 TELEMETRY = (71, 72)
-MEANT = (
-    Meant(
+KNOWN = (
+    KnownDifference(
         "too_large: grows too large .",
         "/ErrorCode",
         "Kafka up to 4.4 says INVALID_RECORD, which has the client stop for good; newer ones TELEMETRY_TOO_LARGE, as we do",
     ),
-    Meant(
+    KnownDifference(
         "matching: .*",
         "/(SubscriptionId|RequestedMetrics/.*)",
         "several metrics: Kafka has them in the order of a hash table, we sort them, and the number is made of them",
@@ -57,8 +57,8 @@ def main() -> int:
     ]
     for label in answers[0] if options.verbose else ():
         print(f"{label}: Kafka {answers[0][label]}, Barnabas {answers[1].get(label)}")
-    bad = judge(differences, MEANT)
-    print(f"{len(answers[0])} answers, {len(differences)} differences, {bad} of them not as meant")
+    bad = judge(differences, KNOWN)
+    print(f"{len(answers[0])} answers, {len(differences)} differences, {bad} of them not as known")
     return 1 if bad else 0
 
 

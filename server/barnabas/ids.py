@@ -27,7 +27,7 @@ def uuid_text(value: bytes) -> str:
 
 
 def parse_uuid(text: str) -> bytes:
-    """The id that a text of Kafka's stands for. Raises ValueError."""
+    """Return the id that a text of Kafka's stands for. Raises ValueError."""
     value = urlsafe_b64decode(text + "==") if len(text) == 22 else b""
     if len(value) != 16 or uuid_text(value) != text:
         raise ValueError(f"{text!r} is no id")

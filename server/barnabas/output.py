@@ -14,7 +14,7 @@ ERRORS = (errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EBADF)
 
 
 def explain(error: OSError) -> str | None:
-    """What to say about an error of standard output; None if it is about something else.
+    """Return what to say about an error of standard output; None if it is about something else.
 
     What could not be written is dropped, or Python would try again when the process ends and print a traceback.
     """

@@ -135,7 +135,7 @@ def code_of(response: Any) -> int:
 
 
 BOMBS = {
-    "a million records that must be written anew": (
+    "a million records that must be written again": (
         lambda: packed(EMPTY_RECORD * 1_000_000, 1_000_000),
         {"max_message_bytes": "100000"},
         ErrorCode.MESSAGE_TOO_LARGE,

@@ -11,7 +11,7 @@ from random import Random
 
 import trio
 
-from barnabas.cluster.image import ControllerChanged
+from barnabas.cluster.changes import ControllerChanged
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from barnabas.testing.simulation.broker import PORT
 from barnabas.testing.simulation.world import World, run_world

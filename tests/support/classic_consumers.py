@@ -1,4 +1,4 @@
-"""Consumers of the classic protocol that behave like stock clients: they give up all, join, sync, and take up anew."""
+"""Consumers of the classic protocol that behave like stock clients: they give up all, join, sync, and fetch again."""
 
 from __future__ import annotations
 

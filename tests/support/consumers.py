@@ -6,15 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from barnabas.cluster.changes import (
+    ConfigChanged,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
 from barnabas.cluster.image import (
     GROUP,
     Change,
     ClusterImage,
-    ConfigChanged,
     PartitionInfo,
-    PartitionsAdded,
-    TopicCreated,
-    TopicDeleted,
     TopicInfo,
 )
 from barnabas.errors import RequestError

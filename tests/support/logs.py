@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk
+from barnabas.log.flushing import FlushTask
 from barnabas.log.format import names
 from barnabas.log.manager import LogManager
 from barnabas.log.partition_log import PartitionLog
@@ -87,6 +89,12 @@ class Broker:
     def log(self, topic: str = "t", partition: int = 0) -> PartitionLog:
         log = self.manager.get(topic, partition)
         return log if log is not None else self.manager.create(topic, partition, TOPIC_ID, now_ms=NOW_MS)
+
+
+def flushes_due(logs: Iterable[PartitionLog], now_ms: int) -> list[FlushTask]:
+    """Begin the flushes that are due, as the broker's housekeeping does."""
+    tasks = [log.begin_flush() for log in logs if log.is_flush_due(now_ms)]
+    return [task for task in tasks if task is not None]
 
 
 def append(log: PartitionLog, records: bytearray, *, epoch: int = 0, now_ms: int = NOW_MS, **options):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from barnabas.cluster.changes import BrokerRegistered, PartitionChanged, TopicCreated
 from barnabas.cluster.image import (
     BrokerInfo,
-    BrokerRegistered,
     Change,
     ClusterImage,
     Delta,
-    PartitionChanged,
     PartitionInfo,
-    TopicCreated,
     TopicInfo,
 )
 from barnabas.environment.real import OsThreads

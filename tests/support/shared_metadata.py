@@ -11,17 +11,19 @@ from dataclasses import replace
 
 import trio
 
+from barnabas.cluster.changes import (
+    BrokerRegistered,
+    BrokerUnregistered,
+    PartitionChanged,
+    TopicCreated,
+)
 from barnabas.cluster.encoding import changes_of
 from barnabas.cluster.image import (
     BrokerInfo,
-    BrokerRegistered,
-    BrokerUnregistered,
     Change,
     ClusterImage,
     Delta,
-    PartitionChanged,
     PartitionInfo,
-    TopicCreated,
     TopicInfo,
 )
 from barnabas.cluster.store import Decide, Subscriber

@@ -9,17 +9,19 @@ from collections.abc import Callable, Iterator
 
 import trio
 
-from barnabas.cluster.image import (
-    BrokerInfo,
+from barnabas.cluster.changes import (
     BrokerRegistered,
     BrokerUnregistered,
-    Change,
-    ClusterImage,
     ControllerChanged,
-    PartitionInfo,
     PartitionsAdded,
     TopicCreated,
     TopicDeleted,
+)
+from barnabas.cluster.image import (
+    BrokerInfo,
+    Change,
+    ClusterImage,
+    PartitionInfo,
     TopicInfo,
 )
 from barnabas.cluster.zookeeper import resource_znodes as resources

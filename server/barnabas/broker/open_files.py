@@ -1,6 +1,6 @@
 """How many files this process may hold open, and how many of them are for segments, and for connections.
 
-The rule: neither may take what the other needs. A segment that finds no place is opened anew for each use, a connection
+The rule: neither may take what the other needs. A segment that finds no place is opened again for each use, a connection
 that finds none is refused; some files are spared for what is open for a moment, such as indexes and checkpoints.
 """
 

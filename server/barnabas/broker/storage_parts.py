@@ -14,7 +14,8 @@ from barnabas.cluster.image import TOPIC, ClusterImage, Delta
 from barnabas.config import broker as settings
 from barnabas.log.config import LogConfig
 from barnabas.log.manager import LogManager
-from barnabas.replicas.replica import AlterPartition
+from barnabas.replicas.ports import AlterPartition
+from barnabas.replicas.replica import Replica
 
 if TYPE_CHECKING:
     from barnabas.cluster.peers import Peers
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from barnabas.replicas.manager import Replicas
 
 
-class AlterPartitionTask(AlterPartition, Protocol):
+class AlterPartitionTask(AlterPartition[Replica], Protocol):
     """Carries proposals for the ISR to the controller in a task of its own."""
 
     async def run(self) -> None:

@@ -10,19 +10,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from barnabas.cluster.image import (
-    NO_TOPIC_ID,
-    BrokerInfo,
+from barnabas.cluster.changes import (
     BrokerRegistered,
     BrokerUnregistered,
-    Change,
-    ClusterImage,
     ControllerChanged,
     PartitionChanged,
-    PartitionInfo,
     PartitionsAdded,
     TopicCreated,
     TopicDeleted,
+)
+from barnabas.cluster.image import (
+    NO_TOPIC_ID,
+    BrokerInfo,
+    Change,
+    ClusterImage,
+    PartitionInfo,
     TopicInfo,
 )
 from barnabas.errors import RequestError

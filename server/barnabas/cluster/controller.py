@@ -1,6 +1,6 @@
-"""What the controller decides about topics. Pure: an image and a wish in, changes out.
+"""What the controller decides about topics. Pure: an image and a request in, changes out.
 
-The rule: a refused wish raises the RequestError that its client must see, and changes nothing.
+The rule: a refused request raises the RequestError that its client must see, and changes nothing.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ import re
 from collections.abc import Mapping, Sequence
 
 from barnabas.cluster import assignment
+from barnabas.cluster.changes import (
+    ConfigChanged,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
 from barnabas.cluster.image import (
     TOPIC,
     Change,
     ClusterImage,
-    ConfigChanged,
     PartitionInfo,
-    PartitionsAdded,
-    TopicCreated,
-    TopicDeleted,
     TopicInfo,
 )
 from barnabas.config import topic as topic_settings

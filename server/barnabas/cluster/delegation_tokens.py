@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.image import Change, ClusterImage, DelegationTokenChanged, DelegationTokenRemoved
+from barnabas.cluster.changes import DelegationTokenChanged, DelegationTokenRemoved
+from barnabas.cluster.image import Change, ClusterImage
 from barnabas.errors import RequestError, StorageError
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.security.tokens import Token, later

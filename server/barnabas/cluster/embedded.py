@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 import trio
 
 from barnabas.cluster import encoding
+from barnabas.cluster.changes import BrokerRegistered, ControllerChanged
 from barnabas.cluster.image import (
     BrokerInfo,
-    BrokerRegistered,
     Change,
     ClusterImage,
-    ControllerChanged,
     Delta,
     Draft,
 )

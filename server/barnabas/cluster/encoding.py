@@ -8,10 +8,25 @@ without a checksum, as they were written first, begin with `{"change":`.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from barnabas.cluster import image
+from barnabas.cluster.changes import (
+    AclAdded,
+    AclRemoved,
+    ClientQuotaChanged,
+    ConfigChanged,
+    DelegationTokenChanged,
+    DelegationTokenRemoved,
+    LogDirsRegistered,
+    PartitionChanged,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    ScramCredentialChanged,
+    TopicCreated,
+    TopicDeleted,
+)
 from barnabas.cluster.image import Change, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.errors import RequestError
 from barnabas.quotas.entities import entity_of
@@ -37,14 +52,14 @@ class Line:
 
 
 def encode_line(number: int, change: Change, *, has_more: bool = False) -> bytes:
-    """One change as a line with its number and checksum; `has_more` says that the next one belongs to it."""
+    """Return one change as a line with its number and checksum; `has_more` says that the next one belongs to it."""
     more = '"more":true,' if has_more else ""
     body = f'"n":{number},{more}{encode(change)[1:]}'.encode()
     return b'%s%08x",%s\n' % (_CRC, crc32c(body), body)
 
 
 def decode_line(data: bytes) -> Line:
-    """The line in these bytes, with its newline. Raises ValueError unless it is sound.
+    """Return the line in these bytes, with its newline. Raises ValueError unless it is sound.
 
     Where nothing but the newline is damaged, the checksum shows that the rest is sound.
     """
@@ -66,84 +81,69 @@ def decode_line(data: bytes) -> Line:
 
 
 def encode(change: Change) -> str:
-    """One change as one line of JSON, without the newline."""
-    kind = type(change).__name__
-    match change:
-        case image.TopicCreated(topic):
-            body: dict[str, Any] = {
-                "name": topic.name,
-                "id": topic.id.hex(),
-                "partitions": [_partition(partition) for partition in topic.partitions],
-            }
-        case image.PartitionsAdded(name, partitions):
-            body = {"name": name, "partitions": [_partition(partition) for partition in partitions]}
-        case image.PartitionChanged(name, index, partition):
-            body = {"name": name, "index": index, "partition": _partition(partition)}
-        case image.TopicDeleted(name):
-            body = {"name": name}
-        case image.ConfigChanged(resource_type, resource_name, settings):
-            body = {"type": resource_type, "name": resource_name, "settings": dict(settings)}
-        case image.ProducerIdsAllocated(next_id):
-            body = {"next_id": next_id}
-        case image.LogDirsRegistered(broker_id, directory_ids):
-            body = {"broker": broker_id, "dirs": sorted(one.hex() for one in directory_ids)}
-        case image.ScramCredentialChanged(user, mechanism, credential):
-            kept = scram.to_text(credential) if credential is not None else None
-            body = {"user": user, "mechanism": mechanism, "credential": kept}
-        case image.DelegationTokenChanged(token):
-            body = _token(token)
-        case image.DelegationTokenRemoved(token_id):
-            body = {"id": token_id}
-        case image.ClientQuotaChanged(entity, quotas):
-            body = {"entity": dict(entity.parts), "quotas": dict(quotas)}
-        case image.AclAdded(acl) | image.AclRemoved(acl):
-            body = _acl(acl)
-        case _:
-            raise TypeError(f"{kind} is not kept: it is true only while a broker runs")
-    return json.dumps({"change": kind, **body}, separators=(",", ":"))
+    """Return one change as one line of JSON, without the newline. Raises TypeError for a kind that is not kept."""
+    name = type(change).__name__
+    form = _FORMS.get(name)
+    if form is None:
+        raise TypeError(f"{name} is not kept: it is true only while a broker runs")
+    return json.dumps({"change": name, **form.body(change)}, separators=(",", ":"))
 
 
 def _change(body: dict[str, Any]) -> Change:
-    """The change in a line's object. Raises ValueError, KeyError or TypeError for what `encode` never wrote."""
-    match body["change"]:
-        case "TopicCreated":
-            topic = TopicInfo(body["name"], bytes.fromhex(body["id"]), _partitions(body["partitions"]))
-            return image.TopicCreated(topic)
-        case "PartitionsAdded":
-            return image.PartitionsAdded(body["name"], _partitions(body["partitions"]))
-        case "PartitionChanged":
-            (partition,) = _partitions([body["partition"]])
-            return image.PartitionChanged(body["name"], body["index"], partition)
-        case "TopicDeleted":
-            return image.TopicDeleted(body["name"])
-        case "ConfigChanged":
-            return image.ConfigChanged(body["type"], body["name"], tuple(body["settings"].items()))
-        case "ProducerIdsAllocated":
-            return image.ProducerIdsAllocated(body["next_id"])
-        case "LogDirsRegistered":
-            return image.LogDirsRegistered(body["broker"], frozenset(map(bytes.fromhex, body["dirs"])))
-        case "ScramCredentialChanged":
-            text = body["credential"]
-            credential = scram.of_text(text) if text is not None else None
-            return image.ScramCredentialChanged(body["user"], body["mechanism"], credential)
-        case "DelegationTokenChanged":
-            token = Token(
-                body["id"], body["owner"], body["requester"], tuple(body["renewers"]),
-                body["issued"], body["expires"], body["expires_max"],
-            )  # fmt: skip
-            return image.DelegationTokenChanged(token)
-        case "DelegationTokenRemoved":
-            return image.DelegationTokenRemoved(body["id"])
-        case "ClientQuotaChanged":
-            return image.ClientQuotaChanged(entity_of(body["entity"].items()), _limits(body["quotas"]))
-        case "AclAdded":
-            return image.AclAdded(_binding(body))
-        case "AclRemoved":
-            return image.AclRemoved(_binding(body))
-    raise ValueError(f"unknown change {body['change']!r}")
+    """Return the change in a line's object. Raises ValueError, KeyError or TypeError for what `encode` never wrote."""
+    form = _FORMS.get(body["change"])
+    if form is None:
+        raise ValueError(f"unknown change {body['change']!r}")
+    change: Change = form.change(body)
+    return change
 
 
-def _token(token: Token) -> dict[str, Any]:
+C = TypeVar("C", bound=Change)
+
+
+class _Form(Generic[C]):
+    """How changes of one kind are kept: as the body of an object, and back. The kind's name is the object's `change`."""
+
+    __slots__ = ("body", "change", "kind")
+
+    def __init__(
+        self, kind: type[C], body: Callable[[C], dict[str, Any]], change: Callable[[dict[str, Any]], C]
+    ) -> None:
+        self.kind = kind
+        self.body = body
+        self.change = change
+
+
+def _topic_created(body: dict[str, Any]) -> TopicCreated:
+    return TopicCreated(TopicInfo(body["name"], bytes.fromhex(body["id"]), _partitions(body["partitions"])))
+
+
+def _partition_changed(body: dict[str, Any]) -> PartitionChanged:
+    (partition,) = _partitions([body["partition"]])
+    return PartitionChanged(body["name"], body["index"], partition)
+
+
+def _scram(body: dict[str, Any]) -> ScramCredentialChanged:
+    text = body["credential"]
+    credential = scram.of_text(text) if text is not None else None
+    return ScramCredentialChanged(body["user"], body["mechanism"], credential)
+
+
+def _scram_body(change: ScramCredentialChanged) -> dict[str, Any]:
+    kept = scram.to_text(change.credential) if change.credential is not None else None
+    return {"user": change.user, "mechanism": change.mechanism, "credential": kept}
+
+
+def _token(body: dict[str, Any]) -> DelegationTokenChanged:
+    token = Token(
+        body["id"], body["owner"], body["requester"], tuple(body["renewers"]),
+        body["issued"], body["expires"], body["expires_max"],
+    )  # fmt: skip
+    return DelegationTokenChanged(token)
+
+
+def _token_body(change: DelegationTokenChanged) -> dict[str, Any]:
+    token = change.token
     return {
         "id": token.token_id,
         "owner": token.owner,
@@ -155,45 +155,23 @@ def _token(token: Token) -> dict[str, Any]:
     }
 
 
-def changes_of(whole: ClusterImage) -> list[Change]:
-    """The changes that lead from nothing to this image: a snapshot in the journal's own terms."""
-    changes: list[Change] = [image.TopicCreated(topic) for topic in whole.topics.values()]
-    changes += [
-        image.ConfigChanged(kind, name, tuple(settings.items()))
-        for (kind, name), settings in whole.configs.items()
-    ]
-    if whole.next_producer_id:
-        changes.append(image.ProducerIdsAllocated(whole.next_producer_id))
-    changes += [image.LogDirsRegistered(broker_id, ids) for broker_id, ids in whole.log_dirs.items()]
-    changes += [
-        image.ScramCredentialChanged(user, mechanism, credential)
-        for user, credentials in whole.scram.items()
-        for mechanism, credential in credentials.items()
-    ]
-    changes += [image.DelegationTokenChanged(token) for token in whole.tokens.values()]
-    changes += [
-        image.ClientQuotaChanged(entity, tuple(quotas.items())) for entity, quotas in whole.quotas.items()
-    ]
-    changes += map(image.AclAdded, whole.acls)
-    return changes
+def _quotas(body: dict[str, Any]) -> ClientQuotaChanged:
+    quotas = tuple((name, float(value)) for name, value in body["quotas"].items())
+    return ClientQuotaChanged(entity_of(body["entity"].items()), quotas)
 
 
-def _limits(quotas: dict[str, Any]) -> tuple[tuple[str, float], ...]:
-    return tuple((name, float(value)) for name, value in quotas.items())
+def _acl(body: dict[str, Any]) -> AclBinding:
+    pattern = ResourcePattern(ResourceType(body["type"]), PatternType(body["pattern"]), body["name"])
+    operation, permission = Operation(body["operation"]), Permission(body["permission"])
+    return AclBinding(pattern, AccessControlEntry(body["principal"], body["host"], operation, permission))
 
 
-def _acl(acl: AclBinding) -> dict[str, Any]:
-    (kind, pattern, name), (principal, host, operation, permission) = acl
+def _acl_body(change: AclAdded | AclRemoved) -> dict[str, Any]:
+    (kind, pattern, name), (principal, host, operation, permission) = change.acl
     return {
         "type": int(kind), "pattern": int(pattern), "name": name, "principal": principal, "host": host,
         "operation": int(operation), "permission": int(permission),
     }  # fmt: skip
-
-
-def _binding(body: dict[str, Any]) -> AclBinding:
-    pattern = ResourcePattern(ResourceType(body["type"]), PatternType(body["pattern"]), body["name"])
-    operation, permission = Operation(body["operation"]), Permission(body["permission"])
-    return AclBinding(pattern, AccessControlEntry(body["principal"], body["host"], operation, permission))
 
 
 def _partition(info: PartitionInfo) -> list[Any]:
@@ -205,3 +183,94 @@ def _partitions(rows: list[Any]) -> tuple[PartitionInfo, ...]:
         PartitionInfo(leader, tuple(replicas), tuple(isr), leader_epoch, partition_epoch)
         for leader, replicas, isr, leader_epoch, partition_epoch in rows
     )
+
+
+_FORMS: Mapping[str, _Form[Any]] = {
+    form.kind.__name__: form
+    for form in (
+        _Form(
+            TopicCreated,
+            lambda change: {
+                "name": change.topic.name,
+                "id": change.topic.id.hex(),
+                "partitions": [_partition(partition) for partition in change.topic.partitions],
+            },
+            _topic_created,
+        ),
+        _Form(
+            PartitionsAdded,
+            lambda change: {
+                "name": change.name,
+                "partitions": [_partition(one) for one in change.partitions],
+            },
+            lambda body: PartitionsAdded(body["name"], _partitions(body["partitions"])),
+        ),
+        _Form(
+            PartitionChanged,
+            lambda change: {
+                "name": change.name,
+                "index": change.index,
+                "partition": _partition(change.partition),
+            },
+            _partition_changed,
+        ),
+        _Form(TopicDeleted, lambda change: {"name": change.name}, lambda body: TopicDeleted(body["name"])),
+        _Form(
+            ConfigChanged,
+            lambda change: {
+                "type": change.resource_type,
+                "name": change.resource_name,
+                "settings": dict(change.settings),
+            },
+            lambda body: ConfigChanged(body["type"], body["name"], tuple(body["settings"].items())),
+        ),
+        _Form(
+            ProducerIdsAllocated,
+            lambda change: {"next_id": change.next_id},
+            lambda body: ProducerIdsAllocated(body["next_id"]),
+        ),
+        _Form(
+            LogDirsRegistered,
+            lambda change: {
+                "broker": change.broker_id,
+                "dirs": sorted(one.hex() for one in change.directory_ids),
+            },
+            lambda body: LogDirsRegistered(body["broker"], frozenset(map(bytes.fromhex, body["dirs"]))),
+        ),
+        _Form(ScramCredentialChanged, _scram_body, _scram),
+        _Form(DelegationTokenChanged, _token_body, _token),
+        _Form(
+            DelegationTokenRemoved,
+            lambda change: {"id": change.token_id},
+            lambda body: DelegationTokenRemoved(body["id"]),
+        ),
+        _Form(
+            ClientQuotaChanged,
+            lambda change: {"entity": dict(change.entity.parts), "quotas": dict(change.quotas)},
+            _quotas,
+        ),
+        _Form(AclAdded, _acl_body, lambda body: AclAdded(_acl(body))),
+        _Form(AclRemoved, _acl_body, lambda body: AclRemoved(_acl(body))),
+    )
+}
+"""The kinds of change that are kept, by name; the others are true only while a broker runs."""
+
+
+def changes_of(whole: ClusterImage) -> list[Change]:
+    """Return the changes that lead from nothing to this image: a snapshot in the journal's own terms."""
+    changes: list[Change] = [TopicCreated(topic) for topic in whole.topics.values()]
+    changes += [
+        ConfigChanged(kind, name, tuple(settings.items())) for (kind, name), settings in whole.configs.items()
+    ]
+    if whole.next_producer_id:
+        changes.append(ProducerIdsAllocated(whole.next_producer_id))
+    changes += [LogDirsRegistered(broker_id, ids) for broker_id, ids in whole.log_dirs.items()]
+    changes += [
+        ScramCredentialChanged(user, mechanism, credential)
+        for user, credentials in whole.scram.items()
+        for mechanism, credential in credentials.items()
+    ]
+    changes += [DelegationTokenChanged(token) for token in whole.tokens.values()]
+    changes += [ClientQuotaChanged(entity, tuple(quotas.items())) for entity, quotas in whole.quotas.items()]
+    changes += map(AclAdded, whole.acls)
+    return changes

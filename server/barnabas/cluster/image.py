@@ -1,4 +1,4 @@
-"""The cluster at one moment, immutable, and the changes that lead from one moment to the next. Pure.
+"""The cluster at one moment, immutable, and how changes lead from one moment to the next. Pure.
 
 The rule: an image never changes; `apply` makes a new one that shares all that stayed the same.
 """
@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from barnabas.cluster.layered_map import copied
-from barnabas.quotas.entities import QuotaEntity, Quotas
-from barnabas.security.acls import NO_ACLS, AclBinding, Acls
+from barnabas.security.acls import NO_ACLS, Acls
 from barnabas.security.acls import Draft as AclsDraft
-from barnabas.security.scram import ScramCredential
-from barnabas.security.tokens import Token
+
+if TYPE_CHECKING:
+    from barnabas.quotas.entities import QuotaEntity, Quotas
+    from barnabas.security.scram import ScramCredential
+    from barnabas.security.tokens import Token
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -52,8 +54,8 @@ class PartitionInfo:
     offline: tuple[int, ...] = ()
     """Those of `replicas` that cannot be reached, or whose log dir has failed."""
 
-    def led_anew(self, leader: int) -> PartitionInfo:
-        """The same with this leader alone in sync, in a new epoch: what only others had is given up."""
+    def with_sole_leader(self, leader: int) -> PartitionInfo:
+        """Return the same with this leader alone in sync, in a new epoch: what only others had is given up."""
         return replace(
             self,
             leader=leader,
@@ -62,9 +64,9 @@ class PartitionInfo:
             partition_epoch=self.partition_epoch + 1,
         )
 
-    def only_led_by(self, broker_id: int) -> PartitionInfo:
-        """The same with this broker as its only replica, in a new epoch."""
-        return replace(self.led_anew(broker_id), replicas=(broker_id,))
+    def with_sole_replica(self, broker_id: int) -> PartitionInfo:
+        """Return the same with this broker as its only replica, in a new epoch."""
+        return replace(self.with_sole_leader(broker_id), replicas=(broker_id,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,158 +100,6 @@ class BrokerInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicCreated:
-    """A new topic."""
-
-    topic: TopicInfo
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsAdded:
-    """A topic has got more partitions, after those it had."""
-
-    name: str
-    partitions: tuple[PartitionInfo, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionChanged:
-    """One partition of a topic has other leaders or replicas."""
-
-    name: str
-    index: int
-    partition: PartitionInfo
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDeleted:
-    """A topic is gone, and its settings with it."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigChanged:
-    """A resource's own settings, all of them, are now these."""
-
-    resource_type: int
-    resource_name: str
-    settings: tuple[tuple[str, str], ...] = field(repr=False)
-    """Passwords may be among them: they are in no message."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRegistered:
-    """A broker has come, or come back with other endpoints."""
-
-    broker: BrokerInfo
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerUnregistered:
-    """A broker has gone: it was shut down, or its session has expired."""
-
-    broker_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerChanged:
-    """Another broker is the controller, -1 for none; its epoch grows with each election."""
-
-    controller_id: int
-    epoch: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIdsAllocated:
-    """Producer ids below `next_id` may have been handed out."""
-
-    next_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogDirsRegistered:
-    """The log dirs in which a broker may have something, by their directory ids (KIP-858)."""
-
-    broker_id: int
-    directory_ids: frozenset[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class FeaturesChanged:
-    """The levels at which features are finalized, all of them, are now these; the epoch counts such changes."""
-
-    levels: tuple[tuple[str, int], ...]
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class ScramCredentialChanged:
-    """A user's credential for a SCRAM mechanism (as in `SCRAM-SHA-256`) is now this one; None: there is none any more."""
-
-    user: str
-    mechanism: str
-    credential: ScramCredential | None
-
-
-@dataclass(frozen=True, slots=True)
-class DelegationTokenChanged:
-    """A delegation token was created or renewed, or expires at another time."""
-
-    token: Token
-
-
-@dataclass(frozen=True, slots=True)
-class DelegationTokenRemoved:
-    """A delegation token is gone."""
-
-    token_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClientQuotaChanged:
-    """An entity's quotas, all of them, are now these; none: it has no quotas."""
-
-    entity: QuotaEntity
-    quotas: tuple[tuple[str, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AclAdded:
-    """There is one more ACL."""
-
-    acl: AclBinding
-
-
-@dataclass(frozen=True, slots=True)
-class AclRemoved:
-    """An ACL is gone."""
-
-    acl: AclBinding
-
-
-Change = (
-    TopicCreated
-    | PartitionsAdded
-    | PartitionChanged
-    | TopicDeleted
-    | ConfigChanged
-    | BrokerRegistered
-    | BrokerUnregistered
-    | ControllerChanged
-    | ProducerIdsAllocated
-    | LogDirsRegistered
-    | FeaturesChanged
-    | ScramCredentialChanged
-    | DelegationTokenChanged
-    | DelegationTokenRemoved
-    | ClientQuotaChanged
-    | AclAdded
-    | AclRemoved
-)
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterImage:
     """All that is known of the cluster; `version` counts the changes that led here."""
 
@@ -277,37 +127,61 @@ class ClusterImage:
     """Another object after each change of the ACLs, and only then."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of the topic with this id, None if there is none."""
+        """Return the name of the topic with this id, None if there is none."""
         return self.names_by_id.get(topic_id)
 
     def broker_epoch(self, broker_id: int) -> int:
-        """The epoch of a broker's registration, -1 for one that is not registered."""
+        """Return the epoch of a broker's registration, -1 for one that is not registered."""
         broker = self.brokers.get(broker_id)
         return broker.epoch if broker is not None else -1
 
     def settings_of(self, resource_type: int, name: str) -> Settings:
-        """A resource's own settings, without any defaults."""
+        """Return a resource's own settings, without any defaults."""
         return self.configs.get((resource_type, name), _NONE)
 
     def similar_topic(self, name: str) -> str | None:
-        """Another topic whose name differs only in "." and "_", None if there is none (metrics mix them up)."""
-        if "." not in name and "_" not in name:
+        """Return another topic whose name differs only in "." and "_", None if there is none (metrics mix them up)."""
+        if not has_similar(name):
             return None
-        return next((other for other in self.similar.get(_levelled(name), ()) if other != name), None)
+        return next((other for other in self.similar.get(comparable(name), ()) if other != name), None)
 
     def at_version(self, version: int) -> ClusterImage:
-        """The same image, said to be so many changes old."""
+        """Return the same image, said to be so many changes old."""
         return replace(self, version=version)
 
     def apply(self, changes: Iterable[Change]) -> ClusterImage:
-        """The image after these changes. Takes time for each of them, and to copy the mappings that they change."""
+        """Return the image after these changes. Takes time for each of them, and to copy the mappings that they change."""
         draft = Draft(self)
         for change in changes:
             draft.add(change)
         return draft.image()
 
 
-class _Copied(Generic[K, V]):
+class Change:
+    """What leads from one image to the next; the kinds of it are in `changes`."""
+
+    __slots__ = ()
+
+    def apply(self, draft: Draft) -> None:
+        """Carry the change out. Raises KeyError where it is about a topic that is not there."""
+        raise NotImplementedError
+
+    def mark(self, subjects: Subjects) -> None:
+        """Name what the change concerns, of that which a `Delta` lists."""
+
+
+class Subjects:
+    """What changes concern, each once, in the order of the changes."""
+
+    __slots__ = ("configs", "quotas", "topics")
+
+    def __init__(self) -> None:
+        self.topics: dict[str, None] = {}
+        self.configs: dict[ResourceKey, None] = {}
+        self.quotas: dict[QuotaEntity, None] = {}
+
+
+class Copied(Generic[K, V]):
     """A mapping that is copied before its first change."""
 
     __slots__ = ("_own", "now")
@@ -316,14 +190,20 @@ class _Copied(Generic[K, V]):
         self.now = before
         self._own: MutableMapping[K, V] | None = None
 
-    def own(self) -> MutableMapping[K, V]:
+    def put(self, key: K, value: V | None) -> None:
+        """Set the value of a key; None removes the key, if it is there."""
+        if value is None and key not in self.now:
+            return
         if self._own is None:
             self.now = self._own = copied(self.now)
-        return self._own
+        if value is not None:
+            self._own[key] = value
+        else:
+            del self._own[key]
 
 
 class Draft:
-    """An image that is being made from another one, change by change: `apply` in pieces.
+    """An image that is being made from another one, change by change: `ClusterImage.apply` in pieces.
 
     Partitions of a topic that changes are kept as a list until the end: a topic of 10,000 is copied once, not for each.
     """
@@ -332,7 +212,6 @@ class Draft:
         "_acls",
         "_before",
         "_count",
-        "_partitions",
         "brokers",
         "configs",
         "controller_epoch",
@@ -342,6 +221,7 @@ class Draft:
         "log_dirs",
         "names",
         "next_producer_id",
+        "partitions",
         "quotas",
         "scram",
         "similar",
@@ -352,26 +232,46 @@ class Draft:
     def __init__(self, image: ClusterImage) -> None:
         self._before = image
         self._count = 0
-        self._partitions: dict[str, list[PartitionInfo]] = {}
         self._acls: AclsDraft | None = None
-        self.topics = _Copied(image.topics)
-        self.names = _Copied(image.names_by_id)
-        self.configs = _Copied(image.configs)
-        self.brokers = _Copied(image.brokers)
-        self.log_dirs = _Copied(image.log_dirs)
-        self.similar = _Copied(image.similar)
+        self.partitions: dict[str, list[PartitionInfo]] = {}
+        """Those of topics whose partitions have changed; use `partitions_of`."""
+        self.topics = Copied(image.topics)
+        self.names = Copied(image.names_by_id)
+        self.configs = Copied(image.configs)
+        self.brokers = Copied(image.brokers)
+        self.log_dirs = Copied(image.log_dirs)
+        self.similar = Copied(image.similar)
         self.next_producer_id = image.next_producer_id
         self.controller_id = image.controller_id
         self.controller_epoch = image.controller_epoch
         self.features = image.features
         self.features_epoch = image.features_epoch
-        self.scram = _Copied(image.scram)
-        self.tokens = _Copied(image.tokens)
-        self.quotas = _Copied(image.quotas)
+        self.scram = Copied(image.scram)
+        self.tokens = Copied(image.tokens)
+        self.quotas = Copied(image.quotas)
+
+    def add(self, change: Change) -> None:
+        """Carry out one change. Raises KeyError where it is about a topic that is not there."""
+        self._count += 1
+        change.apply(self)
+
+    def acls(self) -> AclsDraft:
+        """Return the ACLs after the changes so far, to be changed."""
+        if self._acls is None:
+            self._acls = AclsDraft(self._before.acls)
+        return self._acls
+
+    def partitions_of(self, name: str) -> list[PartitionInfo]:
+        """Return the partitions of a topic after the changes so far, to be changed. Raises KeyError."""
+        found = self.partitions.get(name)
+        if found is None:
+            found = self.partitions[name] = list(self.topics.now[name].partitions)
+        return found
 
     def image(self) -> ClusterImage:
         """Return the image after the changes so far; nothing is added afterwards."""
-        self.finish()
+        for name, partitions in self.partitions.items():
+            self.topics.put(name, replace(self.topics.now[name], partitions=tuple(partitions)))
         return ClusterImage(
             self._before.cluster_id,
             self._before.version + self._count,
@@ -392,107 +292,14 @@ class Draft:
             acls=self._acls.acls() if self._acls is not None else self._before.acls,
         )
 
-    def add(self, change: Change) -> None:
-        """Carry out one change. Raises KeyError where it is about a topic that is not there."""
-        self._count += 1
-        match change:
-            case TopicCreated(topic):
-                self._created(topic)
-            case PartitionsAdded(name, partitions):
-                self._partitions_of(name).extend(partitions)
-            case PartitionChanged(name, index, partition):
-                self._partitions_of(name)[index] = partition
-            case TopicDeleted(name):
-                self._deleted(name)
-            case ConfigChanged(resource_type, name, settings):
-                if settings:
-                    self.configs.own()[resource_type, name] = dict(settings)
-                else:
-                    self.configs.own().pop((resource_type, name), None)
-            case BrokerRegistered(broker):
-                self.brokers.own()[broker.id] = broker
-            case BrokerUnregistered(broker_id):
-                self.brokers.own().pop(broker_id, None)
-            case ControllerChanged(controller_id, epoch):
-                self.controller_id, self.controller_epoch = controller_id, epoch
-            case ProducerIdsAllocated(next_id):
-                self.next_producer_id = next_id
-            case LogDirsRegistered(broker_id, directory_ids):
-                self.log_dirs.own()[broker_id] = directory_ids
-            case FeaturesChanged(levels, epoch):
-                self.features, self.features_epoch = dict(levels), epoch
-            case ScramCredentialChanged(user, mechanism, credential):
-                self._scram(user, mechanism, credential)
-            case DelegationTokenChanged(token):
-                self.tokens.own()[token.token_id] = token
-            case DelegationTokenRemoved(token_id):
-                self.tokens.own().pop(token_id, None)
-            case ClientQuotaChanged(entity, quotas):
-                if quotas:
-                    self.quotas.own()[entity] = dict(quotas)
-                else:
-                    self.quotas.own().pop(entity, None)
-            case AclAdded(acl):
-                self.acls().add(acl)
-            case AclRemoved(acl):
-                self.acls().remove(acl)
 
-    def _scram(self, user: str, mechanism: str, credential: ScramCredential | None) -> None:
-        of_user = dict(self.scram.now.get(user, {}))
-        if credential is not None:
-            of_user[mechanism] = credential
-        else:
-            of_user.pop(mechanism, None)
-        if of_user:
-            self.scram.own()[user] = of_user
-        else:
-            self.scram.own().pop(user, None)
-
-    def acls(self) -> AclsDraft:
-        """Return the ACLs after the changes so far, to be changed."""
-        if self._acls is None:
-            self._acls = AclsDraft(self._before.acls)
-        return self._acls
-
-    def _partitions_of(self, name: str) -> list[PartitionInfo]:
-        found = self._partitions.get(name)
-        if found is None:
-            found = self._partitions[name] = list(self.topics.now[name].partitions)
-        return found
-
-    def finish(self) -> None:
-        """Give the topics the partitions that have changed."""
-        for name, partitions in self._partitions.items():
-            topics = self.topics.own()
-            topics[name] = replace(topics[name], partitions=tuple(partitions))
-
-    def _created(self, topic: TopicInfo) -> None:
-        name = topic.name
-        self._partitions.pop(name, None)
-        self.topics.own()[name] = topic
-        if topic.id != NO_TOPIC_ID:
-            self.names.own()[topic.id] = name
-        if "." in name or "_" in name:
-            key = _levelled(name)
-            known = self.similar.now.get(key, ())
-            if name not in known:  # it is there already where a topic gets its id later
-                self.similar.own()[key] = (*known, name)
-
-    def _deleted(self, name: str) -> None:
-        self._partitions.pop(name, None)
-        self.names.own().pop(self.topics.own().pop(name).id, None)
-        if (TOPIC, name) in self.configs.now:
-            del self.configs.own()[TOPIC, name]
-        if "." in name or "_" in name:
-            key = _levelled(name)
-            left = tuple(other for other in self.similar.now[key] if other != name)
-            if left:
-                self.similar.own()[key] = left
-            else:
-                del self.similar.own()[key]
+def has_similar(name: str) -> bool:
+    """Say whether another topic's name could differ from this one only in "." and "_"."""
+    return "." in name or "_" in name
 
 
-def _levelled(name: str) -> str:
+def comparable(name: str) -> str:
+    """Return what all names have in common that differ only in "." and "_"."""
     return name.replace(".", "_")
 
 
@@ -508,26 +315,14 @@ class Delta:
 
     @classmethod
     def of(cls, old: ClusterImage, new: ClusterImage, changes: Iterable[Change]) -> Delta:
-        """The step that these changes make."""
-        topics: dict[str, None] = {}
-        configs: dict[ResourceKey, None] = {}
-        quotas: dict[QuotaEntity, None] = {}
+        """Return the step that these changes make."""
+        subjects = Subjects()
         for change in changes:
-            match change:
-                case TopicCreated(topic):
-                    topics[topic.name] = None
-                case PartitionsAdded(name) | PartitionChanged(name) | TopicDeleted(name):
-                    topics[name] = None
-                case ConfigChanged(resource_type, name):
-                    configs[resource_type, name] = None
-                case ClientQuotaChanged(entity):
-                    quotas[entity] = None
-                case _:
-                    pass
-        return cls(old, new, tuple(topics), tuple(configs), tuple(quotas))
+            change.mark(subjects)
+        return cls(old, new, tuple(subjects.topics), tuple(subjects.configs), tuple(subjects.quotas))
 
     def replaced(self, name: str) -> bool:
-        """Whether the topic that had this name is gone, and another one has it now or none.
+        """Say whether the topic that had this name is gone, and another one has it now or none.
 
         A topic whose id was not known, or is not said any more, is the same one.
         """

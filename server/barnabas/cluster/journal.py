@@ -63,7 +63,7 @@ class _Copy:
         return max(self.lines[-1][1].number, len(self.lines)) if self.lines else 0
 
     def between(self, start: int, end: int, first: int) -> list[encoding.Line] | None:
-        """The lines of just these bytes, numbered from `first` on; None if they are not there or not sound."""
+        """Return the lines of just these bytes, numbered from `first` on; None if they are not there or not sound."""
         found: list[encoding.Line] = []
         at = start
         while at < min(end, len(self.data)):
@@ -108,7 +108,7 @@ def merge(copies: Sequence[tuple[str, bytes]]) -> Content:
 
 
 def _repaired(best: _Copy, start: int, end: int, read: Sequence[_Copy]) -> list[encoding.Line]:
-    """The lines that should be in these bytes of a copy, from another one; none if nobody has them."""
+    """Return the lines that should be in these bytes of a copy, from another one; none if nobody has them."""
     before = max((line.number for at, line in best.lines if at < start), default=0)
     for other in read:
         lines = other.between(start, end, before + 1) if other is not best else None
@@ -239,7 +239,7 @@ class Journal:
 
 
 def encode_lines(groups: Sequence[Sequence[Change]], first: int) -> bytes:
-    """The lines of these groups of changes, numbered from `first` on."""
+    """Return the lines of these groups of changes, numbered from `first` on."""
     lines = []
     number = first
     for group in groups:

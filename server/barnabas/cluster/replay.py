@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from barnabas.cluster.image import Change, PartitionChanged, PartitionsAdded, TopicCreated, TopicDeleted
+from barnabas.cluster.changes import (
+    PartitionChanged,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
+from barnabas.cluster.image import Change
 
 
 @dataclass(slots=True)

@@ -11,17 +11,19 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+from barnabas.cluster.changes import (
+    ConfigChanged,
+    LogDirsRegistered,
+    PartitionChanged,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    TopicCreated,
+)
 from barnabas.cluster.image import (
     TOPIC,
     Change,
     ClusterImage,
-    ConfigChanged,
-    LogDirsRegistered,
-    PartitionChanged,
     PartitionInfo,
-    PartitionsAdded,
-    ProducerIdsAllocated,
-    TopicCreated,
     TopicInfo,
 )
 from barnabas.cluster.internal_topics import SHAPES, TRANSACTION_TOPIC
@@ -48,7 +50,7 @@ def lead_all(me: int, image: ClusterImage) -> list[Change]:
     That is so after the log dirs were handed over from that broker; without it their topics could not be reached.
     """
     changes: list[Change] = [
-        PartitionChanged(topic.name, index, info.only_led_by(me))
+        PartitionChanged(topic.name, index, info.with_sole_replica(me))
         for topic in image.topics.values()
         for index, info in enumerate(topic.partitions)
         if info.leader not in image.brokers

@@ -28,7 +28,7 @@ Send = Callable[[int, Sequence[I]], Awaitable[Sequence[A]]]
 
 
 @dataclass(slots=True, eq=False)
-class _Wish(Generic[I, A]):
+class _Pending(Generic[I, A]):
     """An item that somebody wants an answer for."""
 
     item: I
@@ -44,7 +44,7 @@ class BrokerBatches(Generic[I, A]):
         """Of items with the same key only one goes in a request."""
         self._send = send
         self._key_of = key_of
-        self._waiting: dict[int, deque[_Wish[I, A]]] = {}
+        self._waiting: dict[int, deque[_Pending[I, A]]] = {}
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
@@ -60,17 +60,17 @@ class BrokerBatches(Generic[I, A]):
         """Return a broker's answer to an item. Raises PeerUnavailableError; it may have had an effect then."""
         if self._nursery is None:
             raise PeerUnavailableError("this broker sends nothing now")
-        wish: _Wish[I, A] = _Wish(item)
+        one: _Pending[I, A] = _Pending(item)
         waiting = self._waiting.get(broker_id)
         if waiting is None:
-            self._waiting[broker_id] = deque([wish])
+            self._waiting[broker_id] = deque([one])
             self._nursery.start_soon(self._send_all, broker_id)
         else:
-            waiting.append(wish)
-        await wish.done.wait()
-        if wish.failure is not None:
-            raise wish.failure
-        return wish.answer  # type: ignore[return-value]
+            waiting.append(one)
+        await one.done.wait()
+        if one.failure is not None:
+            raise one.failure
+        return one.answer  # type: ignore[return-value]
 
     async def _send_all(self, broker_id: int) -> None:
         """Send to a broker until nothing is left."""
@@ -79,33 +79,33 @@ class BrokerBatches(Generic[I, A]):
         while waiting:
             batch = self._next_batch(waiting)
             try:
-                answers = await self._send(broker_id, [wish.item for wish in batch])
-                for wish, answer in zip(batch, answers, strict=True):
-                    wish.answer = answer
+                answers = await self._send(broker_id, [one.item for one in batch])
+                for one, answer in zip(batch, answers, strict=True):
+                    one.answer = answer
             except PeerUnavailableError as error:
                 _fail(batch, error)
             except Exception as error:
                 log.exception("a request to broker %d", broker_id)
                 _fail(batch, PeerUnavailableError(f"broker {broker_id}: {error}"))
-            for wish in batch:
-                wish.done.set()
+            for one in batch:
+                one.done.set()
         del self._waiting[broker_id]
 
-    def _next_batch(self, waiting: deque[_Wish[I, A]]) -> list[_Wish[I, A]]:
+    def _next_batch(self, waiting: deque[_Pending[I, A]]) -> list[_Pending[I, A]]:
         """Take the first items whose keys are different; the others stay, in their order."""
-        batch: dict[Hashable, _Wish[I, A]] = {}
-        left: list[_Wish[I, A]] = []
+        batch: dict[Hashable, _Pending[I, A]] = {}
+        left: list[_Pending[I, A]] = []
         while waiting and len(batch) < ITEMS_MAX:
-            wish = waiting.popleft()
-            key = self._key_of(wish.item)
+            one = waiting.popleft()
+            key = self._key_of(one.item)
             if key in batch:
-                left.append(wish)
+                left.append(one)
             else:
-                batch[key] = wish
+                batch[key] = one
         waiting.extendleft(reversed(left))
         return list(batch.values())
 
 
-def _fail(batch: Sequence[_Wish[I, A]], error: PeerUnavailableError) -> None:
-    for wish in batch:
-        wish.failure = error
+def _fail(batch: Sequence[_Pending[I, A]], error: PeerUnavailableError) -> None:
+    for one in batch:
+        one.failure = error

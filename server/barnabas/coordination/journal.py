@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from barnabas.errors import RequestError, StorageError
 from barnabas.statemachine.decision import Entry, Record
+from barnabas.wire.generated.errors import ErrorCode
 
 
 class Journal(Protocol):
@@ -48,3 +50,24 @@ class Journal(Protocol):
 
         Raises RequestError, StorageError.
         """
+
+
+def led_partitions(journal: Journal) -> list[int]:
+    """Return the partitions that this broker leads, and those that it cannot lead since they are offline."""
+    led = []
+    for partition in range(journal.partition_count()):
+        try:
+            journal.leader_epoch(partition)
+        except (RequestError, StorageError) as error:
+            if isinstance(error, RequestError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                continue
+        led.append(partition)
+    return led
+
+
+def is_led_in(journal: Journal, partition: int, leader_epoch: int) -> bool:
+    """Say whether this broker still leads a partition in that leader epoch."""
+    try:
+        return journal.leader_epoch(partition) == leader_epoch
+    except (RequestError, StorageError):
+        return False

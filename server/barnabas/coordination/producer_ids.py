@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import Change, ClusterImage, ProducerIdsAllocated
+from barnabas.cluster.changes import ProducerIdsAllocated
+from barnabas.cluster.image import Change, ClusterImage
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore

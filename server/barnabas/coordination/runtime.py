@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
-from barnabas.coordination.journal import Journal
+from barnabas.coordination.errors import client_code, is_in_log, is_refusal
+from barnabas.coordination.journal import Journal, is_led_in, led_partitions
 from barnabas.coordination.shard import M, Shard, ShardState, Waiter
 from barnabas.coordination.timers import Timers
 from barnabas.errors import PeerError, RequestError, StorageError
@@ -36,13 +37,6 @@ SLICE_RECORDS = 500
 ANSWERS_AT_ONCE = 16
 """Of the requests that one event answers, so many are released in a turn of the event loop."""
 TIMERS_AT_ONCE = 200
-_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR)
-_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
-_OF_PRODUCER = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE)
-_TOO_FEW_REPLICAS = (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,)
-"""It is in the log, and the shard with it; it may be lost if the leader is."""
-_REFUSED = (*_TOO_LARGE, *_OF_PRODUCER, ErrorCode.NOT_ENOUGH_REPLICAS)
-"""The records were refused, and the log is as it was."""
 
 R = TypeVar("R")
 GiveWay = Callable[[], Awaitable[None]]
@@ -177,7 +171,7 @@ class Runtime(Generic[M]):
         `events_of` may be a generator: it goes on when the event before is committed, and sees what has changed meanwhile.
         What cannot be done on a shard is logged, and the others go on.
         """
-        for partition in self._led():
+        for partition in led_partitions(self._journal):
             try:
                 shard = await self._when_active(partition)
                 for event in events_of(shard.machine):
@@ -211,26 +205,10 @@ class Runtime(Generic[M]):
         return shard
 
     def _all_active(self) -> list[Shard[M]]:
-        return [self._active(partition) for partition in self._led()]
-
-    def _led(self) -> list[int]:
-        """Return the partitions that this broker leads, and those that it cannot lead since they are offline."""
-        led = []
-        for partition in range(self._journal.partition_count()):
-            try:
-                self._journal.leader_epoch(partition)
-            except (RequestError, StorageError) as error:
-                if isinstance(error, RequestError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    continue
-            led.append(partition)
-        return led
+        return [self._active(partition) for partition in led_partitions(self._journal)]
 
     def _is_current(self, shard: Shard[M]) -> bool:
-        """Whether this broker still leads the partition in the shard's epoch."""
-        try:
-            return self._journal.leader_epoch(shard.partition) == shard.leader_epoch
-        except (RequestError, StorageError):
-            return False
+        return is_led_in(self._journal, shard.partition, shard.leader_epoch)
 
     async def _when_active(self, partition: int) -> Shard[M]:
         """Return the shard of a partition when it is loaded. Raises RequestError if it cannot be read."""
@@ -251,7 +229,7 @@ class Runtime(Generic[M]):
             epoch = self._journal.leader_epoch(partition)
             shard = Shard(partition, epoch, self._make(), self._journal.read(partition))
         except (RequestError, StorageError) as error:
-            raise RequestError(_client_code(error), f"partition {partition} cannot be read") from error
+            raise RequestError(client_code(error), f"partition {partition} cannot be read") from error
         self._shards[partition] = shard
         self._load_slice(shard)
         while shard.state is ShardState.LOADING and self._nursery is None:  # nobody there to go on with it
@@ -278,7 +256,7 @@ class Runtime(Generic[M]):
             self._decide(shard, lambda machine, out: machine.loaded(self._now_ms(), out))
         except (RequestError, StorageError) as error:
             log.error("%s: partition %d cannot be read: %s", type(self).__name__, shard.partition, error)
-            self._fail(shard, _client_code(error))
+            self._fail(shard, client_code(error))
         except Exception:
             log.exception("%s: partition %d cannot be read", type(self).__name__, shard.partition)
             self._fail(shard, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -304,7 +282,7 @@ class Runtime(Generic[M]):
 
         So that members that are gone are missed, and those that come need not wait.
         """
-        for partition in self._led():
+        for partition in led_partitions(self._journal):
             try:
                 if not self._journal.is_empty(partition):
                     await self._when_active(partition)
@@ -405,9 +383,9 @@ class Runtime(Generic[M]):
             log.error("%s: partition %d cannot be written: %s", type(self).__name__, shard.partition, error)
             # What only adds records has changed nothing yet, so that one request too large disturbs nobody else.
             harmless = not (out.replies or out.many_replies or out.is_ahead)
-            if not harmless or not (isinstance(error, RequestError) and error.code in _REFUSED):
+            if not harmless or not is_refusal(error):
                 self._read_again(shard, "what was decided could not be written")
-            raise RequestError(_client_code(error)) from error
+            raise RequestError(client_code(error)) from error
         producer_id = out.producer[0] if out.producer else NO_PRODUCER_ID
         try:
             self._replay(shard.partition, shard.machine, Entry(out.records, producer_id), loading=False)
@@ -472,9 +450,9 @@ class Runtime(Generic[M]):
             try:
                 await self._journal.wait_committed(shard.partition, end_offset)
             except (RequestError, StorageError) as error:
-                if not (isinstance(error, RequestError) and error.code in _TOO_FEW_REPLICAS):
+                if not is_in_log(error):
                     self._read_again(shard, "what was decided is not committed")
-                raise RequestError(_client_code(error)) from error
+                raise RequestError(client_code(error)) from error
             finally:
                 shard.committing.discard(scope)
         if shard.failure is not None:
@@ -576,14 +554,3 @@ def _answer_waiter(shard: Shard[Any], number: int, response: Any) -> None:
     waiter = shard.waiting.get(number)
     if waiter is not None:
         waiter.answer(response)
-
-
-def _client_code(error: RequestError | StorageError) -> int:
-    """Translate an error of the internal topic for a client, as Kafka does."""
-    if isinstance(error, StorageError) or error.code in _MOVED:
-        return ErrorCode.NOT_COORDINATOR
-    if error.code in _TOO_LARGE:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-    if error.code in _OF_PRODUCER:
-        return error.code
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE

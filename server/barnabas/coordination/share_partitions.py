@@ -88,7 +88,7 @@ class SharePartitions:
         self._nursery: trio.Nursery | None = None
 
     def settings_of(self, group_id: str) -> ShareSettings:
-        """What a group obeys now."""
+        """Return what a group obeys now."""
         return self._defaults.of_group(self._metadata.image, group_id)
 
     # --- finding --------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class SharePartitions:
             self._close(shared)
 
     def get(self, key: StateKey) -> Shared | None:
-        """The share partition, if it is loaded and still ours."""
+        """Return the share partition, if it is loaded and still ours."""
         shared = self._loaded.get(key)
         if shared is not None and not shared.is_current:
             self._close(shared)
@@ -271,7 +271,7 @@ class SharePartitions:
 
 
 def _as_seen_by_clients(error: RequestError) -> RequestError:
-    """The share coordinator's error as the leader of the partition tells it."""
+    """Return the share coordinator's error as the leader of the partition tells it."""
     if error.code in _COORDINATOR:
         return RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
     if error.code in _FENCED:

@@ -58,7 +58,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
         )
 
     async def read(self, key: StateKey, leader_epoch: int) -> ShareState:
-        """The state, for a new leader. Raises RequestError as `ShareStateShard.read`."""
+        """Return the state, for a new leader. Raises RequestError as `ShareStateShard.read`."""
         now_ms = self._now_ms()
         return await self.perform(name_of(key), lambda shard, out: shard.read(key, leader_epoch, now_ms, out))
 
@@ -68,7 +68,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
         await self.perform(name_of(key), lambda shard, out: shard.write(key, write, now_ms, out))
 
     async def summary(self, key: StateKey) -> ShareState | None:
-        """The state, None if there is none. Raises RequestError as `ShareStateShard.summary`."""
+        """Return the state, None if there is none. Raises RequestError as `ShareStateShard.summary`."""
         return await self.perform(name_of(key), lambda shard, _: shard.summary(key))
 
     async def delete(self, key: StateKey) -> None:
@@ -105,13 +105,13 @@ def _snapshot(keys: Sequence[StateKey], now_ms: int, shard: ShareStateShard, out
 
 
 def name_of(key: StateKey) -> str:
-    """The name by which a share partition's coordinator is looked up (FindCoordinator, key type 2)."""
+    """Return the name by which a share partition's coordinator is looked up (FindCoordinator, key type 2)."""
     group_id, topic_id, partition = key
     return f"{group_id}:{uuid_text(topic_id)}:{partition}"
 
 
 def key_of(name: str) -> StateKey:
-    """The key that a name stands for; the group id may have colons in it. Raises INVALID_REQUEST."""
+    """Return the key that a name stands for; the group id may have colons in it. Raises INVALID_REQUEST."""
     group_id, _, rest = name.rpartition(":")
     group_id, _, topic_id = group_id.rpartition(":")
     try:

@@ -109,7 +109,7 @@ class TransactionCoordinator(Runtime[TransactionShard]):
         await self._patiently(transactional_id, lambda: self.perform(transactional_id, event))
 
     async def verify_partitions(self, transactional_id: str, producer: Producer) -> frozenset[TopicPartition]:
-        """The partitions of the open transaction. Raises RequestError as `TransactionShard.verify_partitions`."""
+        """Return the partitions of the open transaction. Raises RequestError as `TransactionShard.verify_partitions`."""
         return await self._patiently(
             transactional_id,
             lambda: self.perform(
@@ -240,7 +240,7 @@ class TransactionCoordinator(Runtime[TransactionShard]):
     def is_open(
         self, transactional_id: str, producer: Producer, topic_partitions: frozenset[TopicPartition]
     ) -> bool:
-        """Whether these partitions are in the open transaction right now; for a check just before an append."""
+        """Say whether these partitions are in the open transaction right now; for a check just before an append."""
         transaction = self._known(transactional_id)
         return (
             transaction is not None

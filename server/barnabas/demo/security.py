@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import trio
 
+from barnabas.cluster.changes import AclAdded, ScramCredentialChanged
 from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.cluster.image import AclAdded, BrokerInfo, Change, ClusterImage, ScramCredentialChanged
+from barnabas.cluster.image import BrokerInfo, Change, ClusterImage
 from barnabas.demo.certificates import AUTHORITY, make_all, write_private
 from barnabas.environment.real import OsEntropy, OsThreads
 from barnabas.errors import StorageError

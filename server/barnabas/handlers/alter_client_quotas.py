@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import Change, ClientQuotaChanged, ClusterImage
+from barnabas.cluster.changes import ClientQuotaChanged
+from barnabas.cluster.image import Change, ClusterImage
 from barnabas.errors import RequestError
 from barnabas.handlers.config_resources import ALTERATIONS_PER_REQUEST_MAX
 from barnabas.quotas.entities import QuotaEntity, altered, entity_of, in_order

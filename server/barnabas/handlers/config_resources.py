@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from barnabas.cluster import controller
+from barnabas.cluster.changes import ConfigChanged
 from barnabas.cluster.image import (
     BROKER,
     BROKER_LOGGER,
@@ -20,7 +21,6 @@ from barnabas.cluster.image import (
     TOPIC,
     Change,
     ClusterImage,
-    ConfigChanged,
 )
 from barnabas.config import client_metrics, tables, without_effect
 from barnabas.config import group as group_settings

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import AclRemoved, ClusterImage
+from barnabas.cluster.changes import AclRemoved
+from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
 from barnabas.handlers.acl_requests import ACL_BYTES, CHANGES_MAX, filter_to_delete, require_authorizer
 from barnabas.wire.generated.delete_acls import DeleteAclsRequest, DeleteAclsResponse

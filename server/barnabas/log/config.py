@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from barnabas.records.validate import AppendRules
+    from barnabas.records.rules import AppendRules
 
 UNBOUNDED = (1 << 63) - 1
 UNLIMITED = -1
@@ -61,7 +61,7 @@ class LogConfig:
     """After how long a segment is rolled: in time for it to be compacted, if it must be."""
 
     def __post_init__(self) -> None:
-        from barnabas.records.validate import AppendRules
+        from barnabas.records.rules import AppendRules
 
         level = getattr(self, f"compression_{self.compression_type}_level", None)
         rules = AppendRules(

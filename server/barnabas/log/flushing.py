@@ -77,7 +77,7 @@ class FlushTask:
 def unsynced_files(store: Segments, recovery_point: int) -> tuple[list[File], list[str]]:
     """Return the open files and the paths of segments and indexes written since the recovery point. Raises OSError.
 
-    Indexes of the active segment are left out: recovery would make them anew.
+    Indexes of the active segment are left out: recovery would rebuild them.
     """
     active = store.active
     files: list[File] = []

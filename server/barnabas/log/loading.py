@@ -24,8 +24,9 @@ from barnabas.log.damage import (
     true_base_offset,
 )
 from barnabas.log.disk import Disk
+from barnabas.log.epoch_file import load_epochs, save_epochs
 from barnabas.log.epochs import LeaderEpochs
-from barnabas.log.format import CorruptFileError, checkpoints, names
+from barnabas.log.format import names
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.producers import ProducerState
@@ -489,24 +490,3 @@ class Loader:
         except RecordsError as error:
             log.warning("the producers of %s are known up to a damaged batch only: %s", self.directory, error)
             producers.end_offset = end_offset
-
-
-def load_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:
-    """Read the leader epochs; None if the file is empty or damaged: the log itself has them. Raises OSError."""
-    path = f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}"
-    try:
-        data = disk.read(path)
-        if not data:  # as Apache Kafka leaves it until something is written, or a power cut
-            return None
-        return LeaderEpochs(checkpoints.decode_epochs(data))
-    except FileNotFoundError:
-        return LeaderEpochs()
-    except CorruptFileError as error:
-        log.warning("%s is damaged, the leader epochs are read from the log: %s", path, error)
-        return None
-
-
-def save_epochs(disk: Disk, directory: str, epochs: LeaderEpochs, *, sync: bool) -> None:
-    """Write the leader epochs. Raises OSError."""
-    path = f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}"
-    disk.replace(path, checkpoints.encode_epochs(epochs.entries), sync=sync)

@@ -17,7 +17,6 @@ from barnabas.log.config import LogConfig
 from barnabas.log.creating import Creation, NewLog, Wanted
 from barnabas.log.deleting import Deletion, Leaving
 from barnabas.log.disk import Disk, OsDisk, Usage
-from barnabas.log.flushing import FlushTask
 from barnabas.log.format import CorruptFileError, names, properties
 from barnabas.log.format.names import DirKind
 from barnabas.log.format.properties import MetaProperties
@@ -561,17 +560,6 @@ class LogManager:
 
     # --- housekeeping ---------------------------------------------------------------------------------------
 
-    def apply_retention(self, now_ms: int) -> int:
-        """Drop old segments of all logs and forget expired producers; returns how many segments.
-
-        Files are renamed, and removed by `remove_due`. Raises StorageError.
-        """
-        count = 0
-        for partition_log in self:
-            count += partition_log.apply_retention(now_ms)
-            partition_log.producers.expire(now_ms)
-        return count
-
     def begin_removal(self, now_ms: int) -> RemovalTask | None:
         """Return the removal of all whose time has come; it is to be `run`, best in a thread, and then to `finish`."""
         due = self.trash.take_due(now_ms)
@@ -584,14 +572,6 @@ class LogManager:
             return 0
         task.run()
         return task.finish()
-
-    def flush_due(self, now_ms: int) -> list[FlushTask]:
-        """Return the flushes that are due. Each is to be `run`, best in a thread, and then to `finish`.
-
-        Raises StorageError.
-        """
-        due = (log.begin_flush() for log in self if log.is_flush_due(now_ms))
-        return [task for task in due if task is not None]
 
     def begin_checkpoints(self) -> CheckpointPlan:
         """Begin to write recovery points, log starts and high watermarks: all logs are to be added to the plan.

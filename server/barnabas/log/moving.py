@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from barnabas.errors import StorageError
 from barnabas.log.disk import Disk, File
+from barnabas.log.epoch_file import save_epochs
 from barnabas.log.errors import in_doubt
 from barnabas.log.format import names, properties
 from barnabas.log.format.names import DirKind
-from barnabas.log.loading import save_epochs
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segment import Segment
 from barnabas.log.trash import Trash
@@ -204,7 +204,7 @@ class Move:
             while position < copy.end and not self.is_cancelled:
                 data = self._read(source, min(CHUNK_BYTES, copy.end - position), position)
                 if not data:
-                    return False  # truncated meanwhile: the next plan begins anew
+                    return False  # truncated meanwhile: the next plan starts over
                 target.write(data, position)
                 position += len(data)
                 self._copied[name] = (copy.segment, position)

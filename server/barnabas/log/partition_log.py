@@ -1,4 +1,6 @@
-"""The log of one partition: what may be appended, what is dropped, and what lasts. `readable` is how it is read.
+"""The log of one partition: what may be appended, and what is dropped.
+
+How it is read is in `readable`, what of it survives a power cut in `durable`.
 
 The rule: `log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset`, and the log end is
 never past what was written whole. All changes are made by one thread.
@@ -12,14 +14,14 @@ from barnabas.errors import RequestError
 from barnabas.log import retention
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk
+from barnabas.log.durable import DurableLog
 from barnabas.log.errors import Code, failure_of, guarded, in_doubt
-from barnabas.log.flushing import FlushTask, unsynced_files
+from barnabas.log.flushing import FlushTask
 from barnabas.log.format import names, properties
 from barnabas.log.incoming import check_replicated, read_end_marker
-from barnabas.log.loading import LoadedLog, save_epochs
+from barnabas.log.loading import LoadedLog
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.producers import is_end_marker
-from barnabas.log.readable import ReadableLog
 from barnabas.log.replay import aborted_entry, replay_producers
 from barnabas.log.results import AppendResult
 from barnabas.log.segment import Segment
@@ -36,7 +38,7 @@ FROM_ZERO_SINCE = 12
 """The version of Produce from which on transactions are of version 2."""
 
 
-class PartitionLog(ReadableLog):
+class PartitionLog(DurableLog):
     """The log of one partition, opened by LogManager.
 
     `config` may be replaced at any time. Methods raise StorageError when the disk fails; what was
@@ -44,18 +46,8 @@ class PartitionLog(ReadableLog):
     """
 
     __slots__ = (
-        "_flushed_messages",
-        "_generation",
-        "appended_messages",
-        "are_epochs_synced",
         "clean_offset",
-        "config",
-        "is_closed",
-        "is_dir_synced",
-        "last_flush_ms",
-        "needs_sync",
         "producers",
-        "recovery_point",
         "topic_id",
     )  # fmt: skip
 
@@ -83,27 +75,14 @@ class PartitionLog(ReadableLog):
             trash=trash,
             loaded=loaded,
             high_watermark=high_watermark,
+            config=config,
+            now_ms=now_ms,
         )
-        self.config = config
         self.topic_id = topic_id
         self.producers = loaded.producers
-        self.recovery_point = loaded.recovery_point
         self.clean_offset: int | None = None  # up to where the log has been compacted, None: never
-        self.last_flush_ms = now_ms
-        self.appended_messages = 0  # in this life
-        self._flushed_messages = 0  # those of them that are known to last
-        self.is_closed = False  # for good: closed, deleted, or its disk has failed
-        self.is_dir_synced = False  # whether the directory's own name is known to last
-        self.needs_sync = not loaded.is_clean  # whether a clean end must sync even if nothing was appended
-        self.are_epochs_synced = True  # whether the file of the leader epochs is known to last
-        self._generation = 0  # counts truncations
         self.producers.on_high_watermark(self.high_watermark)
         self._update_last_stable()
-
-    @property
-    def generation(self) -> int:
-        """How often the log was truncated in this life: offsets may have other records since."""
-        return self._generation
 
     def take_over(self, old: PartitionLog) -> None:
         """Be, from now on, what `old` was: a copy of it with the same end."""
@@ -283,10 +262,6 @@ class PartitionLog(ReadableLog):
                 self.epochs.truncate_from_end(start_offset)  # so that the next append tries again
                 raise
 
-    def _save_epochs(self, *, sync: bool) -> None:
-        save_epochs(self.disk, self.dir, self.epochs, sync=sync)
-        self.are_epochs_synced = sync
-
     @guarded
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Note that a leader epoch begins, before anything is written in it (a new leader does so)."""
@@ -413,7 +388,7 @@ class PartitionLog(ReadableLog):
         if offset >= self.log_end_offset:
             return False
         if offset <= self.segments[0].base_offset and offset < self.log_start_offset:
-            self._start_anew(offset)
+            self._restart_at(offset)
         else:
             self._truncate(offset, now_ms)
         return True
@@ -421,7 +396,7 @@ class PartitionLog(ReadableLog):
     @guarded
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log is empty and begins at `offset`. Raises StorageError."""
-        self._start_anew(offset)
+        self._restart_at(offset)
 
     def _truncate(self, offset: int, now_ms: int) -> None:
         store = self.store
@@ -435,8 +410,8 @@ class PartitionLog(ReadableLog):
         if self.epochs.truncate_from_end(offset):
             self._save_epochs(sync=True)
 
-    def _start_anew(self, offset: int) -> None:
-        self.store.start_anew(offset, config=self.config)
+    def _restart_at(self, offset: int) -> None:
+        self.store.restart_at(offset, config=self.config)
         self.log_start_offset = offset
         self._truncated(offset)
         self.high_watermark = offset
@@ -456,73 +431,7 @@ class PartitionLog(ReadableLog):
         if self.clean_offset is not None:
             self.clean_offset = min(self.clean_offset, offset)
 
-    # --- lasting --------------------------------------------------------------------------------------------
-
-    @property
-    def unflushed_messages(self) -> int:
-        """How many records were appended since the last flush began."""
-        return self.appended_messages - self._flushed_messages
-
-    @property
-    def wants_flush(self) -> bool:
-        """Whether flush.messages asks for a flush now, before anybody is told that the records are safe."""
-        return self.appended_messages - self._flushed_messages >= self.config.flush_messages
-
-    def is_flush_due(self, now_ms: int) -> bool:
-        """Return whether a flush is due by flush.ms, or as a segment has been rolled.
-
-        The one that flush.messages asks for is due with the append (`wants_flush`).
-        """
-        return self.recovery_point < self.log_end_offset and (
-            self.recovery_point < self.active.base_offset
-            or now_ms - self.last_flush_ms >= self.config.flush_ms
-        )
-
-    @guarded
-    def begin_flush(self) -> FlushTask | None:
-        """Return what makes all that was appended so far survive a power cut; None if it does already.
-
-        Raises StorageError.
-        """
-        if self.log_end_offset <= self.recovery_point or self.is_closed:
-            return None
-        return self._plan_flush()
-
-    def _plan_flush(self) -> FlushTask:
-        files, paths = unsynced_files(self.store, self.recovery_point)
-        directories = [self.dir]
-        if not self.are_epochs_synced:
-            paths.append(f"{self.dir}/{names.LEADER_EPOCH_CHECKPOINT}")
-        if not self.is_dir_synced:
-            paths.append(f"{self.dir}/{names.PARTITION_METADATA}")
-            directories.append(self.log_dir)
-        return FlushTask(
-            self,
-            end_offset=self.log_end_offset,
-            generation=self._generation,
-            appended_messages=self.appended_messages,
-            leader_epoch=self.epochs.latest,
-            disk=self.disk,
-            files=files,
-            paths=paths,
-            directories=directories,
-        )
-
-    def flushed(self, task: FlushTask, now_ms: int) -> None:
-        """Take note of a flush that was run."""
-        self.last_flush_ms = now_ms
-        self.is_dir_synced = True
-        if task.generation == self._generation:
-            self.are_epochs_synced = self.are_epochs_synced or task.leader_epoch == self.epochs.latest
-            self.recovery_point = max(self.recovery_point, task.end_offset)
-            self._flushed_messages = max(self._flushed_messages, task.appended_messages)
-
-    def flush(self, now_ms: int) -> None:
-        """Return when everything appended so far survives a power cut. Raises StorageError."""
-        task = self.begin_flush()
-        if task is not None:
-            task.run()
-            task.finish(now_ms)
+    # --- the end ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Flush, write what belongs to a clean end, and let all files go. Raises StorageError."""

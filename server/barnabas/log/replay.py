@@ -67,7 +67,7 @@ def aborted_entry(completed: CompletedTransaction, producers: ProducerState) -> 
 
 
 def rebuild_txn_index(segments: Sequence[Segment], damaged: Segment, snapshots: ProducerSnapshots) -> None:
-    """Make the transaction index of one segment anew, from the batches. Raises OSError, RecordsError."""
+    """Rebuild the transaction index of one segment from its batches. Raises OSError, RecordsError."""
     log.warning("rebuilding the transaction index of %s", damaged.path(names.LOG))
     producers = ProducerState(expiration_ms=UNBOUNDED)
     snapshots.peek(producers, segments[0].base_offset, damaged.base_offset)

@@ -1,36 +1,27 @@
 """One segment: a file of batches with its offset, time and transaction index.
 
 The rule: `size` is how many bytes were written whole; what a failed write left behind it is cut off or
-overwritten. Files are opened and indexes loaded when they are needed, and let go when the pool asks.
-
-Indexes live in memory and reach their files when the segment is sealed, flushed or closed. A crash loses no
-more than recovery rebuilds anyway: it trusts no index of a segment that was not flushed.
+overwritten. `indexed_file` says when files are open and indexes in memory.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from errno import ENOENT
 
-from barnabas.errors import lacks_room
 from barnabas.log.config import LogConfig
-from barnabas.log.damage import find_sound_batch
-from barnabas.log.disk import Buffer, Disk, File
-from barnabas.log.format import CorruptFileError, names, offset_index, time_index, txn_index
-from barnabas.log.format.offset_index import OFFSET_DELTA_MAX, OffsetIndex
-from barnabas.log.format.time_index import NO_TIMESTAMP, TimeIndex
+from barnabas.log.disk import Buffer, Disk
+from barnabas.log.format import names, txn_index
+from barnabas.log.format.time_index import NO_TIMESTAMP
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.index_checks import offset_entry_holds, time_entry_holds
+from barnabas.log.indexed_file import IndexedFile
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.scan import SWEEP_BYTES, iter_headers
-from barnabas.records.batch import BatchHeader
-from barnabas.records.errors import CorruptRecordsError
 
 log = logging.getLogger(__name__)
 
 
-class Segment:
+class Segment(IndexedFile):
     """The batches from `base_offset` on, up to the next segment's.
 
     Lifecycle: `create` or `Segment(...)` for files that are there; `append` while it is the active one;
@@ -38,34 +29,7 @@ class Segment:
     swapped in.
     """
 
-    __slots__ = (
-        "_aborted",
-        "_file",
-        "_is_index_new",
-        "_is_pooled",
-        "_offset_index",
-        "_offset_written",
-        "_pool",
-        "_time_index",
-        "_time_known",
-        "_time_written",
-        "base_offset",
-        "bytes_since_index",
-        "created_ms",
-        "dir",
-        "disk",
-        "first_timestamp",
-        "has_txn_index",
-        "index_interval_bytes",
-        "is_closed",
-        "is_preallocated",
-        "mark",
-        "max_timestamp",
-        "max_timestamp_offset",
-        "size",
-        "time_hint",
-        "used",
-    )  # fmt: skip
+    __slots__ = ("_aborted", "has_txn_index")
 
     def __init__(
         self,
@@ -79,32 +43,10 @@ class Segment:
         has_txn_index: bool = False,
         mark: str = "",
     ) -> None:
-        self.disk = disk
-        self.dir = directory
-        self.base_offset = base_offset
-        self.size = size
-        self.index_interval_bytes = index_interval_bytes
+        super().__init__(
+            disk, pool, directory, base_offset, size, index_interval_bytes=index_interval_bytes, mark=mark
+        )
         self.has_txn_index = has_txn_index
-        self.mark = mark
-        self.is_preallocated = False
-        self.is_closed = False  # for good: its path may by now name a file of another log
-        self.bytes_since_index = 0
-        self.created_ms = -1  # when the first batch came, on the broker's clock; -1: not in this life
-        self.first_timestamp: int | None = None  # the first batch's largest one, None: not read yet
-        self.max_timestamp = NO_TIMESTAMP
-        self.max_timestamp_offset = base_offset
-        # A timestamp in ms, and a position before which no batch that is still of the log has reached it.
-        self.time_hint: tuple[int, int] | None = None
-        self.used = False
-        self._is_index_new = False  # made in this life from the batches, so that damage is not its fault
-        self._time_known = size == 0  # whether max_timestamp has been read
-        self._pool = pool
-        self._is_pooled = False
-        self._file: File | None = None
-        self._offset_index: OffsetIndex | None = None
-        self._offset_written = 0  # bytes of the index that are in its file
-        self._time_index: TimeIndex | None = None
-        self._time_written = 0
         self._aborted: list[AbortedTransaction] | None = None
 
     @classmethod
@@ -133,239 +75,15 @@ class Segment:
         segment._touch()
         return segment
 
-    def __repr__(self) -> str:
-        return f"<segment {self.path(names.LOG)}, {self.size} bytes>"
-
-    def path(self, suffix: str) -> str:
-        """Return the path of the file of that type."""
-        return f"{self.dir}/{names.file_name(self.base_offset, suffix, self.mark)}"
-
-    # --- what it holds open ---------------------------------------------------------------------------------
-
-    @property
-    def file(self) -> File:
-        """The log file, opened if need be. Raises OSError."""
-        file = self._file
-        if file is None:
-            self._check_open()
-            file = self._file = self.disk.open(self.path(names.LOG))
-            self._touch()
-        else:
-            self.used = True
-        return file
-
-    def _check_open(self) -> None:
-        if self.is_closed:
-            raise FileNotFoundError(ENOENT, "the log was closed, deleted or moved", self.path(names.LOG))
-
-    def is_in_place(self) -> bool:
-        """Return whether the log file is still the one of its name, as far as that can be seen. Raises OSError."""
-        file, path = self._file, self.path(names.LOG)
-        if file is not None:
-            return file.is_at(path)
-        try:
-            self.disk.stat(path)
-        except FileNotFoundError:
-            return False
-        return True
-
-    def _touch(self) -> None:
-        self.used = True
-        if not self._is_pooled:
-            self._is_pooled = True
-            self._pool.add(self)
-
     def release(self) -> None:
-        """Let the file go, and the indexes once all of them is in their files."""
-        self._is_pooled = False
-        self._file = None
+        """Let the files go, and the indexes once all of them is in their files."""
         self._aborted = None
-        try:
-            self.write_indexes()
-        except OSError as error:  # whoever wants them next will meet it, for its own log dir
-            log.warning("cannot write the indexes of %s: %s", self.path(names.LOG), error)
-        else:
-            self._offset_index = self._time_index = None
-
-    def close(self) -> None:
-        """Write the indexes and let everything go for good. Raises OSError."""
-        self.write_indexes()
-        self.abandon()
+        super().release()
 
     def abandon(self) -> None:
         """Let everything go without writing anything: the files go, or their disk has failed."""
-        if self._is_pooled:
-            self._pool.discard(self)
-        self._is_pooled = False
-        self._file = None
-        self._offset_index = self._time_index = None
         self._aborted = None
-
-    def count_in(self, pool: OpenFiles) -> None:
-        """Count against this pool from now on, with what is held; the former pool goes."""
-        self._pool = pool
-        if self._is_pooled:
-            pool.add(self)
-
-    def move_to(self, pool: OpenFiles) -> None:
-        """Let everything go, and count against another pool from now on. Raises OSError."""
-        self.close()
-        self._pool = pool
-
-    # --- indexes --------------------------------------------------------------------------------------------
-
-    @property
-    def offset_index(self) -> OffsetIndex:
-        """The offset index; rebuilt if its file is missing or damaged. Raises OSError."""
-        index = self._offset_index
-        return self._load_indexes()[0] if index is None else index
-
-    @property
-    def time_index(self) -> TimeIndex:
-        """The time index; rebuilt if its file is missing or damaged. Raises OSError."""
-        index = self._time_index
-        return self._load_indexes()[1] if index is None else index
-
-    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        self._check_open()
-        try:
-            offsets = OffsetIndex.decode(
-                self.base_offset, self.disk.read(self.path(names.OFFSET_INDEX)), self.size
-            )
-            times = TimeIndex.decode(self.base_offset, self.disk.read(self.path(names.TIME_INDEX)))
-        except (CorruptFileError, FileNotFoundError) as error:
-            if self.size:
-                log.warning("rebuilding the indexes of %s: %s", self.path(names.LOG), error)
-            self.rebuild_indexes()
-            assert self._offset_index is not None
-            assert self._time_index is not None
-            return self._offset_index, self._time_index
-        self._offset_index, self._time_index = offsets, times
-        self._offset_written, self._time_written = len(offsets.entries), len(times.entries)
-        self._touch()
-        return offsets, times
-
-    def reset_indexes(self) -> None:
-        """Begin with empty indexes; their files follow with the next `write_indexes`."""
-        self._offset_index = OffsetIndex(self.base_offset)
-        self._time_index = TimeIndex(self.base_offset)
-        self._offset_written = self._time_written = -1  # the files are not what they should be
-        self.bytes_since_index = 0
-        self._is_index_new = True
-        self.max_timestamp, self.max_timestamp_offset, self._time_known = NO_TIMESTAMP, self.base_offset, True
-        self.first_timestamp = None
-        self._touch()
-
-    def rebuild_indexes(self) -> None:
-        """Rebuild offset and time index from the batches, and write them. Raises OSError.
-
-        Damage is passed over: readers meet it, and what follows it can be found.
-        """
-        file = self.file  # if it cannot be opened, the indexes stay as they are
-        self.reset_indexes()
-        position, next_offset, offset_max = 0, self.base_offset, self.base_offset + OFFSET_DELTA_MAX
-        while position < self.size:
-            try:
-                for at, header in iter_headers(file, position, self.size, chunk_bytes=SWEEP_BYTES):
-                    position = at
-                    if not next_offset <= header.base_offset <= header.last_offset <= offset_max:
-                        raise CorruptRecordsError(f"offset {header.base_offset} follows {next_offset - 1}")
-                    self.index_batch(at, header)
-                    position, next_offset = at + header.size, header.next_offset
-            except CorruptRecordsError as error:
-                log.warning("%s is damaged at position %d: %s", self.path(names.LOG), position, error)
-                found = find_sound_batch(file, position, self.size, first_offset=next_offset)
-                position = found.position if found else self.size
-        try:
-            self.seal()
-        except OSError as error:
-            if not lacks_room(error):
-                raise
-            log.warning(
-                "no room for the indexes of %s, they are kept in memory: %s", self.path(names.LOG), error
-            )
-
-    def index_batch(self, position: int, header: BatchHeader) -> None:
-        """Take a batch that is in the file into the indexes."""
-        if position == 0:
-            self.first_timestamp = header.max_timestamp
-        self._index(position, header.size, header.last_offset, header.max_timestamp, header.last_offset)
-
-    def _index(
-        self, position: int, size: int, last_offset: int, timestamp: int, timestamp_offset: int
-    ) -> None:
-        if timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
-            self.max_timestamp_offset = timestamp_offset
-        if self.bytes_since_index > self.index_interval_bytes and (
-            last_offset - self.base_offset <= OFFSET_DELTA_MAX  # old releases could write more than that
-        ):
-            self.offset_index.append(last_offset, position)
-            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
-            self.bytes_since_index = 0
-        self.bytes_since_index += size
-
-    def write_indexes(self) -> None:
-        """Bring the index files up to date. Raises OSError."""
-        if self._offset_index is not None:
-            entries = self._offset_index.entries
-            self._offset_written = self._write_index(names.OFFSET_INDEX, entries, self._offset_written)
-        if self._time_index is not None:
-            entries = self._time_index.entries
-            self._time_written = self._write_index(names.TIME_INDEX, entries, self._time_written)
-
-    def _write_index(self, suffix: str, entries: bytearray, written: int) -> int:
-        size = len(entries)
-        if size != written:
-            file = self.disk.open(self.path(suffix), create=True)
-            start = max(0, written)
-            if start < size:
-                file.write(entries[start:size], start)
-            if start > size or written < 0:
-                file.truncate(size)
-        return size
-
-    def has_index_room(self, index_bytes_max: int) -> bool:
-        """Say whether another entry fits both indexes; the last slot of the time index is for `seal`."""
-        return (
-            len(self.offset_index.entries) + offset_index.ENTRY_SIZE <= index_bytes_max
-            and len(self.time_index.entries) + 2 * time_index.ENTRY_SIZE <= index_bytes_max
-        )
-
-    def load_max_timestamp(self) -> int:
-        """Return the largest timestamp in ms, NO_TIMESTAMP without any; sets `max_timestamp_offset` too."""
-        if not self._time_known:
-            index = self.time_index
-            if not self._is_index_new and not time_entry_holds(self, len(index) - 1):
-                self._rebuild_contradicted("time", len(index) - 1)
-            else:
-                self.max_timestamp, self.max_timestamp_offset = index.last()
-                self._time_known = True
-        return self.max_timestamp
-
-    @property
-    def largest_timestamp(self) -> int:
-        """The largest timestamp in ms or, where no record has one, when the file was last changed."""
-        return self.find_largest_timestamp()
-
-    def find_largest_timestamp(self) -> int:
-        """Return `largest_timestamp`; it may cost a look into the time index. Raises OSError."""
-        timestamp = self.load_max_timestamp()
-        return timestamp if timestamp >= 0 else self.disk.stat(self.path(names.LOG)).modified_ms
-
-    def scan_start(self, timestamp_ms: int, position: int) -> int:
-        """Return where to look for a timestamp: at `position`, or after what an earlier scan has seen."""
-        hint = self.time_hint
-        return max(position, hint[1]) if hint is not None and timestamp_ms >= hint[0] else position
-
-    def load_first_timestamp(self) -> int:
-        """Return the largest timestamp of the first batch, from which its age counts, or NO_TIMESTAMP."""
-        if self.first_timestamp is None:
-            if not self.size:
-                return NO_TIMESTAMP
-            _, header = next(iter_headers(self.file, 0, self.size))
-            self.first_timestamp = header.max_timestamp
-        return self.first_timestamp
+        super().abandon()
 
     # --- aborted transactions -------------------------------------------------------------------------------
 
@@ -437,18 +155,6 @@ class Segment:
         except OSError as error:  # recovery will do it; nothing beyond `size` is ever read
             log.warning("cannot cut off what a failed write left in %s: %s", self.path(names.LOG), error)
 
-    def seal(self) -> None:
-        """Write the indexes for good: with the largest timestamp as the last entry. Raises OSError."""
-        if self.is_preallocated:
-            self.file.truncate(self.size)
-            self.is_preallocated = False
-        if (
-            self.load_max_timestamp() >= 0
-            and self.max_timestamp_offset - self.base_offset <= OFFSET_DELTA_MAX
-        ):
-            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
-        self.write_indexes()
-
     def sync(self) -> None:
         """Return when everything written is on the medium. Raises OSError."""
         self.write_indexes()
@@ -518,30 +224,6 @@ class Segment:
 
     # --- reading --------------------------------------------------------------------------------------------
 
-    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Find the batch that holds `offset`, or the next one after it; None if there is none.
-
-        Raises OSError, CorruptRecordsError.
-        """
-        try:
-            return self._find(offset)
-        except CorruptRecordsError as error:
-            if self._is_index_new:
-                raise
-            log.warning("rebuilding the indexes of %s: %s", self.path(names.LOG), error)
-            self.rebuild_indexes()
-            return self._find(offset)
-
-    def _find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        indexed_offset, start = self.offset_index.floor(offset)
-        for position, header in iter_headers(self.file, start, self.size):
-            last_offset = header.base_offset + header.last_offset_delta
-            if position == start and start and not self.base_offset <= last_offset <= indexed_offset:
-                raise CorruptRecordsError(f"the index says {indexed_offset} is at {start}, not {last_offset}")
-            if last_offset >= offset:
-                return position, header
-        return None
-
     def checked_start(self, offset: int) -> int:
         """Return a position at or before the batch that holds `offset`, as near as the offset index knows.
 
@@ -578,20 +260,6 @@ class Segment:
             index = self.offset_index
             slot = index.slots_before(position)
         return index.entry(slot)[0] if slot < len(index) else None
-
-    def _rebuild_contradicted(self, which: str, slot: int) -> None:
-        log.warning(
-            "rebuilding the indexes of %s: entry %d of the %s index is not what the batches say",
-            self.path(names.LOG), slot, which,
-        )  # fmt: skip
-        self.rebuild_indexes()
-
-    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Walk over all batches from `position`, where one must begin.
-
-        Raises OSError, CorruptRecordsError.
-        """
-        return iter_headers(self.file, position, self.size, chunk_bytes=SWEEP_BYTES)
 
     def read_end_offset(self) -> int:
         """Return the offset after the last batch. Raises OSError, CorruptRecordsError."""

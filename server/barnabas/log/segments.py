@@ -205,7 +205,7 @@ class Segments:
         self._recent.clear()
         self._discard(dropped, due_ms=due_ms)
 
-    def start_anew(self, offset: int, *, config: LogConfig) -> None:
+    def restart_at(self, offset: int, *, config: LogConfig) -> None:
         """Remove all segments and snapshots at once, and begin with an empty segment at `offset`."""
         self.snapshots.remove(self.snapshots.offsets)
         for segment in self.all:

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 
 import trio
 
+from barnabas.cluster.changes import ScramCredentialChanged
 from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.cluster.image import BrokerInfo, ClusterImage, ScramCredentialChanged
+from barnabas.cluster.image import BrokerInfo, ClusterImage
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 from barnabas.config.loading import BrokerConfig

@@ -65,7 +65,7 @@ class Exposition:
         """How many answers have been made."""
 
     async def text(self, accept: str = "") -> Text:
-        """All metrics, none of them older than this call; `accept` is a request's header of that name."""
+        """Return all metrics, none of them older than this call; `accept` is a request's header of that name."""
         content_type = content_type_for(accept)
         shared = self._next.setdefault(content_type, _Shared())
         async with self._one_at_a_time:
@@ -86,7 +86,7 @@ class Exposition:
         return await self._threads.run(lambda: render(chain(broker, client_families(clients)), content_type))
 
     async def _copied_clients(self) -> list[ClientMetrics]:
-        """What clients have pushed, as it is now, the one that has been silent for the longest time first."""
+        """Return what clients have pushed, as it is now, the one that has been silent for the longest time first."""
         telemetry = self._sources.telemetry.if_made
         if telemetry is None:
             return []

@@ -66,7 +66,7 @@ class Families:
         return iter(self._by_name.values())
 
     def get(self, name: str, kind: str, text: str) -> Family:
-        """The family of that name; it has one kind."""
+        """Return the family of that name; it has one kind."""
         family = self._by_name.get(name)
         if family is None:
             family = self._by_name[name] = Family(name, kind, text)

@@ -244,8 +244,8 @@ async def _topics(families: Families, sources: Sources, meter: RequestMeter) -> 
     messages_in: Counter[str] = Counter()
     async for some in _in_slices(list(sources.replicas), sources.budget):
         for replica in some:
-            bytes_in[replica.topic] += replica.appended_bytes - replica.replicated_bytes
-            messages_in[replica.topic] += replica.appended_records - replica.replicated_records
+            bytes_in[replica.topic] += replica.growth.appended_bytes - replica.growth.replicated_bytes
+            messages_in[replica.topic] += replica.growth.appended_records - replica.growth.replicated_records
     topics = sources.metadata.image.topics
     meter.forget_topics(topics.__contains__)
     async for names in _in_slices(topics, sources.budget):

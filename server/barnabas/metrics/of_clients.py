@@ -23,7 +23,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def client_families(clients: list[ClientMetrics]) -> Families:
-    """The metrics of all clients, and a line about each of them. Empties `clients`, which are copies.
+    """Return the metrics of all clients, and a line about each of them. Empties `clients`, which are copies.
 
     Slow for many series: for a thread.
     """
@@ -56,7 +56,7 @@ def client_families(clients: list[ClientMetrics]) -> Families:
 
 
 def _family(families: Families, kinds: dict[str, str], exported: str, kind: str, text: str) -> Family:
-    """The family of a metric; where clients do not agree on what it is, the later kind has a name of its own."""
+    """Return the family of a metric; where clients do not agree on what it is, the later kind has a name of its own."""
     base = exported.removesuffix(TOTAL)
     if kinds.setdefault(base, kind) != kind:
         return families.get(f"{base}_{kind}", kind, text)

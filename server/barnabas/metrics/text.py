@@ -31,13 +31,13 @@ class Text:
 
 
 def content_type_for(accept: str) -> str:
-    """The content type that suits a request best; `accept` is what it says in its header of that name."""
+    """Return the content type that suits a request best; `accept` is what it says in its header of that name."""
     _, content_type = choose_encoder(accept)
     return str(content_type)
 
 
 def render(families: Iterable[Family], content_type: str) -> Text:
-    """The text of families, which are empty afterwards, and of the process itself (CPU, memory, open files).
+    """Return the text of families, which are empty afterwards, and of the process itself (CPU, memory, open files).
 
     `content_type` is one that `content_type_for` has chosen.
     """
@@ -67,7 +67,7 @@ class _Writer:
         self._pairs: dict[tuple[str, str], str] = {}  # the labels of a client come with each of its series
 
     def lines(self, family: Family) -> Iterator[str]:
-        """The lines of a family, each with its end."""
+        """Yield the lines of a family, each with its end."""
         name, kind, text = family.name, family.kind, _escaped(family.text)
         if self._is_openmetrics:
             text = text.replace('"', r"\"")

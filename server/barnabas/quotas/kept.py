@@ -15,7 +15,7 @@ class Forgettable(Protocol):
     """What may be forgotten."""
 
     def is_forgettable(self, now_ms: int, /) -> bool:
-        """Whether a new one would say the same."""
+        """Say whether a new one would say the same."""
 
 
 K = TypeVar("K", bound=Hashable)

@@ -72,7 +72,7 @@ _INT16: Final = Struct(">h")
 
 
 def transactional_producer(records: Buffer | None) -> tuple[int, int] | None:
-    """The producer's id and epoch of records whose first batch is part of a transaction, else None."""
+    """Return the producer's id and epoch of records whose first batch is part of a transaction, else None."""
     if (
         records is None
         or len(records) < HEADER_SIZE

@@ -338,7 +338,7 @@ class Scanner:
         return min(self.count, end) - self.index
 
     def offset_columns(self, width: int, many: int) -> tuple[bytes, ...]:
-        """The columns of the next `many` offset deltas, if they count up, in `width` bytes each."""
+        """Return the columns of the next `many` offset deltas, if they count up, in `width` bytes each."""
         if width == 1:
             return (_ONE_BYTE[self.index : self.index + many],)
         block, start = divmod(self.index, _TWO_BYTES_END)

@@ -2,7 +2,7 @@
 
 The rule: either the whole request for that partition is taken, as exactly one batch of message format v2, or
 it is refused with the error code that Kafka gives. The usual batch is checked and patched where it lies; only
-what must change (codec, offsets, old message formats) is written anew.
+what must change (codec, offsets, old message formats) is written again.
 
 How far records are looked at is `AppendRules.record_validation`; docs/decisions/0010-record-validation.md has
 the reasons.
@@ -11,10 +11,9 @@ the reasons.
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 from barnabas.records.batch import (
-    DECOMPRESSED_BYTES_MAX,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC_OFFSET,
@@ -33,7 +32,6 @@ from barnabas.records.batch import (
     set_max_timestamp,
 )
 from barnabas.records.compression import (
-    CODECS_BY_NAME,
     SMALL_BYTES,
     SMALL_COMPRESSED_BYTES,
     Codec,
@@ -46,19 +44,17 @@ from barnabas.records.errors import (
     Code,
     CorruptRecordsError,
     InvalidRecordsError,
-    RecordError,
     RecordsError,
     UnsupportedCompressionError,
 )
+from barnabas.records.rules import AppendRules, RecordJudge
 from barnabas.records.scan import Scanner
 from barnabas.records.steps import RECORDS_PER_STEP, Reserve, Steps, Work, run
 from barnabas.records.varint import Buffer
 
 PRODUCE_VERSION_MAGIC_2: Final = 3  # the first version of Produce that takes magic 2 only (KIP-98)
 PRODUCE_VERSION_ZSTD: Final = 7  # the first one whose clients know zstd (KIP-110)
-UNBOUNDED_MS: Final = (1 << 63) - 1
 OLD_DECOMPRESSED_BYTES_MAX: Final = 32 << 20  # of a wrapper of v0 or v1, whose clients sent up to 1 MB
-RECORD_ERRORS_MAX: Final = 1_000  # enough to find a mistake; a batch of 1 MB may hold 150,000 records
 
 
 class Origin(Enum):
@@ -77,37 +73,6 @@ _NONE: Final = Codec.NONE
 _SUM_AT_ONCE_BYTES: Final = 4 << 20  # summed up in a millisecond
 _SMALL_EFFORT: Final = 4 * RECORDS_PER_STEP  # room for headers, and for looks at columns
 _WRONG_CHECKSUM: Final = "the checksum of the records is wrong"
-
-
-@dataclass(frozen=True, slots=True)
-class AppendRules:
-    """The topic settings that records must obey, named as Kafka's with dots for underscores; times in ms.
-
-    `compression_type` is "producer" (keep the producer's codec), "uncompressed" or a codec's name;
-    `compression_level` is for that codec, None its default. `compacted` is true if `cleanup.policy` has
-    compact. `record_validation` "full" looks at every record, as Kafka does; "header" trusts a batch's header
-    where a checksum holds. `decompressed_bytes_max` bounds what a batch may decompress to.
-    """
-
-    compression_type: str = "producer"
-    compression_level: int | None = None
-    timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
-    message_timestamp_before_max_ms: int = UNBOUNDED_MS
-    message_timestamp_after_max_ms: int = 3_600_000
-    max_message_bytes: int = 1_048_588
-    segment_bytes: int = 1 << 30
-    compacted: bool = False
-    record_validation: Literal["full", "header"] = "full"
-    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
-
-    def target_codec(self, source: Codec) -> Codec:
-        """Return the codec in which records are stored that came in `source`."""
-        return source if self.compression_type == "producer" else CODECS_BY_NAME[self.compression_type]
-
-    @property
-    def append_time(self) -> bool:
-        """Whether the broker sets the timestamps."""
-        return self.timestamp_type == "LogAppendTime"
 
 
 @dataclass(slots=True, init=False)  # with an __init__ that can be compiled
@@ -223,7 +188,7 @@ def validate_steps(
 
 
 def _first_header(buf: Buffer) -> BatchHeader | None:
-    """The header of the first batch or message that is whole, None if there is none."""
+    """Return the header of the first batch or message that is whole, None if there is none."""
     if len(buf) >= HEADER_SIZE and buf[MAGIC_OFFSET] == 2:  # without going about it, for the usual request
         header = read_header(buf)
         if LOG_OVERHEAD + header.batch_length == len(buf):
@@ -247,49 +212,6 @@ def _too_large(size: int, size_max: int) -> RecordsError:
     )
 
 
-class _Judge:
-    """Which records break the rules: `allows` each of them, then `finish`."""
-
-    __slots__ = ("code", "config", "errors", "now_ms")
-
-    def __init__(self, config: AppendRules, now_ms: int) -> None:
-        self.config = config
-        self.now_ms = now_ms
-        self.errors: list[RecordError] = []
-        self.code = Code.INVALID_RECORD
-
-    def allows(self, index: int, key: bytes | None, timestamp: int) -> bool:
-        """Say whether a record obeys the rules, and remember if it does not."""
-        if self.config.compacted and key is None:
-            message = "a record of a compacted topic must have a key"
-        elif not self.is_timestamp_allowed(timestamp):
-            self.code = Code.INVALID_TIMESTAMP
-            before = self.config.message_timestamp_before_max_ms
-            after = self.config.message_timestamp_after_max_ms
-            message = (
-                f"timestamp {timestamp} is not from {before} ms before to {after} ms after {self.now_ms}"
-            )
-        else:
-            return True
-        if len(self.errors) < RECORD_ERRORS_MAX:
-            self.errors.append(RecordError(index, message))
-        return False
-
-    def is_timestamp_allowed(self, timestamp: int) -> bool:
-        """Say whether a record may have that timestamp; none at all (-1) is allowed (KIP-937)."""
-        config = self.config
-        if config.append_time or timestamp == NO_TIMESTAMP:
-            return True
-        age_ms = self.now_ms - timestamp
-        return -config.message_timestamp_after_max_ms <= age_ms <= config.message_timestamp_before_max_ms
-
-    def finish(self) -> None:
-        """Raise if any record broke the rules, with which."""
-        if self.errors:
-            shown = "; ".join(f"record {error.batch_index}: {error.message}" for error in self.errors[:3])
-            raise InvalidRecordsError(f"records were refused: {shown}", self.code, tuple(self.errors))
-
-
 class _Appender:
     """The circumstances of one append: what every check and every way of writing needs to know."""
 
@@ -299,7 +221,7 @@ class _Appender:
         self.config = config
         self.now_ms = now_ms
         self.origin = origin
-        self.judge = _Judge(config, now_ms)
+        self.judge = RecordJudge(config, now_ms)
 
     def batch_steps(self, buf: Buffer, header: BatchHeader) -> Steps[ValidatedBatches]:
         """Take a batch of magic 2 at the start of `buf`, in place if possible."""

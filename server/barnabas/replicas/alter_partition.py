@@ -49,7 +49,7 @@ PartitionAnswer = AlterPartitionResponse.PartitionData
 
 
 class RemoteAlterPartition:
-    """Implements `replica.AlterPartition`. Lifecycle: `run` in a task. One request is under way at a time."""
+    """Implements `ports.AlterPartition`. Lifecycle: `run` in a task. One request is under way at a time."""
 
     def __init__(self, broker_id: int, peers: Peers, own_epoch: Callable[[], int]) -> None:
         """`own_epoch` is the epoch of this broker's registration."""

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from barnabas.cluster.peers import Peers
     from barnabas.config.loading import BrokerConfig
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.replica import Replica, Throttle
+    from barnabas.replicas.ports import Throttle
+    from barnabas.replicas.replica import Replica
     from barnabas.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class FetcherParts:
     budget: LoopBudget
     storage_failed: Callable[[StorageError], RequestError]
     now_ms: Callable[[], int]
-    throttle: Throttle
+    throttle: Throttle[Replica]
 
 
 class Way(NamedTuple):

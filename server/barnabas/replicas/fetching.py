@@ -29,7 +29,7 @@ FetcherKey = tuple[int, int]
 
 
 class ReplicaFetchers:
-    """Implements `replica.Fetchers` with connections to leaders. Lifecycle: `run` in a task.
+    """Implements `ports.Fetchers` with connections to leaders. Lifecycle: `run` in a task.
 
     Also a `cluster.store.Subscriber`: partitions are spread again when `num.replica.fetchers` changes.
     """

@@ -15,7 +15,8 @@ from barnabas.errors import StorageError
 
 if TYPE_CHECKING:
     from barnabas.environment import Threads
-    from barnabas.replicas.replica import Replica, StorageFailed
+    from barnabas.replicas.ports import StorageFailed
+    from barnabas.replicas.replica import Replica
 
 SYNCS_AT_ONCE = 8
 """Syncs of different partitions that run side by side: a file system joins those that meet."""

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.image import Change, ClusterImage, PartitionChanged, PartitionInfo
+from barnabas.cluster.changes import PartitionChanged
+from barnabas.cluster.image import Change, ClusterImage, PartitionInfo
 from barnabas.errors import RequestError, StorageError
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -36,7 +37,7 @@ Proposal = tuple["Replica", "IsrChange"]
 class LocalAlterPartition:
     """Decides on changes of the ISR where the metadata store is this broker's own. Lifecycle: `run` in a task.
 
-    Implements `replica.AlterPartition`. Each replica has at most one proposal under way.
+    Implements `ports.AlterPartition`. Each replica has at most one proposal under way.
     """
 
     def __init__(self, broker_id: int, metadata: MetadataStore) -> None:

@@ -46,7 +46,7 @@ DELAY_SECONDS_MAX = 60.0
 
 
 class WrittenIsrs:
-    """Implements `replica.AlterPartition` for `inter.broker.protocol.version` below 2.7. Lifecycle: `run` in a task."""
+    """Implements `ports.AlterPartition` for `inter.broker.protocol.version` below 2.7. Lifecycle: `run` in a task."""
 
     def __init__(self, broker_id: int, zookeeper: ZooKeeper, budget: LoopBudget) -> None:
         self._broker_id = broker_id

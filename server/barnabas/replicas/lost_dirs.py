@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import Change, ClusterImage, LogDirsRegistered, PartitionChanged
+from barnabas.cluster.changes import LogDirsRegistered, PartitionChanged
+from barnabas.cluster.image import Change, ClusterImage
 from barnabas.ids import uuid_text
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class LostDirs:
 
         def decide(image: ClusterImage) -> list[Change]:
             info = image.topics[topic].partitions[index]
-            return [PartitionChanged(topic, index, info.led_anew(self._broker_id))]
+            return [PartitionChanged(topic, index, info.with_sole_leader(self._broker_id))]
 
         await self._metadata.change(decide)
         log.warning(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import NO_TOPIC_ID, PartitionInfo
@@ -33,14 +32,6 @@ log = logging.getLogger(__name__)
 
 LOGS_AT_ONCE = 64
 """So many logs are made or deleted in one piece, in a thread; a broker that stops waits for one piece at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class _NewReplica:
-    """A replica whose log is to be made."""
-
-    wanted: Wanted
-    info: PartitionInfo
 
 
 class Replicas:
@@ -150,7 +141,7 @@ class Replicas:
         before.
         """
         is_start = not delta.old.version
-        new: list[_NewReplica] = []
+        new: list[tuple[Wanted, PartitionInfo]] = []
         for name in delta.topics:
             topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
             if topic is None:
@@ -173,7 +164,7 @@ class Replicas:
                         self._add(found, info)
                     elif self._may_be_made(name, index, is_new=is_new):
                         topic_id = topic.id if topic.id != NO_TOPIC_ID else None
-                        new.append(_NewReplica(Wanted(name, index, topic_id, config), info))
+                        new.append((Wanted(name, index, topic_id, config), info))
                 await self._budget.checkpoint()
                 if len(new) == LOGS_AT_ONCE:
                     await self._make(new, now_ms)
@@ -188,9 +179,9 @@ class Replicas:
             self._take_role(replica, None, info)
         self._prepared.append((replica, info))
 
-    async def _make(self, new: Sequence[_NewReplica], now_ms: int) -> None:
+    async def _make(self, new: Sequence[tuple[Wanted, PartitionInfo]], now_ms: int) -> None:
         """Make the logs of these replicas, in a thread; where none can be made the partition is offline."""
-        wanted = [one.wanted for one in new]
+        wanted = [one for one, _ in new]
         if self._logs.are_misleading(wanted):
             await self._write_checkpoints()
         try:
@@ -201,14 +192,14 @@ class Replicas:
                 await self._make(new, now_ms)
             return
         await self._threads.run(creation.run)
-        again: list[_NewReplica] = []
-        for one, made in zip(new, creation.logs, strict=True):
+        again: list[tuple[Wanted, PartitionInfo]] = []
+        for (one, info), made in zip(new, creation.logs, strict=True):
             try:
-                self._add(self._logs.finish_creation(made, now_ms), one.info)
+                self._add(self._logs.finish_creation(made, now_ms), info)
             except StorageError as error:
                 self._storage_failed(error)
                 if error.log_dir not in self._logs.online:  # otherwise the same would happen again
-                    again.append(one)
+                    again.append((one, info))
             await self._budget.checkpoint()
         if again and self._logs.online:
             await self._make(again, now_ms)

@@ -6,15 +6,15 @@ the change concerns. Nobody polls a log.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
-
-import trio
+from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError, StorageError
 from barnabas.records.validate import Origin
+from barnabas.replicas import ports
+from barnabas.replicas.growth import Growth
+from barnabas.replicas.waiting import OffsetWaiters
 from barnabas.replication.follower import EpochEnd
 from barnabas.replication.leader import UNKNOWN_BROKER_EPOCH, IsrChange, LeaderState
 from barnabas.replication.read_replica import ReadReplica
@@ -29,66 +29,6 @@ if TYPE_CHECKING:
     from barnabas.records.validate import ValidatedBatches
 
 ACKS_ALL = -1
-UNCOMMITTED_APPENDS_MAX = 1000
-"""So many appends are told apart while they wait for followers; more than that count as one."""
-
-StorageFailed = Callable[[StorageError], RequestError]
-RequestFlush = Callable[["Replica"], None]
-
-
-class Watcher(Protocol):
-    """Something that waits for a replica to grow."""
-
-    def partition_advanced(self, replica: Replica) -> None:
-        """Take note that readers see more of the replica, or that it has another role or is gone."""
-
-
-class AlterPartition(Protocol):
-    """Where the leader's proposals for the ISR go: the controller, local or remote (KIP-497)."""
-
-    def propose(self, replica: Replica, change: IsrChange) -> None:
-        """Have the ISR changed; `replica.isr_settled` is called with the answer."""
-
-
-class Fetchers(Protocol):
-    """Who fetches for the followers of this broker."""
-
-    def start(self, replica: Replica) -> None:
-        """Fetch from the leader that `replica` follows now, in its leader epoch."""
-
-    def stop(self, replica: Replica) -> None:
-        """Fetch no more for a replica; one that was not started is fine."""
-
-
-class NoFetchers:
-    """The `Fetchers` of a broker that is alone."""
-
-    def start(self, replica: Replica) -> None:
-        """Do nothing: there is nobody to fetch from."""
-
-    def stop(self, replica: Replica) -> None:
-        """Do nothing."""
-
-
-class Throttle(Protocol):
-    """How fast records of throttled replicas may be sent, or fetched."""
-
-    def holds(self, replica: Replica) -> bool:
-        """Say whether records of a replica must wait, unless whoever fetches them is in sync."""
-
-    def used(self, replica: Replica, size: int) -> None:
-        """Take note of what was sent or fetched."""
-
-
-class NoThrottle:
-    """A `Throttle` that lets everything through."""
-
-    def holds(self, replica: Replica) -> bool:  # noqa: ARG002
-        """Hold nothing."""
-        return False
-
-    def used(self, replica: Replica, size: int) -> None:
-        """Forget it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,26 +41,15 @@ class ReplicaContext:
     """
 
     broker_id: int
-    storage_failed: StorageFailed
-    request_flush: RequestFlush
-    alter_partition: AlterPartition
+    storage_failed: ports.StorageFailed
+    request_flush: Callable[[Replica], None]
+    alter_partition: ports.AlterPartition[Replica]
     clock_ms: Callable[[], int]
     lag_max_ms: Callable[[], int]
     live_brokers: Callable[[], Container[int]]
-    fetchers: Fetchers = field(default_factory=NoFetchers)
-    leader_throttle: Throttle = field(default_factory=NoThrottle)
+    fetchers: ports.Fetchers[Replica] = field(default_factory=ports.NoFetchers)
+    leader_throttle: ports.Throttle[Replica] = field(default_factory=ports.NoThrottle)
     is_member: bool = False
-
-
-class Waiter:
-    """Somebody who waits for an offset; `error` is set where it will never be reached."""
-
-    __slots__ = ("end_offset", "error", "event")
-
-    def __init__(self, end_offset: int) -> None:
-        self.end_offset = end_offset
-        self.event = trio.Event()
-        self.error: ErrorCode | None = None
 
 
 class Replica:
@@ -138,20 +67,15 @@ class Replica:
         "_low_watermark",
         "_own_end_offset",
         "_state",
-        "_uncommitted",
         "_watchers",
         "_watchers_of_end",
         "_why_closed",
-        "appended_bytes",
-        "appended_records",
         "closed",
-        "committed_bytes",
+        "growth",
         "index",
         "leader_epoch",
         "leader_id",
         "log",
-        "replicated_bytes",
-        "replicated_records",
         "role",
         "topic",
     )
@@ -165,23 +89,16 @@ class Replica:
         self.leader_epoch = -1
         self.closed = True
         """Whether it is not led here (any more)."""
-        self.appended_bytes = 0
-        self.appended_records = 0
-        self.replicated_bytes = 0
-        """As many of `appended_bytes` as came from a leader, not from producers."""
-        self.replicated_records = 0
-        self.committed_bytes = 0
-        """As many of `appended_bytes` as are below the high watermark."""
+        self.growth = Growth()
         self._context = context
         self._state: LeaderState | None = None
         self._own_end_offset = 0  # up to where this broker has the records as safe as flush.messages asks for
         self._why_closed = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        self._uncommitted: deque[tuple[int, int]] = deque()  # (log end offset, appended_bytes) of each append
-        self._watchers: set[Watcher] = set()
-        self._watchers_of_end: set[Watcher] = set()
-        self._committed: list[Waiter] = []
-        self._flushed: list[Waiter] = []
-        self._low_watermark: list[Waiter] = []
+        self._watchers: set[ports.Watcher[Replica]] = set()
+        self._watchers_of_end: set[ports.Watcher[Replica]] = set()
+        self._committed = OffsetWaiters()
+        self._flushed = OffsetWaiters()
+        self._low_watermark = OffsetWaiters()
 
     def __repr__(self) -> str:
         return f"<{self.role.name.lower()} of {self.topic}-{self.index} in epoch {self.leader_epoch}: {self.log}>"
@@ -227,11 +144,9 @@ class Replica:
     def _set_role(self, role: Role, info: PartitionInfo) -> None:
         self.role = role
         self.leader_id, self.leader_epoch = info.leader, info.leader_epoch
-        self._uncommitted.clear()
-        self.committed_bytes = self.appended_bytes
-        if self.log.high_watermark < self.log.log_end_offset:  # what comes between them is news to readers
-            self.committed_bytes -= self.log.size_bytes
-            self._note_uncommitted()
+        log = self.log  # what is between its high watermark and its end is news to readers
+        is_committed = log.high_watermark == log.log_end_offset
+        self.growth.restart(log.log_end_offset, 0 if is_committed else log.size_bytes)
         self._why_closed = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def close_waiters(self, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
@@ -239,10 +154,8 @@ class Replica:
         self.closed = True
         self._state = None
         self._why_closed = why
-        for waiter in (*self._committed, *self._flushed, *self._low_watermark):
-            if not waiter.event.is_set():
-                waiter.error = why
-                waiter.event.set()
+        for waiters in (self._committed, self._flushed, self._low_watermark):
+            waiters.fail(why)
         self._wake_watchers()
 
     def close(self, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
@@ -329,22 +242,21 @@ class Replica:
 
     def appended(self, result: AppendResult) -> None:
         """Take note of an append to a leader: move the high watermark as far as replicas and medium allow."""
-        self.appended_bytes += result.size
-        self.appended_records += result.record_count
+        self.growth.appended(result.size, result.record_count)
         if self.log.wants_flush:
             self._context.request_flush(self)
         else:
             self._own_end_offset = self.log.log_end_offset
             self._advance()
         if self.log.high_watermark < self.log.log_end_offset:
-            self._note_uncommitted()
+            self.growth.note_uncommitted(self.log.log_end_offset)
         if self._watchers_of_end:
             self._wake_watchers_of_end()
 
     def flushed(self) -> None:
         """Take note of a flush that was asked for: what it has synced may be acknowledged."""
         recovery_point = self.log.recovery_point
-        _wake(self._flushed, recovery_point)
+        self._flushed.reached(recovery_point)
         if self._state is not None and recovery_point > self._own_end_offset:
             self._own_end_offset = recovery_point
             self._advance()
@@ -368,25 +280,14 @@ class Replica:
             log.advance_high_watermark(state.high_watermark)
         self._advanced()
 
-    def _note_uncommitted(self) -> None:
-        if len(self._uncommitted) >= UNCOMMITTED_APPENDS_MAX:
-            self._uncommitted.pop()
-        self._uncommitted.append((self.log.log_end_offset, self.appended_bytes))
-
     def _advanced(self) -> None:
         """Tell everybody who waits for the high watermark, or for a last stable offset that a marker has moved."""
         log = self.log
         reached = log.high_watermark
         assert log.log_start_offset <= log.last_stable_offset <= reached <= log.log_end_offset, log
-        if reached == log.log_end_offset:
-            self.committed_bytes = self.appended_bytes
-            if self._uncommitted:
-                self._uncommitted.clear()
-        else:
-            while self._uncommitted and self._uncommitted[0][0] <= reached:
-                self.committed_bytes = self._uncommitted.popleft()[1]
-        if self._committed:
-            _wake(self._committed, reached)
+        self.growth.committed(reached, log.log_end_offset)
+        if not self._committed.is_empty:
+            self._committed.reached(reached)
         if self._watchers:
             self._wake_watchers()
 
@@ -397,8 +298,9 @@ class Replica:
 
         Returns at once where it asks for none. Raises RequestError as `wait_committed` does.
         """
-        if self.log.wants_flush:
-            await self._wait(self._flushed, end_offset, lambda: self.log.recovery_point)
+        if self.log.wants_flush and self.log.recovery_point < end_offset:
+            self._leader_state()
+            await self._flushed.wait(end_offset)
 
     async def wait_synced(self) -> None:
         """Wait, as a follower, for the flush that `flush.messages` asks for before the leader hears of what was appended.
@@ -407,9 +309,9 @@ class Replica:
         """
         if self.log.wants_flush:
             self._context.request_flush(self)
-            await self._wait(
-                self._flushed, self.log.log_end_offset, lambda: self.log.recovery_point, leads=False
-            )
+            end_offset = self.log.log_end_offset
+            if self.log.recovery_point < end_offset:
+                await self._flushed.wait(end_offset)
 
     async def wait_committed(self, end_offset: int) -> None:
         """Wait until the high watermark has reached `end_offset` (the offset after the last record waited for).
@@ -417,7 +319,9 @@ class Replica:
         Raises RequestError when the replica leads no longer: NOT_LEADER_OR_FOLLOWER, or KAFKA_STORAGE_ERROR if its
         disk has failed; NOT_ENOUGH_REPLICAS_AFTER_APPEND if replicas have left the ISR meanwhile.
         """
-        await self._wait(self._committed, end_offset, lambda: self.log.high_watermark)
+        if self.log.high_watermark < end_offset:
+            self._leader_state()
+            await self._committed.wait(end_offset)
         state = self._state
         if state is not None and not state.has_enough_after_append(self.log.config.min_insync_replicas):
             raise RequestError(
@@ -427,7 +331,8 @@ class Replica:
 
     async def wait_low_watermark(self, offset: int) -> None:
         """Wait until all live replicas have deleted what is before `offset`. Raises RequestError as above."""
-        await self._wait(self._low_watermark, offset, lambda: self.low_watermark)
+        if self.low_watermark < offset:
+            await self._low_watermark.wait(offset)
 
     @property
     def low_watermark(self) -> int:
@@ -435,27 +340,11 @@ class Replica:
         state = self._leader_state()
         return state.lowest_log_start_offset(self.log.log_start_offset, self._context.live_brokers())
 
-    async def _wait(
-        self, waiters: list[Waiter], end_offset: int, reached: Callable[[], int], *, leads: bool = True
-    ) -> None:
-        if reached() >= end_offset:
-            return
-        if leads:
-            self._leader_state()
-        waiter = Waiter(end_offset)
-        waiters.append(waiter)
-        try:
-            await waiter.event.wait()
-        finally:
-            waiters.remove(waiter)
-        if waiter.error is not None:
-            raise RequestError(waiter.error)
-
-    def subscribe(self, watcher: Watcher, *, to_log_end: bool = False) -> None:
+    def subscribe(self, watcher: ports.Watcher[Replica], *, to_log_end: bool = False) -> None:
         """Have `watcher` called at every advance until it unsubscribes: of the high watermark, or of the log end."""
         (self._watchers_of_end if to_log_end else self._watchers).add(watcher)
 
-    def unsubscribe(self, watcher: Watcher) -> None:
+    def unsubscribe(self, watcher: ports.Watcher[Replica]) -> None:
         """Call `watcher` no more."""
         self._watchers.discard(watcher)
         self._watchers_of_end.discard(watcher)
@@ -529,8 +418,8 @@ class Replica:
         return self._state.read_replicas(fetch_offset) if self._state is not None else []
 
     def _low_watermark_moved(self) -> None:
-        if self._low_watermark and self._state is not None:
-            _wake(self._low_watermark, self.low_watermark)
+        if not self._low_watermark.is_empty and self._state is not None:
+            self._low_watermark.reached(self.low_watermark)
 
     def shrink_isr(self) -> None:
         """Propose that followers leave the ISR that have not caught up for `replica.lag.time.max.ms`."""
@@ -604,17 +493,8 @@ class Replica:
     def replicated(self, result: AppendResult, high_watermark: int) -> None:
         """Take note of what a follower has appended, and of the high watermark that follows from its leader's."""
         assert self.role is Role.FOLLOWER, self.role
-        self.appended_bytes += result.size
-        self.appended_records += result.record_count
-        self.replicated_bytes += result.size
-        self.replicated_records += result.record_count
+        self.growth.replicated(result.size, result.record_count)
         self.log.advance_high_watermark(high_watermark)
         if self.log.high_watermark < self.log.log_end_offset and result.size:
-            self._note_uncommitted()
+            self.growth.note_uncommitted(self.log.log_end_offset)
         self._advanced()
-
-
-def _wake(waiters: Iterable[Waiter], reached: int) -> None:
-    for waiter in waiters:
-        if waiter.end_offset <= reached:
-            waiter.event.set()

@@ -107,7 +107,7 @@ class FetchSessions:
         return session
 
     def resume(self, session_id: int, epoch: int, *, uses_topic_ids: bool, now_ms: int) -> Session:
-        """The session of an incremental request.
+        """Return the session of an incremental request.
 
         Raises RequestError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, or
         FETCH_SESSION_TOPIC_ID_ERROR when the client moved between topic names and topic ids.

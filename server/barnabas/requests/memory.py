@@ -312,7 +312,7 @@ class Memory:
         return self.small_requests.is_short or self.large_requests.is_short
 
     def for_request(self, size: int) -> IncomingMemory:
-        """Where a request of `size` bytes is counted."""
+        """Return where a request of `size` bytes is counted."""
         return self.small_requests if size <= SMALL_BYTES_MAX else self.large_requests
 
     def _is_waited_for(self) -> bool:
@@ -327,7 +327,7 @@ class Memory:
             self.unsent.shed()
 
     def for_response(self, size: int) -> MemoryPool:
-        """The pool that `size` bytes of a response are reserved in."""
+        """Return the pool that `size` bytes of a response are reserved in."""
         return self.small_responses if size <= SMALL_BYTES_MAX else self.large_responses
 
 

@@ -48,7 +48,7 @@ def again(
     *,
     after_others: bool,
 ) -> tuple[list[Span], bool]:
-    """Which of these runs, between `first` and `last`, are delivered again; and whether more may come with them.
+    """Return which of these runs, between `first` and `last`, are delivered again; and whether more may come with them.
 
     `after_others` is whether the same fetch has acquired something before.
     """
@@ -74,14 +74,14 @@ def again(
 
 
 def fewer_from(deliveries_max: int) -> int:
-    """The number of deliveries from which on portions get smaller."""
+    """Return the number of deliveries from which on portions get smaller."""
     return max(2, (deliveries_max + 1) // 2)
 
 
 def _portion(
     runs: Sequence[Run], batch: Span, first: int, last: int, left: int, deliveries_max: int
 ) -> Iterator[Span]:
-    """What is taken of one batch's available runs."""
+    """Yield what is taken of one batch's available runs."""
     few_from = fewer_from(deliveries_max)
     cap, taken = left, 0
     capped = False

@@ -60,7 +60,7 @@ class Run:
         return self.state if self.target is None else self.target
 
     def may_join(self, other: Run) -> bool:
-        """Whether `other`, which comes next, differs only in its offsets."""
+        """Say whether `other`, which comes next, differs only in its offsets."""
         return (
             self.state is other.state
             and self.deliveries == other.deliveries
@@ -106,13 +106,13 @@ class InFlight:
         self._runs.append(run)
 
     def between(self, first: int, last: int) -> list[Run]:
-        """The runs that have any of these offsets."""
+        """Return the runs that have any of these offsets."""
         if first > last or not self._runs:
             return []
         return self._runs[self._index(first) : self._index(last) + 1]
 
     def cut(self, first: int, last: int) -> list[Run]:
-        """The runs of these offsets, none of which goes beyond them: those at the edges are cut in two."""
+        """Return the runs of these offsets, none of which goes beyond them: those at the edges are cut in two."""
         if first > last or not self._runs:
             return []
         self._cut_at(first)

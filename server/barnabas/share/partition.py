@@ -173,7 +173,7 @@ class SharePartition:
         return _joined(taken, self.flight)
 
     def _stretch(self, position: int, last: int) -> list[Run] | None:
-        """The run never delivered at `position`, or all runs up to the next such; None at the end."""
+        """Return the run never delivered at `position`, or all runs up to the next such; None at the end."""
         stretch: list[Run] = []
         for run in self.flight.between(position, last):
             if run.last < position:
@@ -287,7 +287,7 @@ class SharePartition:
         return target
 
     def release(self, member: str) -> Written:
-        """The member is gone: what it has acquired is free again. To be written down and settled as above."""
+        """Take note that the member is gone: what it has acquired is free again. To be written and settled as above."""
         decided = [run for run in self._locked() if run.member == member]
         for run in decided:
             run.target = self._unless_exhausted(run, AVAILABLE)
@@ -367,7 +367,7 @@ def _joined(taken: Iterable[Acquired], flight: InFlight) -> list[Acquired]:
 
 
 def _without(taken: list[Acquired], hidden: Sequence[Span]) -> list[Acquired]:
-    """What is left of `taken` without the spans in `hidden`, which are in order."""
+    """Return what is left of `taken` without the spans in `hidden`, which are in order."""
     for base, end in hidden:
         rest: list[Acquired] = []
         for each in taken:

@@ -33,7 +33,7 @@ class ShareState:
 
 
 def snapshot_record(key: StateKey, state: ShareState) -> Record:
-    """All of a state."""
+    """Return all of a state."""
     value = ShareSnapshotValue(
         snapshot_epoch=state.snapshot_epoch,
         state_epoch=state.state_epoch,
@@ -48,7 +48,7 @@ def snapshot_record(key: StateKey, state: ShareState) -> Record:
 
 
 def update_record(key: StateKey, news: ShareState) -> Record:
-    """What is new in a state; its batches are those that change."""
+    """Return what is new in a state; its batches are those that change."""
     value = ShareUpdateValue(
         snapshot_epoch=news.snapshot_epoch,
         leader_epoch=news.leader_epoch,

@@ -37,7 +37,7 @@ class ShareSession:
             self.topic_partitions.pop(topic_partition, None)
 
     def rotated(self, epoch: int) -> list[TopicIdPartition]:
-        """All partitions, another one first with each epoch, so that a limit starves none of them."""
+        """Return all partitions, another one first with each epoch, so that a limit starves none of them."""
         topic_partitions = list(self.topic_partitions)
         turn = epoch % len(topic_partitions) if topic_partitions else 0
         return topic_partitions[turn:] + topic_partitions[:turn]
@@ -68,7 +68,7 @@ class ShareSessions:
         return session
 
     def resume(self, key: SessionKey, epoch: int) -> ShareSession:
-        """The session of a request with this epoch, which is not the first one.
+        """Return the session of a request with this epoch, which is not the first one.
 
         Raises SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH; the latter not for the last request.
         """
@@ -91,9 +91,9 @@ class ShareSessions:
         return self._sessions.pop(key, None)
 
     def has_any(self, group_id: str) -> bool:
-        """Whether a group has a session."""
+        """Say whether a group has a session."""
         return any(key[0] == group_id for key in self._sessions)
 
     def of_connection(self, connection_id: int) -> list[ShareSession]:
-        """The sessions that began on a connection."""
+        """Return the sessions that began on a connection."""
         return [session for session in self._sessions.values() if session.connection_id == connection_id]

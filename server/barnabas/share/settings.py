@@ -29,7 +29,7 @@ class ShareSettings:
     reset: OffsetReset = OffsetReset()
 
     def of_group(self, image: ClusterImage, group_id: str) -> ShareSettings:
-        """What a group obeys: its own settings, and these for the rest."""
+        """Return what a group obeys: its own settings, and these for the rest."""
         own = image.settings_of(GROUP, group_id)
         if not own:
             return self
@@ -47,7 +47,7 @@ class ShareSettings:
 
 
 def offset_reset(text: str) -> OffsetReset:
-    """What `latest`, `earliest` or `by_duration:<ISO 8601 duration>` means. Raises ValueError."""
+    """Return what `latest`, `earliest` or `by_duration:<ISO 8601 duration>` means. Raises ValueError."""
     kind, colon, duration = text.strip().partition(":")
     kind = kind.lower()
     if kind == BY_DURATION and colon:

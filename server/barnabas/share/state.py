@@ -74,7 +74,7 @@ class ShareStateShard:
         out.records.append(snapshot_record(key, state))
 
     def read(self, key: StateKey, leader_epoch: int, now_ms: int, out: Decision) -> ShareState:
-        """The state, for a new leader: older ones may not write from now on.
+        """Return the state, for a new leader: older ones may not write from now on.
 
         Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -99,7 +99,7 @@ class ShareStateShard:
         self._write(key, state, replace(write, leader_epoch=state.leader_epoch), now_ms, out)
 
     def summary(self, key: StateKey) -> ShareState | None:
-        """The state, None if there is none. Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return the state, None if there is none. Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
         _check_not_negative(partition=key[2])
         self._check_exists(key)
         return self.states.get(key)

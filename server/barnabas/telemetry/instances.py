@@ -2,7 +2,7 @@
 
 The rule: an instance is made by whatever request names it first, and what is remembered of it is bounded: the least
 recently used of too many goes, and so does one whose connection closes or that has been silent for too long. One that
-is gone is made anew by its next request, so nothing is lost but the time of its last push.
+is gone is created again by its next request, so nothing is lost but the time of its last push.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class ClientInstance:
         return max(EXPIRATION_MS_MIN, EXPIRATION_INTERVALS * self.wanted.push_interval_ms)
 
     def may_get(self, now_ms: int) -> bool:
-        """Whether it may ask for its subscription: once per push interval."""
+        """Say whether it may ask for its subscription: once per push interval."""
         if now_ms - max(self.last_get_ms, self.last_push_ms) < self.wanted.push_interval_ms:
             return False
         self.last_get_ms = now_ms
         return True
 
     def may_push(self, now_ms: int) -> bool:
-        """Whether it may push: once per interval, and at any time after it asked, for clients spread their pushes."""
+        """Say whether it may push: once per interval, and at any time after it asked, for clients spread their pushes."""
         early = now_ms - self.last_push_ms < self.wanted.push_interval_ms
         if early and self.last_get_ms <= self.last_push_ms:
             return False
@@ -102,7 +102,7 @@ class ClientInstances:
         return self._instances
 
     def id_for(self, asked: bytes) -> bytes:
-        """The id of a client that says that it has this one: a zero id is given a new one."""
+        """Return the id of a client that says that it has this one: a zero id is given a new one."""
         if asked != ZERO_ID:
             return asked
         made = self._new_id()
@@ -113,7 +113,7 @@ class ClientInstances:
     def get(
         self, instance_id: bytes, attributes: Attributes, connection_id: int, now_ms: int
     ) -> ClientInstance:
-        """The instance that asks for its subscription; `id_for` says who it is.
+        """Return the instance that asks for its subscription; `id_for` says who it is.
 
         Raises RequestError(THROTTLING_QUOTA_EXCEEDED) before the push interval is over, unless the subscription has
         changed or the last push was refused for a reason that asking again can mend.
@@ -136,7 +136,7 @@ class ClientInstances:
         compression: int,
         size: int,
     ) -> ClientInstance:
-        """The instance whose push of `size` bytes may be taken; `settled` is to be told how that went.
+        """Return the instance whose push of `size` bytes may be taken; `settled` is to be told how that went.
 
         Raises RequestError: INVALID_REQUEST for an id that nobody can have or after the last push,
         THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE.
@@ -194,7 +194,7 @@ class ClientInstances:
     def _instance(
         self, instance_id: bytes, attributes: Attributes, connection_id: int, now_ms: int
     ) -> ClientInstance:
-        """The instance with this id under the subscriptions of now, used just now."""
+        """Return the instance with this id under the subscriptions of now, used just now."""
         known = self._instances.pop(instance_id, None)
         if known is not None and known.expires_ms <= now_ms:
             self._forget_connection(known)

@@ -39,7 +39,7 @@ class ClientMetrics:
     size_bytes: int = 0
 
     def copy(self) -> ClientMetrics:
-        """What stays as it is when the client pushes again."""
+        """Return what stays as it is when the client pushes again."""
         return replace(self, series=self.series.copy())
 
 

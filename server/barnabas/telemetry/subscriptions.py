@@ -35,7 +35,7 @@ class Wanted:
     push_interval_ms: int
 
     def subscription_id(self, client_instance_id: bytes) -> int:
-        """The number, a signed int32, that a client shows to have heard of just this.
+        """Return the number, a signed int32, that a client shows to have heard of just this.
 
         As Kafka makes it: CRC-32C of the metrics and the interval, combined with the hash of the client's id.
         """
@@ -68,7 +68,7 @@ class Subscription:
         return cls(metrics, interval_ms, dict(client_metrics.parse_match(item) for item in match))
 
     def matches(self, attributes: Attributes) -> bool:
-        """Whether all its patterns match the client; an attribute that is not known matches nothing."""
+        """Say whether all its patterns match the client; an attribute that is not known matches nothing."""
         return all(
             key in attributes and pattern.fullmatch(attributes[key]) is not None
             for key, pattern in self.patterns.items()
@@ -93,7 +93,7 @@ class Subscriptions:
             self.version += 1
 
     def wanted(self, attributes: Attributes) -> Wanted:
-        """What a client is to push."""
+        """Return what a client is to push."""
         return _together(one for one in self._all.values() if one.matches(attributes))
 
 

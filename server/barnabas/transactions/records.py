@@ -12,13 +12,13 @@ WITH_CLIENT_VERSION_SINCE = 1
 
 
 def transaction_record(transaction: Transaction, version: int) -> Record:
-    """The state of a transactional id, its value in this version."""
+    """Return the state of a transactional id, its value in this version."""
     key, _ = transaction_tombstone(transaction.id)
     return key, transaction_log.RECORD.encode_value(_value(transaction, version), version)
 
 
 def transaction_tombstone(transactional_id: str) -> Record:
-    """The end of a transactional id."""
+    """Return the end of a transactional id."""
     return transaction_log.RECORD.encode_key(TransactionLogKey(transactional_id=transactional_id)), None
 
 
@@ -48,12 +48,12 @@ def _value(transaction: Transaction, version: int) -> TransactionLogValue:
 
 
 def parse_key(key: bytes) -> str:
-    """The transactional id of a record. Raises DecodeError."""
+    """Return the transactional id of a record. Raises DecodeError."""
     return transaction_log.RECORD.decode_key(key).transactional_id
 
 
 def parse_transaction(transactional_id: str, data: bytes) -> Transaction:
-    """What a record says. The last epoch is not in it, as in Kafka. Raises DecodeError."""
+    """Return what a record says. The last epoch is not in it, as in Kafka. Raises DecodeError."""
     value = transaction_log.RECORD.decode_value(data)
     return Transaction(
         id=transactional_id,

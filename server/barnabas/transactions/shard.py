@@ -136,7 +136,7 @@ class TransactionShard:
         self._become(transaction.with_partitions(topic_partitions, client_version, now_ms), out)
 
     def verify_partitions(self, transactional_id: str, producer: Producer) -> frozenset[TopicPartition]:
-        """The partitions of the open transaction, for brokers that must know (KIP-890).
+        """Return the partitions of the open transaction, for brokers that must know (KIP-890).
 
         Raises as `add_partitions`.
         """
@@ -176,7 +176,7 @@ class TransactionShard:
         now_ms: int,
         out: Decision,
     ) -> Producer:
-        """The producer commits or aborts; returns the id and epoch for its next transaction.
+        """Commit or abort for the producer; returns the id and epoch for its next transaction.
 
         A request that is repeated is answered as the first time. Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
         INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS; ProducerIdNeededError as `init_producer`.
@@ -293,7 +293,7 @@ def _ending(prepared: Transaction) -> Ending:
 
 
 def _is_known(transaction: Transaction, expected: Producer) -> bool:
-    """Whether a producer that goes on is the one that this id had, now or before its epochs were used up."""
+    """Say whether a producer that goes on is the one that this id had, now or before its epochs were used up."""
     if transaction.epoch == NO_EPOCH or expected.id == transaction.producer_id:
         return True
     return expected.id == transaction.previous_producer_id and expected.epoch >= EPOCH_MAX_OF_CLIENTS
@@ -313,7 +313,7 @@ def _next_epoch(transaction: Transaction, expected: Producer | None) -> tuple[in
 def _may_end(
     transaction: Transaction, producer: Producer, *, bumps: bool, repeated: bool, rotated: bool
 ) -> bool:
-    """Whether the epoch is the one that may end the transaction, or has done so before."""
+    """Say whether the epoch is the one that may end the transaction, or has done so before."""
     same = producer.epoch == transaction.epoch
     if not bumps:
         return same

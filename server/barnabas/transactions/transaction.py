@@ -96,7 +96,7 @@ class Transaction:
         return self.epoch >= EPOCH_MAX_OF_CLIENTS
 
     def matches(self, states: set[str], producer_ids: set[int], longer_than_ms: int, now_ms: int) -> bool:
-        """Whether it is in one of these states, of one of these producers, and open for longer; none means any."""
+        """Say whether it is in one of these states, of one of these producers, and open for longer; none means any."""
         if self.state is State.DEAD:
             return False
         if (states and self.state.title not in states) or (
@@ -159,7 +159,7 @@ class Transaction:
         )  # fmt: skip
 
     def completed(self, now_ms: int) -> Transaction:
-        """All partitions know how it has ended."""
+        """Note that all partitions know how it has ended."""
         state = State.COMPLETE_COMMIT if self.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
         done = replace(self, state=state, partitions=frozenset(), update_ms=now_ms)
         if self.next_producer_id == NO_PRODUCER_ID:

@@ -64,7 +64,7 @@ class MessageCodec(Generic[M]):
         return f"<codec of {self.name} v{self.min_version}-{self.max_version}>"
 
     def is_flexible(self, version: int) -> bool:
-        """Whether `version` has compact lengths and tagged fields."""
+        """Say whether `version` has compact lengths and tagged fields."""
         return self.flexible_from is not None and version >= self.flexible_from
 
     def decode(self, buf: Buffer, pos: int, version: int) -> tuple[M, int]:
@@ -143,7 +143,7 @@ class RecordType(Generic[K, V]):
         return f"<record type {self.type_id} of {self.topic}: {self.key.name}, {self.value.name}>"
 
     def encode_key(self, key: K) -> bytes:
-        """The key with its type before it. Raises EncodeError."""
+        """Return the key with its type before it. Raises EncodeError."""
         return _NUMBER.pack(self.type_id) + self.key.encode_bytes(key, 0)
 
     def decode_key(self, data: Buffer) -> K:
@@ -154,7 +154,7 @@ class RecordType(Generic[K, V]):
         return self.key.decode_whole(data, 0, _NUMBER.size)
 
     def encode_value(self, value: V, version: int | None = None) -> bytes:
-        """The value with its version before it; the latest if none is named. Raises EncodeError."""
+        """Return the value with its version before it; the latest if none is named. Raises EncodeError."""
         return encode_versioned(self.value, value, self.value.max_version if version is None else version)
 
     def decode_value(self, data: Buffer) -> V:
@@ -163,7 +163,7 @@ class RecordType(Generic[K, V]):
 
 
 def record_type_id(key: Buffer) -> int:
-    """The type of record that a key of an internal topic belongs to. Raises DecodeError."""
+    """Return the type of record that a key of an internal topic belongs to. Raises DecodeError."""
     if len(key) < _NUMBER.size:
         raise DecodeError("is too short for a type", "record key", 0)
     type_id: int = _NUMBER.unpack_from(key)[0]
@@ -171,7 +171,7 @@ def record_type_id(key: Buffer) -> int:
 
 
 def encode_versioned(codec: MessageCodec[M], message: M, version: int) -> bytes:
-    """The int16 `version` and the message in it. Raises EncodeError."""
+    """Return the int16 `version` and the message in it. Raises EncodeError."""
     return _NUMBER.pack(version) + codec.encode_bytes(message, version)
 
 

@@ -57,7 +57,7 @@ _parts: dict[type[Any], _Parts] = {}
 
 
 def has_more_entries(message: Any, most: int) -> bool:
-    """Whether the arrays of a generated struct, nested ones included, have more than `most` entries together."""
+    """Say whether the arrays of a generated struct, nested ones included, have more than `most` entries together."""
     parts = _parts.get(type(message))
     if parts is None:
         parts = _parts[type(message)] = _Parts(type(message))
@@ -86,7 +86,7 @@ def _left(structs: Collection[Any], parts: _Parts, left: int) -> int:
 
 
 def produces_to_more(frame: Buffer, pos: int, version: int, most: int) -> bool:
-    """Whether a Produce request with its body at `pos` has more than `most` topics and partitions together.
+    """Say whether a Produce request with its body at `pos` has more than `most` topics and partitions together.
 
     False also for a body that cannot be read up to there: decoding it tells what is wrong.
     """
@@ -119,7 +119,7 @@ def _count_produced(frame: Buffer, pos: int, version: int, most: int) -> int:
 
 
 def _length(frame: Buffer, pos: int, flexible: bool, number: Struct = _INT32) -> tuple[int, int]:
-    """The length of an array, a string or bytes at `pos`, at least 0, and the position after it."""
+    """Return the length of an array, a string or bytes at `pos`, at least 0, and the position after it."""
     if flexible:
         length, pos = read_uvarint(frame, pos, len(frame), "length")
         return max(length - 1, 0), pos

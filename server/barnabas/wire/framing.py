@@ -51,7 +51,7 @@ def check_message_size(frame: Buffer, size: int) -> None:
 
 
 def frame_prefix(size: int) -> bytes:
-    """The size field of a frame of `size` bytes."""
+    """Return the size field of a frame of `size` bytes."""
     return _SIZE.pack(size)
 
 

@@ -62,17 +62,17 @@ new = object.__new__
 
 
 def cut_short(field: str, pos: int, end: int) -> DecodeError:
-    """The error for a value at `pos` that goes beyond `end`."""
+    """Return the error for a value at `pos` that goes beyond `end`."""
     return DecodeError(f"needs more than the {max(0, end - pos)} bytes that are left", field, pos)
 
 
 def null_value(field: str, pos: int) -> DecodeError:
-    """The error for a null before `pos` where the version has none."""
+    """Return the error for a null before `pos` where the version has none."""
     return DecodeError("is null, which this version does not allow", field, pos)
 
 
 def bad_tag_size(field: str, pos: int, stop: int) -> DecodeError:
-    """The error for a tagged field that does not end where its size says."""
+    """Return the error for a tagged field that does not end where its size says."""
     return DecodeError(f"ends at byte {pos} but its size says {stop}", field, pos)
 
 

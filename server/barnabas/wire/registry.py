@@ -40,17 +40,17 @@ _record_types: dict[tuple[str, int], RecordType[Any, Any]] = {}
 
 
 def keys() -> tuple[int, ...]:
-    """Every published API key, ascending."""
+    """Return every published API key, ascending."""
     return tuple(APIS)
 
 
 def is_known(key: int) -> bool:
-    """Whether Kafka ever published an API with this key."""
+    """Say whether Kafka ever published an API with this key."""
     return key in APIS
 
 
 def info(key: int) -> ApiInfo:
-    """What was published about an API. Raises KeyError for an unknown key."""
+    """Return what was published about an API. Raises KeyError for an unknown key."""
     return ApiInfo(key, *APIS[key])
 
 
@@ -60,12 +60,12 @@ def name_of(key: int) -> str:
 
 
 def module_of(key: int) -> str:
-    """The name of the generated module, as in `offset_commit`. Raises KeyError for an unknown key."""
+    """Return the name of the generated module, as in `offset_commit`. Raises KeyError for an unknown key."""
     return APIS[key][1]
 
 
 def key_of(name: str) -> int:
-    """The key of the API with Kafka's name `name`. Raises KeyError."""
+    """Return the key of the API with Kafka's name `name`. Raises KeyError."""
     for key, row in APIS.items():
         if row[0] == name:
             return key
@@ -73,13 +73,13 @@ def key_of(name: str) -> int:
 
 
 def is_flexible(key: int, version: int) -> bool:
-    """Whether this version has compact lengths and tagged fields; false for an unknown key."""
+    """Say whether this version has compact lengths and tagged fields; false for an unknown key."""
     first = _FLEXIBLE_FROM.get(key)
     return first is not None and version >= first
 
 
 def codec(key: int) -> tuple[MessageCodec[Any], MessageCodec[Any]]:
-    """The codecs of requests and responses. Raises KeyError for an unknown key."""
+    """Return the codecs of requests and responses. Raises KeyError for an unknown key."""
     found = _codecs.get(key)
     if found is None:
         module = import_module(f"barnabas.wire.generated.{module_of(key)}")
@@ -88,23 +88,23 @@ def codec(key: int) -> tuple[MessageCodec[Any], MessageCodec[Any]]:
 
 
 def request_codec(key: int) -> MessageCodec[Any]:
-    """The codec of the API's requests. Raises KeyError for an unknown key."""
+    """Return the codec of the API's requests. Raises KeyError for an unknown key."""
     return codec(key)[0]
 
 
 def response_codec(key: int) -> MessageCodec[Any]:
-    """The codec of the API's responses. Raises KeyError for an unknown key."""
+    """Return the codec of the API's responses. Raises KeyError for an unknown key."""
     found = _codecs.get(key)
     return found[1] if found is not None else codec(key)[1]
 
 
 def record_type_ids(topic: str) -> tuple[int, ...]:
-    """The known types of records of an internal topic. Raises KeyError for another topic."""
+    """Return the known types of records of an internal topic. Raises KeyError for another topic."""
     return tuple(RECORDS[topic])
 
 
 def record_type(topic: str, type_id: int) -> RecordType[Any, Any]:
-    """The codecs of one type of record. Raises DecodeError for a type that was never published."""
+    """Return the codecs of one type of record. Raises DecodeError for a type that was never published."""
     found = _record_types.get((topic, type_id))
     if found is None:
         module = RECORDS[topic].get(type_id)

@@ -13,7 +13,7 @@ from barnabas.records.batch import encode_batch
 from barnabas.records.record import Record
 from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.effort import examples
-from tests.support.logs import NOW_MS, Broker, read_all
+from tests.support.logs import NOW_MS, Broker, flushes_due, read_all
 
 SEEDS = st.one_of(st.none(), st.integers(0, 1 << 30))
 
@@ -76,7 +76,7 @@ class PowerCutMachine(RuleBasedStateMachine):
 
     @rule()
     def flush_what_is_due(self) -> None:
-        for task in self.broker.manager.flush_due(NOW_MS):
+        for task in flushes_due(self.broker.manager, NOW_MS):
             task.run()
             task.finish(NOW_MS)
             self.safe = task.end_offset

@@ -11,8 +11,9 @@ from barnabas.records.batch import TimestampType
 from barnabas.records.compression import Codec, compress, decompress
 from barnabas.records.errors import InvalidRecordsError, RecordsError
 from barnabas.records.record import Record, encode_body, iter_body
+from barnabas.records.rules import AppendRules
 from barnabas.records.scan import BodyScan, scan_body
-from barnabas.records.validate import AppendRules, validate_produce
+from barnabas.records.validate import validate_produce
 from tests.support.conversion import up_convert
 
 NOW = 1_700_000_000_000

@@ -40,9 +40,10 @@ async def test_what_another_broker_left_is_adopted():
         assert (image.topics["t"].id, len(image.topics["t"].partitions)) == (topic_id, 2)
         assert image.settings_of(TOPIC, "t") == {"retention.ms": "-1", "retention.bytes": "-1"}
         assert image.settings_of(TOPIC, "__transaction_state")["cleanup.policy"] == "compact"
-        client.services.logs.apply_retention(client.services.clock_ms())
+        for log in client.services.logs:
+            log.apply_retention(client.services.clock_ms())
         assert await client.fetch("t", 1) == (0, [b"old"])
-        # An id that was used must not come again, with sequences that begin anew, for somebody else.
+        # An id that was used must not come again, with sequences that start over, for somebody else.
         assert await producer_id(client) > transactional
         assert await producer_id(client, "mine") == transactional
 

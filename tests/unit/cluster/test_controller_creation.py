@@ -7,14 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from barnabas.cluster.changes import BrokerRegistered, ControllerChanged, TopicCreated
 from barnabas.cluster.controller_creation import ControllerTopicCreation
 from barnabas.cluster.image import (
     BrokerInfo,
-    BrokerRegistered,
     ClusterImage,
-    ControllerChanged,
     PartitionInfo,
-    TopicCreated,
     TopicInfo,
 )
 from barnabas.cluster.peers import PeerUnavailableError

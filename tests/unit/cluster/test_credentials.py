@@ -5,13 +5,9 @@ from dataclasses import replace
 import pytest
 
 from barnabas.cluster import encoding
+from barnabas.cluster.changes import DelegationTokenChanged, DelegationTokenRemoved, ScramCredentialChanged
 from barnabas.cluster.credentials import ClusterCredentials
-from barnabas.cluster.image import (
-    ClusterImage,
-    DelegationTokenChanged,
-    DelegationTokenRemoved,
-    ScramCredentialChanged,
-)
+from barnabas.cluster.image import ClusterImage
 from barnabas.environment.real import OsEntropy, OsThreads
 from barnabas.loop_budget import LoopBudget
 from barnabas.security import scram, tokens

@@ -9,16 +9,18 @@ import pytest
 import trio
 
 from barnabas.cluster import encoding
-from barnabas.cluster.embedded import REWRITE_LINES_MIN, EmbeddedStore
-from barnabas.cluster.image import (
-    TOPIC,
-    BrokerInfo,
+from barnabas.cluster.changes import (
     ConfigChanged,
-    PartitionInfo,
     PartitionsAdded,
     ProducerIdsAllocated,
     TopicCreated,
     TopicDeleted,
+)
+from barnabas.cluster.embedded import REWRITE_LINES_MIN, EmbeddedStore
+from barnabas.cluster.image import (
+    TOPIC,
+    BrokerInfo,
+    PartitionInfo,
     TopicInfo,
 )
 from barnabas.cluster.journal import COPY, DAMAGED, JOURNAL

@@ -12,13 +12,11 @@ import trio
 import trio.testing
 
 from barnabas.client import ClientSettings, Endpoint
+from barnabas.cluster.changes import BrokerRegistered, BrokerUnregistered, ControllerChanged
 from barnabas.cluster.image import (
     BrokerInfo,
-    BrokerRegistered,
-    BrokerUnregistered,
     Change,
     ClusterImage,
-    ControllerChanged,
     Delta,
 )
 from barnabas.cluster.peers import (

@@ -7,15 +7,17 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.cluster.image import (
-    BrokerInfo,
+from barnabas.cluster.changes import (
     ClientQuotaChanged,
-    Delta,
-    PartitionInfo,
     ProducerIdsAllocated,
     TopicCreated,
     TopicDeleted,
+)
+from barnabas.cluster.embedded import EmbeddedStore
+from barnabas.cluster.image import (
+    BrokerInfo,
+    Delta,
+    PartitionInfo,
     TopicInfo,
 )
 from barnabas.cluster.store import MetadataStore

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicCreated, TopicInfo
+from barnabas.cluster.changes import TopicCreated
+from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
 from barnabas.cluster.timed_change import change_within
 from tests.support.clusters import StandingImage
 

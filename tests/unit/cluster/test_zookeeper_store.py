@@ -9,18 +9,20 @@ import trio
 import trio.testing
 
 from barnabas.cluster import controller
-from barnabas.cluster.image import (
-    BROKER,
-    TOPIC,
-    BrokerInfo,
+from barnabas.cluster.changes import (
     BrokerRegistered,
     ConfigChanged,
     PartitionChanged,
-    PartitionInfo,
     PartitionsAdded,
     ProducerIdsAllocated,
     TopicCreated,
     TopicDeleted,
+)
+from barnabas.cluster.image import (
+    BROKER,
+    TOPIC,
+    BrokerInfo,
+    PartitionInfo,
     TopicInfo,
 )
 from barnabas.cluster.zookeeper.registration import IdTakenError, generated_broker_id

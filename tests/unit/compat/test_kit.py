@@ -4,7 +4,7 @@ import pytest
 
 from barnabas.wire import registry
 from barnabas.wire.headers import encode_request
-from compat.kit.compare import Difference, Meant, judge
+from compat.kit.compare import Difference, KnownDifference, judge
 from compat.kit.records import record_batch
 from compat.kit.wire import WireError, decode, encode, message
 
@@ -49,7 +49,7 @@ def test_a_message_that_is_cut_short_is_no_answer():
 
 
 def test_the_records_are_a_batch_that_the_broker_takes():
-    from barnabas.records.validate import AppendRules
+    from barnabas.records.rules import AppendRules
     from tests.unit.records.test_validate import validate
 
     assert validate(bytearray(record_batch([b"v", b"w"])), AppendRules()).record_count == 2
@@ -57,8 +57,8 @@ def test_the_records_are_a_batch_that_the_broker_takes():
 
 def test_what_is_not_meant_and_what_is_gone_both_fail(capsys):
     difference = Difference("create", "/Topics/t/ErrorCode", 0, 3)
-    assert judge([difference], [Meant("create", ".*/ErrorCode", "because")]) == 0
+    assert judge([difference], [KnownDifference("create", ".*/ErrorCode", "because")]) == 0
     assert judge([difference], []) == 1
-    assert judge([], [Meant("create", ".*/ErrorCode", "because")]) == 1
-    assert judge([difference], [Meant("delete", ".*", "because")]) == 2
+    assert judge([], [KnownDifference("create", ".*/ErrorCode", "because")]) == 1
+    assert judge([difference], [KnownDifference("delete", ".*", "because")]) == 2
     assert "no longer there" in capsys.readouterr().out

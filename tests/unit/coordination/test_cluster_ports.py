@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 import trio
 
-from barnabas.cluster.image import (
-    BrokerInfo,
+from barnabas.cluster.changes import (
     BrokerRegistered,
     BrokerUnregistered,
-    ClusterImage,
     PartitionChanged,
-    PartitionInfo,
     TopicCreated,
+)
+from barnabas.cluster.image import (
+    BrokerInfo,
+    ClusterImage,
+    PartitionInfo,
     TopicInfo,
 )
 from barnabas.cluster.peers import PeerUnavailableError, VersionedRequest

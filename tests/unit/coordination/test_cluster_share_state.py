@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from barnabas.cluster.image import PartitionChanged, PartitionInfo
+from barnabas.cluster.changes import PartitionChanged
+from barnabas.cluster.image import PartitionInfo
 from barnabas.cluster.peers import PeerUnavailableError
 from barnabas.coordination.cluster_share_state import ATTEMPTS, ClusterShareState
 from barnabas.coordination.share_state import ShareStateCoordinator

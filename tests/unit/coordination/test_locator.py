@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicCreated, TopicInfo
+from barnabas.cluster.changes import TopicCreated
+from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
 from barnabas.coordination.locator import ImageLocator
 from barnabas.coordination.ports import CoordinatorType
 from barnabas.errors import RequestError

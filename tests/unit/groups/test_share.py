@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.cluster.image import ClusterImage, PartitionInfo, PartitionsAdded, TopicCreated, TopicInfo
+from barnabas.cluster.changes import PartitionsAdded, TopicCreated
+from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
 from barnabas.errors import RequestError
 from barnabas.groups import share_states
 from barnabas.groups.assignors.simple import assign_shared

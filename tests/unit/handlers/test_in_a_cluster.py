@@ -5,14 +5,16 @@ from dataclasses import replace
 import pytest
 
 from barnabas import apis
-from barnabas.cluster.image import (
-    BrokerInfo,
+from barnabas.cluster.changes import (
     BrokerRegistered,
     ControllerChanged,
-    Delta,
     PartitionChanged,
-    PartitionInfo,
     TopicCreated,
+)
+from barnabas.cluster.image import (
+    BrokerInfo,
+    Delta,
+    PartitionInfo,
     TopicInfo,
 )
 from barnabas.coordination.locator import ImageLocator

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from barnabas.cluster.image import FeaturesChanged
+from barnabas.cluster.changes import FeaturesChanged
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

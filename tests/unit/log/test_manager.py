@@ -11,7 +11,7 @@ from barnabas.log.format import names
 from barnabas.log.manager import LogManager
 from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.faults import FaultyDisk
-from tests.support.logs import NOW_MS, TOPIC_ID, Broker, append, batch, read_all
+from tests.support.logs import NOW_MS, TOPIC_ID, Broker, append, batch, flushes_due, read_all
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_the_high_watermark_is_restored_from_its_checkpoint(broker):
 
 
 def run_flushes(broker, now_ms):
-    tasks = broker.manager.flush_due(now_ms)
+    tasks = flushes_due(broker.manager, now_ms)
     for task in tasks:
         task.run()
         task.finish(now_ms)
@@ -221,7 +221,7 @@ def test_logs_are_flushed_after_flush_messages(tmp_path):
     log = broker.log()
     append(log, batch(b"a", b"b"))
     assert not log.wants_flush
-    assert broker.manager.flush_due(NOW_MS) == []
+    assert flushes_due(broker.manager, NOW_MS) == []
     append(log, batch(b"c"))
     assert log.wants_flush
     task = log.begin_flush()

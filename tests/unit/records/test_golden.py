@@ -8,7 +8,8 @@ from barnabas.records import batch, control, convert, legacy
 from barnabas.records.batch import TimestampType
 from barnabas.records.compression import CODECS_BY_NAME
 from barnabas.records.record import Record
-from barnabas.records.validate import AppendRules, validate_produce
+from barnabas.records.rules import AppendRules
+from barnabas.records.validate import validate_produce
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "records"
 T = 1_700_000_000_000

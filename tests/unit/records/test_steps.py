@@ -12,9 +12,10 @@ from barnabas.records import batch, convert, legacy
 from barnabas.records.compression import Codec, compress
 from barnabas.records.errors import Code, InvalidRecordsError, RecordsError
 from barnabas.records.record import Record, iter_body
+from barnabas.records.rules import AppendRules
 from barnabas.records.scan import Scanner, scan_body
 from barnabas.records.steps import RECORDS_PER_STEP, Reserve, Work, run
-from barnabas.records.validate import AppendRules, validate_steps
+from barnabas.records.validate import validate_steps
 from barnabas.records.varint import encode_varint
 
 NOW = 1_700_000_000_000

@@ -9,7 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.cluster.image import NO_TOPIC_ID, PartitionInfo, TopicCreated, TopicInfo
+from barnabas.cluster.changes import TopicCreated
+from barnabas.cluster.image import NO_TOPIC_ID, PartitionInfo, TopicInfo
 from barnabas.cluster.peers import PeerUnavailableError, VersionedRequest
 from barnabas.replicas.alter_partition import RemoteAlterPartition
 from barnabas.wire.generated.alter_partition import AlterPartitionResponse

@@ -11,14 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.cluster.image import (
-    BrokerInfo,
-    BrokerRegistered,
-    PartitionChanged,
-    PartitionInfo,
-    TopicCreated,
-    TopicInfo,
-)
+from barnabas.cluster.changes import BrokerRegistered, PartitionChanged, TopicCreated
+from barnabas.cluster.image import BrokerInfo, PartitionInfo, TopicInfo
 from barnabas.cluster.peers import PeerUnavailableError
 from barnabas.config.loading import BrokerConfig
 from barnabas.loop_budget import LoopBudget
@@ -26,7 +20,8 @@ from barnabas.records.batch import rebase
 from barnabas.replicas.fetcher import FetcherParts
 from barnabas.replicas.fetching import ReplicaFetchers
 from barnabas.replicas.following import slices
-from barnabas.replicas.replica import NoThrottle, Replica
+from barnabas.replicas.ports import NoThrottle
+from barnabas.replicas.replica import Replica
 from barnabas.replication.roles import Role
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from barnabas.cluster.image import BrokerInfo, BrokerRegistered, PartitionChanged, PartitionInfo
+from barnabas.cluster.changes import BrokerRegistered, PartitionChanged
+from barnabas.cluster.image import BrokerInfo, PartitionInfo
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.client import Client
-from barnabas.cluster.image import BROKER, TOPIC, ConfigChanged
+from barnabas.cluster.changes import ConfigChanged
+from barnabas.cluster.image import BROKER, TOPIC
 from barnabas.testing.simulation.world import World
 from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest

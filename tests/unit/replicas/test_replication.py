@@ -9,7 +9,8 @@ import pytest
 import trio
 
 from barnabas.client import ClientError
-from barnabas.cluster.image import NO_TOPIC_ID, TopicCreated
+from barnabas.cluster.changes import TopicCreated
+from barnabas.cluster.image import NO_TOPIC_ID
 from barnabas.errors import StorageError
 from barnabas.replication.roles import Role
 from barnabas.testing.simulation.world import World

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicCreated, TopicInfo
+from barnabas.cluster.changes import TopicCreated
+from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
 from barnabas.coordination.share_state import key_of, name_of
 from barnabas.errors import RequestError
 from barnabas.share.batches import StateBatch, combine

@@ -10,7 +10,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import AclAdded, AclRemoved, Change, ClusterImage
+from barnabas.cluster.changes import AclAdded, AclRemoved
+from barnabas.cluster.image import Change, ClusterImage
 from barnabas.cluster.zookeeper import acl_znodes
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.session import NoNodeError, ZooKeeper

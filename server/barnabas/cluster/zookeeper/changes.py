@@ -12,21 +12,23 @@ from typing import Protocol
 
 import trio
 
-from barnabas.cluster.image import (
-    TOPIC,
+from barnabas.cluster.changes import (
     AclAdded,
     AclRemoved,
-    Change,
-    ClusterImage,
     ConfigChanged,
     DelegationTokenChanged,
     DelegationTokenRemoved,
     LogDirsRegistered,
     PartitionsAdded,
     ProducerIdsAllocated,
-    ResourceKey,
     TopicCreated,
     TopicDeleted,
+)
+from barnabas.cluster.image import (
+    TOPIC,
+    Change,
+    ClusterImage,
+    ResourceKey,
     TopicInfo,
 )
 from barnabas.cluster.store import Decide
@@ -84,7 +86,7 @@ class _Need:
 
 
 @dataclass(slots=True, eq=False)
-class _Wish:
+class _PendingChange:
     """A change that somebody waits for."""
 
     decide: Decide
@@ -120,15 +122,15 @@ class ChangeWriter:
         self._publisher = publisher
         self._budget = budget
         self._has_topic_ids = has_topic_ids
-        self._waiting: list[_Wish] = []
+        self._waiting: list[_PendingChange] = []
         self._wanted = trio.Event()
-        self._unmet: list[_Wish] = []
+        self._unmet: list[_PendingChange] = []
         self._written = Truth()
 
     def close(self) -> None:
         """Let all changes fail that are not done."""
-        for wish in (*self._waiting, *self._unmet):
-            wish.fail(closed())
+        for pending in (*self._waiting, *self._unmet):
+            pending.fail(closed())
         self._waiting.clear()
         self._unmet.clear()
 
@@ -136,29 +138,29 @@ class ChangeWriter:
         """Answer those whose changes the new image has."""
         self._written.forget_known(image)
         unmet = []
-        for wish in self._unmet:
-            if all(need.is_met(image) for need in wish.needs):
-                wish.succeed(image)
+        for pending in self._unmet:
+            if all(need.is_met(image) for need in pending.needs):
+                pending.succeed(image)
             else:
-                unmet.append(wish)
+                unmet.append(pending)
         self._unmet = unmet
 
     async def change(self, decide: Decide) -> ClusterImage:
         """Make a change, and return an image with it; see ZooKeeperStore.change."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        wish = _Wish(decide)
-        self._waiting.append(wish)
+        pending = _PendingChange(decide)
+        self._waiting.append(pending)
         self._wanted.set()
         try:
-            await wish.done.wait()
+            await pending.done.wait()
         finally:
-            for wishes in (self._waiting, self._unmet):
-                if wish in wishes:
-                    wishes.remove(wish)
-        if wish.failure is not None:
-            raise wish.failure
-        assert wish.image is not None
-        return wish.image
+            for waiting in (self._waiting, self._unmet):
+                if pending in waiting:
+                    waiting.remove(pending)
+        if pending.failure is not None:
+            raise pending.failure
+        assert pending.image is not None
+        return pending.image
 
     async def run(self) -> None:
         """Carry out changes until cancelled."""
@@ -166,50 +168,52 @@ class ChangeWriter:
             await self._wanted.wait()
             self._wanted = trio.Event()
             while self._waiting:
-                wishes, self._waiting = self._waiting, []
+                batch, self._waiting = self._waiting, []
                 try:
-                    await self._carry_out(wishes)
+                    await self._carry_out(batch)
                 except trio.Cancelled:
-                    for wish in wishes:
-                        wish.fail(closed())
+                    for pending in batch:
+                        pending.fail(closed())
                     raise
 
-    async def _carry_out(self, wishes: Sequence[_Wish]) -> None:
+    async def _carry_out(self, batch: Sequence[_PendingChange]) -> None:
         truth, rounds = Truth(), 0
         while True:
             base = await self._newest(truth)
-            wishes = await self._decide_all(wishes, base)
-            changes = [change for wish in wishes for change in wish.changes]
+            batch = await self._decide_all(batch, base)
+            changes = [change for pending in batch for change in pending.changes]
             try:
                 await self._write_all(changes, base)
-                if changes and wishes[-1].image is not None:
-                    self._note_written(changes, wishes[-1].image)
+                if changes and batch[-1].image is not None:
+                    self._note_written(changes, batch[-1].image)
             except ConflictError as conflict:
                 rounds = 0 if truth.add(conflict.truth) else rounds + 1
                 if rounds < CONFLICTS_MAX:
                     continue
-                await self._refuse(wishes, ValueError("what was decided does not fit what is there"))
+                await self._refuse(batch, ValueError("what was decided does not fit what is there"))
                 return
             except (RequestError, ValueError, ZooKeeperError) as error:
-                await self._refuse(wishes, error)
+                await self._refuse(batch, error)
                 return
             break
         if changes:
             await self._publish_own(changes)
-        for wish in wishes:
-            if wish.needs and not all(need.is_met(self._publisher.image) for need in wish.needs):
-                self._unmet.append(wish)
+        for pending in batch:
+            if pending.needs and not all(need.is_met(self._publisher.image) for need in pending.needs):
+                self._unmet.append(pending)
             else:
-                wish.succeed(wish.image if wish.changes and wish.image is not None else self._publisher.image)
+                pending.succeed(
+                    pending.image if pending.changes and pending.image is not None else self._publisher.image
+                )
 
-    async def _refuse(self, wishes: Sequence[_Wish], error: Exception) -> None:
+    async def _refuse(self, batch: Sequence[_PendingChange], error: Exception) -> None:
         """Raise an error to whom it belongs: changes that are together because they came together are tried alone."""
-        if len(wishes) > 1:
-            for wish in wishes:
-                await self._carry_out([wish])
-        for wish in wishes:
-            if not wish.done.is_set() and len(wishes) == 1:
-                wish.fail(error if isinstance(error, RequestError) else StorageError(PLACE, error))
+        if len(batch) > 1:
+            for pending in batch:
+                await self._carry_out([pending])
+        for pending in batch:
+            if not pending.done.is_set() and len(batch) == 1:
+                pending.fail(error if isinstance(error, RequestError) else StorageError(PLACE, error))
 
     async def _newest(self, truth: Truth) -> ClusterImage:
         """The image, with what this broker has written and what others have, as far as that is known."""
@@ -226,19 +230,19 @@ class ChangeWriter:
         known.add(truth)
         return self._publisher.image.apply(known.changes(self._publisher.image))
 
-    async def _decide_all(self, wishes: Sequence[_Wish], image: ClusterImage) -> list[_Wish]:
+    async def _decide_all(self, batch: Sequence[_PendingChange], image: ClusterImage) -> list[_PendingChange]:
         """Let each decide on the image with what those before it have decided; returns those that did not refuse."""
         accepted = []
-        for wish in wishes:
+        for pending in batch:
             try:
-                wish.changes = await decided(self._budget, wish.decide, image)
-                wish.needs = await self._needs(wish.changes, image)
-                image = await applied(self._budget, image, wish.changes)
+                pending.changes = await decided(self._budget, pending.decide, image)
+                pending.needs = await self._needs(pending.changes, image)
+                image = await applied(self._budget, image, pending.changes)
             except Exception as error:
-                wish.fail(error)
+                pending.fail(error)
                 continue
-            wish.image = image
-            accepted.append(wish)
+            pending.image = image
+            accepted.append(pending)
         return accepted
 
     async def _needs(self, changes: Sequence[Change], image: ClusterImage) -> list[_Need]:

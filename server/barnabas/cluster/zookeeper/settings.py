@@ -10,7 +10,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import Change, ClusterImage, ConfigChanged, ResourceKey
+from barnabas.cluster.changes import ConfigChanged
+from barnabas.cluster.image import Change, ClusterImage, ResourceKey
 from barnabas.cluster.zookeeper import entity_settings
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError

@@ -14,15 +14,13 @@ from functools import partial
 
 import trio
 
+from barnabas.cluster.changes import BrokerRegistered, ConfigChanged, TopicCreated
 from barnabas.cluster.image import (
     TOPIC,
-    BrokerRegistered,
     Change,
     ClusterImage,
-    ConfigChanged,
     Delta,
     ResourceKey,
-    TopicCreated,
 )
 from barnabas.cluster.store import Decide, Subscriber
 from barnabas.cluster.zookeeper import acl_znodes, znodes

@@ -9,26 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from barnabas.cluster.changes import (
+    AclAdded,
+    AclRemoved,
+    ConfigChanged,
+    DelegationTokenChanged,
+    DelegationTokenRemoved,
+    LogDirsRegistered,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicDeleted,
+)
 from barnabas.cluster.image import (
     BROKER,
     CLIENT_METRICS,
     GROUP,
     NO_TOPIC_ID,
     TOPIC,
-    AclAdded,
-    AclRemoved,
     Change,
     ClusterImage,
-    ConfigChanged,
-    DelegationTokenChanged,
-    DelegationTokenRemoved,
-    LogDirsRegistered,
     PartitionInfo,
-    PartitionsAdded,
-    ProducerIdsAllocated,
     ResourceKey,
-    TopicCreated,
-    TopicDeleted,
     TopicInfo,
 )
 from barnabas.cluster.zookeeper import acl_znodes, entity_settings, znodes

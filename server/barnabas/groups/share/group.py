@@ -67,7 +67,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
         """Let no offset expire."""
 
     def tombstones(self) -> list[Record]:
-        """What ends the group, with its members, in the order that replay needs."""
+        """Return what ends the group, with its members, in the order that replay needs."""
         out: list[Record] = []
         for member_id in self.members.keys() | self.target.keys():
             out += records.member_tombstones(self.id, member_id)

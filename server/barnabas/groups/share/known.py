@@ -31,7 +31,7 @@ class KnownTopics:
         return frozenset(self.initialized) | frozenset(self.initializing)
 
     def begun(self, topic_partitions: Iterable[TopicIdPartition], names: Mapping[bytes, str]) -> KnownTopics:
-        """The state of these is being made."""
+        """Return the same with the state of these being made."""
         topics = _united(self.initializing, topic_partitions)
         return replace(
             self,
@@ -41,7 +41,7 @@ class KnownTopics:
         )
 
     def finished(self, topic_partitions: Iterable[TopicIdPartition]) -> KnownTopics:
-        """The state of these is there."""
+        """Return the same with the state of these made."""
         topic_partitions = frozenset(topic_partitions)
         return replace(
             self,
@@ -50,16 +50,16 @@ class KnownTopics:
         )
 
     def failed(self, topic_partitions: Iterable[TopicIdPartition]) -> KnownTopics:
-        """The state of these could not be made."""
+        """Return the same after the state of these could not be made."""
         return replace(self, initializing=_without(self.initializing, frozenset(topic_partitions)))
 
     def being_deleted(self, topic_ids: frozenset[bytes]) -> KnownTopics:
-        """The state of all partitions of these topics is going to be deleted."""
+        """Return the same with the state of all partitions of these topics about to be deleted."""
         kept = {topic_id: p for topic_id, p in self.initialized.items() if topic_id not in topic_ids}
         return replace(self, initialized=kept, deleting=self.deleting | topic_ids)
 
     def without(self, topic_ids: frozenset[bytes]) -> KnownTopics:
-        """These topics are gone, or their state is."""
+        """Return the same without these topics: they are gone, or their state is."""
 
         def rest(topics: Mapping[bytes, Partitions]) -> dict[bytes, Partitions]:
             return {topic_id: p for topic_id, p in topics.items() if topic_id not in topic_ids}

@@ -27,7 +27,7 @@ class ShareMember:
     def after_heartbeat(
         self, request: ShareGroupHeartbeatRequest, client_id: str, client_host: str
     ) -> ShareMember:
-        """The member with what a heartbeat says; fields that are null say nothing."""
+        """Return the member with what a heartbeat says; fields that are null say nothing."""
         names = request.subscribed_topic_names
         return replace(
             self,

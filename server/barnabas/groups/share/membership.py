@@ -118,7 +118,7 @@ def heartbeat(group: ShareGroup, beat: Heartbeat, context: EventContext) -> Answ
 
 
 def _may_assign(group: ShareGroup, context: EventContext) -> bool:
-    """Whether the last assignment is as long ago as `share.assignment.interval.ms` says; the first one never waits."""
+    """Say whether the last assignment is as long ago as `share.assignment.interval.ms` says; the first one never waits."""
     interval_ms = group.settings.of_share_group(context.image, group.id).assignment_interval_ms
     return not group.assigned_ms or context.now_ms - group.assigned_ms >= interval_ms
 
@@ -135,7 +135,7 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 def _epoch(
     group: ShareGroup, members: Iterable[ShareMember], changed: bool, context: EventContext
 ) -> tuple[int, bool]:
-    """The group's epoch from now on, and whether it is a new one."""
+    """Return the group's epoch from now on, and whether it is a new one."""
     changed = changed or _is_outdated(group, context.image)
     if not changed and group.epoch and group.topics_seen is context.image.topics:
         return group.epoch, False
@@ -149,7 +149,7 @@ def _epoch(
 
 
 def _is_outdated(group: ShareGroup, image: ClusterImage) -> bool:
-    """Whether there are states of other partitions than those that the target is about."""
+    """Say whether there are states of other partitions than those that the target is about."""
     if not group.members or group.assignment_epoch < group.epoch:
         return False
     ids = topic_ids(_topics_of(group.members.values()), image)
@@ -186,7 +186,7 @@ def _write_target(
 def _moved(
     member: ShareMember, target: TopicIdPartitions, target_epoch: int, changed: bool, image: ClusterImage
 ) -> ShareMember:
-    """The member at its target, as far as it still wants it."""
+    """Return the member at its target, as far as it still wants it."""
     if member.epoch == target_epoch and not changed:
         return member
     ids = topic_ids(member.topics, image)
@@ -202,7 +202,7 @@ def _moved(
 def _begin(
     group: ShareGroup, members: Iterable[ShareMember], epoch: int, context: EventContext
 ) -> Beginning | None:
-    """The partitions of subscribed topics that have no state yet; it is written down that it is being made."""
+    """Return the partitions of subscribed topics that have no state yet; it is written down that it is being made."""
     known, image = group.known, context.image
     underway = {
         topic_id: partitions

@@ -25,13 +25,13 @@ STABLE = 0
 
 
 def epoch_record(group_id: str, epoch: int, topics_hash: int) -> Record:
-    """The group's epoch, and what the topics were like when it began."""
+    """Return the group's epoch, and what the topics were like when it began."""
     value = metadata.ShareGroupMetadataValue(epoch=epoch, metadata_hash=topics_hash)
     return _epoch_key(group_id), metadata.RECORD.encode_value(value)
 
 
 def epoch_tombstone(group_id: str) -> Record:
-    """The group's end."""
+    """Return the group's end."""
     return _epoch_key(group_id), None
 
 
@@ -58,7 +58,7 @@ def _target_epoch_key(group_id: str) -> bytes:
 
 
 def target_record(group_id: str, member_id: str, topic_partitions: Iterable[TopicIdPartition]) -> Record:
-    """What a member shall fetch from."""
+    """Return what a member shall fetch from."""
     value = Target(
         topic_partitions=[
             Target.TopicPartition(topic_id=topic_id, partitions=partitions)
@@ -74,7 +74,7 @@ def _target_key(group_id: str, member_id: str) -> bytes:
 
 
 def member_record(group_id: str, member: ShareMember) -> Record:
-    """What a member says of itself."""
+    """Return what a member says of itself."""
     value = member_metadata.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -90,7 +90,7 @@ def _member_key(group_id: str, member_id: str) -> bytes:
 
 
 def current_record(group_id: str, member: ShareMember) -> Record:
-    """What a member fetches from."""
+    """Return what a member fetches from."""
     value = Assigned(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -150,7 +150,7 @@ def _known_key(group_id: str) -> bytes:
 
 
 def known_of(value: Known) -> KnownTopics:
-    """What was written of the partitions' state."""
+    """Return what was written of the partitions' state."""
     return KnownTopics(
         {info.topic_id: frozenset(info.partitions) for info in value.initializing_topics},
         {info.topic_id: frozenset(info.partitions) for info in value.initialized_topics},

@@ -1,4 +1,4 @@
-"""One cleaning of one log: read the dirty part into a map, write the segments anew, swap them in.
+"""One cleaning of one log: read the dirty part into a map, write new segments, swap them in.
 
 The rule: a `CleaningTask` is made, and its `finish` or `discard` called, by the thread that owns the log;
 `run` may be called in any. A crash at any point leaves what `recovery` knows how to finish or to undo.

@@ -1,7 +1,7 @@
 """What is left of one batch when its log is cleaned.
 
 The rule: offsets, epochs, sequences, formats and codecs stay as they were. A batch goes as a whole, stays as
-it is, or is written anew with the records that remain; a producer's last batch stays even if nothing is in it
+it is, or is written again with the records that remain; a producer's last batch stays even if nothing is in it
 (KIP-98).
 
 A tombstone (a null value), and the marker of a transaction that has no records left, first get a time until

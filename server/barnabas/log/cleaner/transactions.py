@@ -67,7 +67,7 @@ class TransactionTracker:
         return False
 
     def take_aborted(self) -> list[AbortedTransaction]:
-        """Return what has been collected in `aborted`, and begin anew."""
+        """Return what has been collected in `aborted`, and start again with none."""
         taken, self.aborted = self.aborted, []
         return taken
 

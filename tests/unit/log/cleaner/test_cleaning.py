@@ -15,7 +15,7 @@ from barnabas.records.legacy import read_records as read_legacy
 from barnabas.records.record import Record
 from barnabas.records.validate import Origin
 from tests.support.faults import FaultyDisk
-from tests.support.logs import NOW_MS, Broker, append, batch, marker, read_all
+from tests.support.logs import NOW_MS, Broker, append, batch, flushes_due, marker, read_all
 
 COMPACTED = {"cleanup_policy": frozenset({"compact"}), "min_cleanable_dirty_ratio": 0.0}
 DAY_MS = 86_400_000
@@ -495,7 +495,7 @@ def test_what_a_power_cut_could_take_is_left_alone(broker):
     log = dirty_log(broker)
     work = LogCleaner(lambda: broker.manager)
     assert work.next_task(NOW_MS) is None
-    flushes = broker.manager.flush_due(NOW_MS)
+    flushes = flushes_due(broker.manager, NOW_MS)
     write(log, (b"k", b"v"))
     for task in flushes:
         task.run()

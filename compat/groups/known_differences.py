@@ -1,8 +1,8 @@
-"""Differences between the coordinators of Apache Kafka and of Barnabas that are meant."""
+"""Differences between the coordinators of Apache Kafka and of Barnabas that are known, each with its reason."""
 
 from __future__ import annotations
 
-from compat.kit.compare import Meant
+from compat.kit.compare import KnownDifference
 
 SUPERSEDED = (
     "who asks again while a request of its own waits gets an answer to both; Kafka never answers the first"
@@ -12,94 +12,98 @@ BEGUN = "the state of a shared topic is begun before the answer; Kafka has the m
 ODD_ONE = "which of members that are alike gets the partition that is left over, or shares which"
 STUMBLES = "Kafka stumbles over this; Barnabas says what is wrong"
 
-MEANT: tuple[Meant, ...] = (
-    Meant(
+KNOWN: tuple[KnownDifference, ...] = (
+    KnownDifference(
         "(absent|deleted): JoinGroup .*: (then|at last) described",
         ".*/GroupState",
         "a group that nobody could join is not there; Kafka keeps it in memory, empty",
     ),
-    Meant(
+    KnownDifference(
         "pending: JoinGroup (anna by|bert's instance, other id).*: asked",
         ".*",
         "Kafka stumbles over an instance id beside an id that was given to a dynamic member",
     ),
-    Meant("preparing: JoinGroup bert.*: bert joins.*", ".*", SUPERSEDED),
-    Meant("completing: SyncGroup bert.*: bert syncs.*", ".*", SUPERSEDED),
-    Meant(
+    KnownDifference("preparing: JoinGroup bert.*: bert joins.*", ".*", SUPERSEDED),
+    KnownDifference("completing: SyncGroup bert.*: bert syncs.*", ".*", SUPERSEDED),
+    KnownDifference(
         "completing: LeaveGroup .*: bert syncs.*",
         ".*",
         "who leaves while it waits gets an answer; Kafka gives none",
     ),
-    Meant(
+    KnownDifference(
         "preparing: JoinGroup .*: (bert joins.*|asked.*)",
         "/(Leader|Members.*)",
         "whoever leads when the leader has left: in Kafka it is by chance",
         always=False,
     ),
-    Meant(
+    KnownDifference(
         "(consumer|streams) empty: JoinGroup .*",
         ".*",
         "an empty group of the new protocol gives way to one who joins; in Kafka also to one who is refused",
     ),
     # --- offsets
-    Meant(
+    KnownDifference(
         ".*: OffsetDelete .*: delete",
         ".*/ErrorCode",
         "a group of which nothing is left is gone; Kafka keeps it in memory",
     ),
-    Meant(".*: OffsetFetch no member with epoch.*: asked", ".*/ErrorCode", STUMBLES),
+    KnownDifference(".*: OffsetFetch no member with epoch.*: asked", ".*/ErrorCode", STUMBLES),
     # --- members with epochs
-    Meant("consumer.*: JoinGroup new, bad subscription.*: asked", "/ErrorCode", STUMBLES),
-    Meant(
+    KnownDifference("consumer.*: JoinGroup new, bad subscription.*: asked", "/ErrorCode", STUMBLES),
+    KnownDifference(
         "consumer.*: .*(described as classic|at last listed)",
         ".*/MemberAssignment",
         "when a group becomes classic again its members are described with what they have, not with what they shall have",
         always=False,
     ),
-    Meant(".*: ConsumerGroupHeartbeat .* (a )?pattern.*", ".*", AT_ONCE),
-    Meant(
+    KnownDifference(".*: ConsumerGroupHeartbeat .* (a )?pattern.*", ".*", AT_ONCE),
+    KnownDifference(
         "consumer static: ConsumerGroupHeartbeat anna joins again by her instance.*",
         ".*",
         "a static member that was fenced may come back at once with the id it had",
     ),
-    Meant(
+    KnownDifference(
         "consumer moving: ConsumerGroupHeartbeat anna joins again by her instance.*",
         ".*Assignment.*",
         "a member that becomes static keeps what it had",
     ),
-    Meant(
+    KnownDifference(
         "(consumer|stable|share|preparing|pending).*",
         ".*(Assignment/TopicPartitions|/Assignment).*",
         ODD_ONE,
         always=False,
     ),
-    Meant("(share.*|.*: ShareGroupHeartbeat .*)", ".*(Assignment/TopicPartitions|/Assignment|Epoch)", BEGUN),
-    Meant(
+    KnownDifference(
+        "(share.*|.*: ShareGroupHeartbeat .*)", ".*(Assignment/TopicPartitions|/Assignment|Epoch)", BEGUN
+    ),
+    KnownDifference(
         ".*: StreamsGroupHeartbeat .* (bad copartition|a part twice|a tag twice).*: asked",
         "/ErrorCode",
         STUMBLES,
     ),
-    Meant(
+    KnownDifference(
         ".*: StreamsGroupHeartbeat (carl joins by an instance|anna, an instance|anna, task offsets).*",
         ".*",
         "static members and warm-up tasks are served; Kafka 4.3 refuses what belongs to them",
     ),
-    Meant(
+    KnownDifference(
         ".*: StreamsGroupHeartbeat carl joins with an endpoint.*",
         ".*/(EndpointInformationEpoch|PartitionsByUserEndpoint.*)",
         "the first endpoint of a group is news already",
     ),
-    Meant(
+    KnownDifference(
         ".*: StreamsGroupHeartbeat carl joins, (changelog|repartition).*: at last.*",
         ".*/Partitions",
         "Kafka tells how many partitions an internal topic has when a member has come again",
         always=False,
     ),
     # --- transactions
-    Meant(
+    KnownDifference(
         "(aborted|fenced ongoing|timed out): TxnOffsetCommit (unknown member|generation without member).*",
         ".*/ErrorCode",
         "a group whose only offsets were in a transaction that was aborted is gone; Kafka keeps it in memory",
     ),
-    Meant("filters: add to no transaction", ".*", "Kafka never answers a request about no transaction"),
+    KnownDifference(
+        "filters: add to no transaction", ".*", "Kafka never answers a request about no transaction"
+    ),
 )

@@ -314,7 +314,7 @@ def prepared(play: Play) -> transactions.Stage:
 
 
 def transaction_goes_on(play: Play, stage: transactions.Stage, *, commit: bool) -> None:
-    """The producer writes its next record and ends; then it begins anew."""
+    """The producer writes its next record and ends; then it begins again."""
     transactions.look(play, stage, "found")
     topic_id = play.topic(stage.topic)
     play.until(

@@ -1,0 +1,393 @@
+"""Reading what a fetch asks for: one pass over its partitions or, where it waits, several.
+
+The rule: what is read is a region of a log's file, never decoded. A partition that cannot be read answers with its own
+error, and the others with records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.cluster.endpoints import advertised_node
+from barnabas.config import broker as settings
+from barnabas.config.cluster import reads_from_rack
+from barnabas.errors import RequestError, StorageError, lacks_files
+from barnabas.replicas.replica import Replica
+from barnabas.replication.read_replica import preferred_replica
+from barnabas.requests.fetch_sessions import SessionPartition
+from barnabas.requests.quotas import RESPONSE_BYTES
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
+
+if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.handlers.fetch_conversion import Unconverted
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.failures import LogDirFailures
+    from barnabas.replicas.manager import Replicas
+    from barnabas.requests.context import RequestContext
+
+WHOLE_FIRST_BATCH_SINCE = 3
+RECORD_BATCHES_SINCE = 4
+ZSTD_SINCE = 10
+FOLLOWERS_SERVE_SINCE = 11
+CURRENT_LEADER_SINCE = 16
+READ_COMMITTED = 1
+PARTITIONS_PER_CHECKPOINT = 16
+
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+CONVERTED_BYTES_MAX = 1 << 20
+"""What is read to be converted for one answer, beside a first batch that is larger."""
+
+PartitionData = FetchResponse.PartitionData
+_NO_EPOCH_END = FetchResponse.EpochEndOffset()
+_NO_LEADER = FetchResponse.LeaderIdAndEpoch()
+_NO_SNAPSHOT = FetchResponse.SnapshotId()
+_NOT_ABORTED: list[FetchResponse.AbortedTransaction] = []
+"""What most answers say; shared, so they are replaced, never changed."""
+
+Served = tuple[SessionPartition, PartitionData]
+
+
+class ReadPass:
+    """What one pass over the partitions has brought.
+
+    `size` are the bytes of records; `must_answer` is whether the answer must not wait for more. `seen` is how much there
+    was to read of each partition when it was read; `following` are those that are not led here. `unconverted` is what
+    is still to be converted for an old client. `is_first` is False for a fetch that has waited: what it says of a
+    follower's position has been noted.
+    """
+
+    __slots__ = ("following", "is_first", "must_answer", "seen", "served", "size", "unconverted")
+
+    def __init__(self, *, is_first: bool) -> None:
+        self.is_first = is_first
+        self.following: list[Replica] = []
+        self.served: list[Served] = []
+        self.size = 0
+        self.must_answer = False
+        self.seen: dict[Replica, int] = {}
+        self.unconverted: list[Unconverted] = []
+
+    @property
+    def response_bytes(self) -> int:
+        """About how many bytes the response will have."""
+        return self.size + RESPONSE_BYTES * (1 + len(self.served))
+
+
+class _MoreBytes:
+    """A fetch that waits until its partitions have grown by `missing` bytes."""
+
+    __slots__ = ("_is_follower", "_missing", "_pass", "event")
+
+    def __init__(self, done: ReadPass, missing: int, *, is_follower: bool) -> None:
+        self.event = trio.Event()
+        self._missing = missing
+        self._pass = done
+        self._is_follower = is_follower
+
+    def partition_advanced(self, replica: Replica) -> None:
+        """Count what has come; what a role that has ended brings is an error, which must not wait."""
+        seen = self._pass.seen
+        total = replica.growth.appended_bytes if self._is_follower else replica.growth.committed_bytes
+        self._missing -= total - seen[replica]
+        seen[replica] = total
+        if (
+            self._missing <= 0
+            or (replica.closed and replica not in self._pass.following)
+            or replica.is_offline
+        ):
+            self.event.set()
+
+
+class Reader:
+    """Reads what a fetch asks for, once or, where it waits, several times."""
+
+    def __init__(
+        self,
+        context: RequestContext,
+        request: FetchRequest,
+        wanted: list[SessionPartition],
+        *,
+        incremental: bool,
+        metadata: MetadataStore,
+        replicas: Replicas,
+        config: BrokerConfig,
+        budget: LoopBudget,
+        failures: LogDirFailures,
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._metadata = metadata
+        self._replicas = replicas
+        self._budget = budget
+        self._checkpoint = budget.checkpoint
+        self._failures = failures
+        version = context.api_version
+        self._replica_id = max(request.replica_id, request.replica_state.replica_id)
+        self.is_follower = self._replica_id >= 0
+        self._may_follow = not self.is_follower or context.authorizes(
+            Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+        self._needs_leader = self.is_follower or version < FOLLOWERS_SERVE_SINCE
+        self._reads_committed = request.isolation_level == READ_COMMITTED and not self.is_follower
+        self._rack = ""
+        if (
+            request.rack_id
+            and version >= FOLLOWERS_SERVE_SINCE
+            and not self.is_follower
+            and reads_from_rack(config)
+        ):
+            self._rack = request.rack_id
+        self._bytes_max = config.get(settings.FETCH_MAX_BYTES)
+        if version >= WHOLE_FIRST_BATCH_SINCE:
+            self._bytes_max = min(self._bytes_max, request.max_bytes)
+        if context.quotas is not None and not self.is_follower:
+            # More could never be sent: it would be over the quota all by itself.
+            quota_bytes = context.quotas.fetch_bytes_max
+            self._bytes_max = self._bytes_max if quota_bytes is None else min(self._bytes_max, quota_bytes)
+        self._first = 0
+        if version < RECORD_BATCHES_SINCE and wanted:
+            # So little is converted for one answer that some of the partitions must take turns.
+            self._bytes_max = min(self._bytes_max, CONVERTED_BYTES_MAX)
+            self._first = context.correlation_id % len(wanted)
+            wanted = wanted[self._first :] + wanted[: self._first]
+        self._wanted = wanted
+        self._may_leave_out = incremental and version >= ZSTD_SINCE and not self._rack
+
+    async def read(self, *, is_first: bool) -> ReadPass:
+        """One pass over the partitions."""
+        remaining = self._bytes_max
+        done = ReadPass(is_first=is_first)
+        topic: str | bytes | None = None
+        name = ""
+        is_known = may_read = False
+        is_quiet = self._is_idle if self.is_follower else self._is_quiet
+        for count, want in enumerate(self._wanted, 1):
+            if not count % PARTITIONS_PER_CHECKPOINT:
+                await self._checkpoint()
+            if want.topic != topic:
+                topic = want.topic
+                name = topic if isinstance(topic, str) else self._metadata.image.topic_name(topic) or ""
+                is_known = name != "" or isinstance(topic, str)
+                may_read = is_known and self._may_read(name)
+            if may_read and self._may_leave_out and is_quiet(want, name, done):
+                continue
+            data = PartitionData(
+                want.index, 0, 0, -1, -1, _NO_EPOCH_END, _NO_LEADER, _NO_SNAPSHOT, _NOT_ABORTED, -1, b""
+            )
+            done.served.append((want, data))
+            try:
+                if not may_read:
+                    raise RequestError(
+                        ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                        if is_known or not self._may_follow
+                        else ErrorCode.UNKNOWN_TOPIC_ID
+                    )
+                size = self._read_partition(want, name, data, remaining if remaining > 0 else 0, done)
+            except (RequestError, StorageError) as failure:
+                error = self._failures.failed(failure) if isinstance(failure, StorageError) else failure
+                if done.size and isinstance(failure, StorageError) and lacks_files(failure.cause):
+                    # What was read keeps its files open until it is sent: enough for one answer.
+                    remaining = 0
+                    continue
+                answer_error(data, error)
+                if self._context.api_version >= CURRENT_LEADER_SINCE and error.code in _MOVED:
+                    leader = self._replicas.current_leader(name, want.index)
+                    data.current_leader = FetchResponse.LeaderIdAndEpoch(*leader)
+                done.must_answer = True
+            else:
+                done.size += size
+                remaining -= size
+                if data.diverging_epoch is not _NO_EPOCH_END:
+                    done.must_answer = True
+        if self._first:
+            done.served = done.served[-self._first :] + done.served[: -self._first]
+        return done
+
+    def _may_read(self, topic: str) -> bool:
+        """Say whether who fetches may: a broker of the cluster every topic, everybody else those with READ."""
+        if self.is_follower:
+            return self._may_follow
+        return self._context.authorizes(Operation.READ, ResourceType.TOPIC, topic)
+
+    def _is_quiet(self, want: SessionPartition, topic: str, done: ReadPass) -> bool:
+        """Say whether an incremental answer leaves a partition out: nothing to read, and nothing that was not told."""
+        partition = self._replicas.find(topic, want.index)
+        if (
+            partition is None
+            or partition.closed
+            or want.told_error
+            or want.last_fetched_epoch >= 0
+            or want.current_leader_epoch not in (-1, partition.leader_epoch)
+        ):
+            return False
+        log = partition.log
+        last_stable, high_watermark = log.last_stable_offset, log.high_watermark
+        upper = last_stable if self._reads_committed else high_watermark
+        if (
+            not upper <= want.fetch_offset <= log.log_end_offset
+            or high_watermark != want.told_high_watermark
+            or last_stable != want.told_last_stable_offset
+            or log.log_start_offset != want.told_log_start_offset
+        ):
+            return False
+        done.seen[partition] = partition.growth.committed_bytes
+        return True
+
+    def _is_idle(self, want: SessionPartition, topic: str, done: ReadPass) -> bool:
+        """Say the same for a follower that has all there is, and take note that it has.
+
+        Most partitions of most fetches are such; reading them takes four times as long.
+        """
+        partition = self._replicas.find(topic, want.index)
+        if (
+            partition is None
+            or partition.closed
+            or partition.is_offline
+            or want.told_error
+            or want.current_leader_epoch != partition.leader_epoch
+            or not partition.has_follower(self._replica_id)
+        ):
+            return False
+        log = partition.log
+        if want.fetch_offset != log.log_end_offset or want.last_fetched_epoch != log.epochs.latest:
+            return False
+        if done.is_first:
+            self._note_position(partition, want)
+        if (
+            log.high_watermark != want.told_high_watermark
+            or log.last_stable_offset != want.told_last_stable_offset
+            or log.log_start_offset != want.told_log_start_offset
+        ):
+            return False
+        done.seen[partition] = partition.growth.appended_bytes
+        return True
+
+    def _note_position(self, partition: Replica, want: SessionPartition) -> None:
+        partition.follower_fetched(
+            self._replica_id,
+            want.fetch_offset,
+            log_start_offset=want.log_start_offset,
+            broker_epoch=self._request.replica_state.replica_epoch,
+        )
+
+    def _partition_of(self, want: SessionPartition, topic: str) -> Replica:
+        if self._needs_leader:
+            return self._replicas.leader(topic, want.index, want.current_leader_epoch)
+        return self._replicas.local(topic, want.index, want.current_leader_epoch)
+
+    def _read_partition(
+        self, want: SessionPartition, topic: str, data: PartitionData, remaining: int, done: ReadPass
+    ) -> int:
+        """Fill in one partition's answer; returns its size in bytes."""
+        partition = self._partition_of(want, topic)
+        is_follower = self.is_follower
+        if is_follower:
+            partition.check_follower(self._replica_id, want.current_leader_epoch)
+        done.seen[partition] = (
+            partition.growth.appended_bytes if is_follower else partition.growth.committed_bytes
+        )
+        if partition.closed:
+            done.following.append(partition)
+        partition_log = partition.log
+        version = self._context.api_version
+        if version < ZSTD_SINCE and partition_log.config.compression_type == "zstd":
+            raise RequestError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        committed = self._reads_committed
+        if is_follower:
+            upper = partition_log.log_end_offset
+        else:
+            upper = partition_log.last_stable_offset if committed else partition_log.high_watermark
+        data.high_watermark = partition_log.high_watermark
+        data.last_stable_offset = partition_log.last_stable_offset
+        data.log_start_offset = partition_log.log_start_offset
+        data.aborted_transactions = None
+        if self._rack and self._names_near_replica(partition, want, data):
+            done.must_answer = True
+            return 0
+        if want.last_fetched_epoch >= 0:
+            diverging = partition.diverging_epoch(want.last_fetched_epoch, want.fetch_offset)
+            if diverging is not None:
+                data.diverging_epoch = FetchResponse.EpochEndOffset(
+                    epoch=diverging.epoch, end_offset=diverging.end_offset
+                )
+                return 0
+        result = partition_log.read(
+            want.fetch_offset,
+            max_bytes=remaining if remaining < want.max_bytes else max(want.max_bytes, 0),
+            upper_offset=upper,
+            min_one_batch=not done.size,
+        )
+        if is_follower and done.is_first:
+            self._note_position(partition, want)
+        size = len(result.records)
+        if is_follower and size:
+            if partition.holds_back(self._replica_id):
+                done.seen.pop(partition, None)  # what comes is not for it, for now
+                return 0
+            partition.sent_to_follower(size)
+        if committed:
+            data.aborted_transactions = [
+                FetchResponse.AbortedTransaction(
+                    producer_id=aborted.producer_id, first_offset=aborted.first_offset
+                )
+                for aborted in partition_log.aborted_transactions(want.fetch_offset, result.next_offset)
+            ]
+        if not size:
+            return 0
+        if version < RECORD_BATCHES_SINCE:
+            done.unconverted.append((want, data, result))
+            return size
+        data.records = result.records
+        return size
+
+    def _names_near_replica(self, partition: Replica, want: SessionPartition, data: PartitionData) -> bool:
+        """Send a consumer to a replica in its rack, if there is one that has what it asks for (KIP-392)."""
+        image, connection = self._metadata.image, self._context.connection
+
+        def rack_of(broker_id: int) -> str | None:
+            node = advertised_node(image, broker_id, connection)
+            return node.rack if node is not None else None
+
+        preferred = preferred_replica(
+            self._rack, partition.leader_id, partition.read_replicas(want.fetch_offset), rack_of
+        )
+        if preferred is not None:
+            data.preferred_read_replica = preferred
+        return preferred is not None
+
+    async def wait_and_read(self, done: ReadPass) -> ReadPass:
+        """Wait until there may be min_bytes, or max_wait_ms is over, and read again."""
+        request = self._request
+        deadline = trio.current_time() + request.max_wait_ms / 1000
+        while done.size < request.min_bytes and not done.must_answer:
+            watched = list(done.seen)
+            watcher = _MoreBytes(done, request.min_bytes - done.size, is_follower=self.is_follower)
+            for partition in watched:
+                partition.subscribe(watcher, to_log_end=self.is_follower)
+                watcher.partition_advanced(partition)  # what came since it was read counts too
+            try:
+                with trio.move_on_at(deadline) as scope:
+                    await watcher.event.wait()
+            finally:
+                for partition in watched:
+                    partition.unsubscribe(watcher)
+            if self._budget.is_used_up:  # one batch may have woken a thousand fetches
+                await self._budget.admit(is_active=True)
+            done = await self.read(is_first=False)
+            if scope.cancelled_caught:
+                break
+        return done
+
+
+def answer_error(data: PartitionData, error: RequestError) -> None:
+    """Answer a partition with an error."""
+    data.error_code = error.code
+    data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+    data.records = b""

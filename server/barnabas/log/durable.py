@@ -1,0 +1,148 @@
+"""What of a log survives a power cut: up to where it is flushed, and what another flush must sync.
+
+The rule: the recovery point never passes what a flush has synced. A flush is planned by the owner of the log, run in any
+thread, and finished by the owner, who sees whether the log was truncated meanwhile.
+"""
+
+from __future__ import annotations
+
+from barnabas.log.config import LogConfig
+from barnabas.log.disk import Disk
+from barnabas.log.epoch_file import save_epochs
+from barnabas.log.errors import guarded
+from barnabas.log.flushing import FlushTask, unsynced_files
+from barnabas.log.format import names
+from barnabas.log.loading import LoadedLog
+from barnabas.log.openfiles import OpenFiles
+from barnabas.log.readable import ReadableLog
+from barnabas.log.trash import Trash
+
+
+class DurableLog(ReadableLog):
+    """A log with its recovery point: all before it is on the medium.
+
+    `config` may be replaced at any time.
+    """
+
+    __slots__ = (
+        "_flushed_messages",
+        "_generation",
+        "appended_messages",
+        "are_epochs_synced",
+        "config",
+        "is_closed",
+        "is_dir_synced",
+        "last_flush_ms",
+        "needs_sync",
+        "recovery_point",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        log_dir: str,
+        disk: Disk,
+        pool: OpenFiles,
+        trash: Trash,
+        loaded: LoadedLog,
+        high_watermark: int,
+        config: LogConfig,
+        now_ms: int,
+    ) -> None:
+        super().__init__(
+            topic,
+            partition,
+            log_dir=log_dir,
+            disk=disk,
+            pool=pool,
+            trash=trash,
+            loaded=loaded,
+            high_watermark=high_watermark,
+        )
+        self.config = config
+        self.recovery_point = loaded.recovery_point
+        self.last_flush_ms = now_ms
+        self.appended_messages = 0  # in this life
+        self._flushed_messages = 0  # those of them that are known to last
+        self.is_closed = False  # for good: closed, deleted, or its disk has failed
+        self.is_dir_synced = False  # whether the directory's own name is known to last
+        self.needs_sync = not loaded.is_clean  # whether a clean end must sync even if nothing was appended
+        self.are_epochs_synced = True  # whether the file of the leader epochs is known to last
+        self._generation = 0  # counts truncations
+
+    @property
+    def generation(self) -> int:
+        """How often the log was truncated in this life: offsets may have other records since."""
+        return self._generation
+
+    def _save_epochs(self, *, sync: bool) -> None:
+        save_epochs(self.disk, self.dir, self.epochs, sync=sync)
+        self.are_epochs_synced = sync
+
+    @property
+    def unflushed_messages(self) -> int:
+        """How many records were appended since the last flush began."""
+        return self.appended_messages - self._flushed_messages
+
+    @property
+    def wants_flush(self) -> bool:
+        """Whether flush.messages asks for a flush now, before anybody is told that the records are safe."""
+        return self.appended_messages - self._flushed_messages >= self.config.flush_messages
+
+    def is_flush_due(self, now_ms: int) -> bool:
+        """Return whether a flush is due by flush.ms, or as a segment has been rolled.
+
+        The one that flush.messages asks for is due with the append (`wants_flush`).
+        """
+        return self.recovery_point < self.log_end_offset and (
+            self.recovery_point < self.active.base_offset
+            or now_ms - self.last_flush_ms >= self.config.flush_ms
+        )
+
+    @guarded
+    def begin_flush(self) -> FlushTask | None:
+        """Return what makes all that was appended so far survive a power cut; None if it does already.
+
+        Raises StorageError.
+        """
+        if self.log_end_offset <= self.recovery_point or self.is_closed:
+            return None
+        return self._plan_flush()
+
+    def _plan_flush(self) -> FlushTask:
+        files, paths = unsynced_files(self.store, self.recovery_point)
+        directories = [self.dir]
+        if not self.are_epochs_synced:
+            paths.append(f"{self.dir}/{names.LEADER_EPOCH_CHECKPOINT}")
+        if not self.is_dir_synced:
+            paths.append(f"{self.dir}/{names.PARTITION_METADATA}")
+            directories.append(self.log_dir)
+        return FlushTask(
+            self,
+            end_offset=self.log_end_offset,
+            generation=self._generation,
+            appended_messages=self.appended_messages,
+            leader_epoch=self.epochs.latest,
+            disk=self.disk,
+            files=files,
+            paths=paths,
+            directories=directories,
+        )
+
+    def flushed(self, task: FlushTask, now_ms: int) -> None:
+        """Take note of a flush that was run."""
+        self.last_flush_ms = now_ms
+        self.is_dir_synced = True
+        if task.generation == self._generation:
+            self.are_epochs_synced = self.are_epochs_synced or task.leader_epoch == self.epochs.latest
+            self.recovery_point = max(self.recovery_point, task.end_offset)
+            self._flushed_messages = max(self._flushed_messages, task.appended_messages)
+
+    def flush(self, now_ms: int) -> None:
+        """Return when everything appended so far survives a power cut. Raises StorageError."""
+        task = self.begin_flush()
+        if task is not None:
+            task.run()
+            task.finish(now_ms)

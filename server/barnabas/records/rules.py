@@ -1,0 +1,88 @@
+"""The rules that a topic's settings make for the records of producers, and which records break them.
+
+The rule: whoever reads records asks for each; all that break a rule are named in one error, up to a bound (KIP-467).
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from barnabas.records.batch import DECOMPRESSED_BYTES_MAX, NO_TIMESTAMP
+from barnabas.records.compression import CODECS_BY_NAME, Codec
+from barnabas.records.errors import Code, InvalidRecordsError, RecordError
+
+UNBOUNDED_MS: Final = (1 << 63) - 1
+RECORD_ERRORS_MAX: Final = 1_000  # enough to find a mistake; a batch of 1 MB may hold 150,000 records
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRules:
+    """The topic settings that records must obey, named as Kafka's with dots for underscores; times in ms.
+
+    `compression_type` is "producer" (keep the producer's codec), "uncompressed" or a codec's name;
+    `compression_level` is for that codec, None its default. `compacted` is true if `cleanup.policy` has
+    compact. `record_validation` "full" looks at every record, as Kafka does; "header" trusts a batch's header
+    where a checksum holds. `decompressed_bytes_max` bounds what a batch may decompress to.
+    """
+
+    compression_type: str = "producer"
+    compression_level: int | None = None
+    timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
+    message_timestamp_before_max_ms: int = UNBOUNDED_MS
+    message_timestamp_after_max_ms: int = 3_600_000
+    max_message_bytes: int = 1_048_588
+    segment_bytes: int = 1 << 30
+    compacted: bool = False
+    record_validation: Literal["full", "header"] = "full"
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+
+    def target_codec(self, source: Codec) -> Codec:
+        """Return the codec in which records are stored that came in `source`."""
+        return source if self.compression_type == "producer" else CODECS_BY_NAME[self.compression_type]
+
+    @property
+    def append_time(self) -> bool:
+        """Whether the broker sets the timestamps."""
+        return self.timestamp_type == "LogAppendTime"
+
+
+class RecordJudge:
+    """Which records break the rules: `allows` each of them, then `finish`."""
+
+    __slots__ = ("code", "config", "errors", "now_ms")
+
+    def __init__(self, config: AppendRules, now_ms: int) -> None:
+        self.config = config
+        self.now_ms = now_ms
+        self.errors: list[RecordError] = []
+        self.code = Code.INVALID_RECORD
+
+    def allows(self, index: int, key: bytes | None, timestamp: int) -> bool:
+        """Say whether a record obeys the rules, and remember if it does not."""
+        if self.config.compacted and key is None:
+            message = "a record of a compacted topic must have a key"
+        elif not self.is_timestamp_allowed(timestamp):
+            self.code = Code.INVALID_TIMESTAMP
+            before = self.config.message_timestamp_before_max_ms
+            after = self.config.message_timestamp_after_max_ms
+            message = (
+                f"timestamp {timestamp} is not from {before} ms before to {after} ms after {self.now_ms}"
+            )
+        else:
+            return True
+        if len(self.errors) < RECORD_ERRORS_MAX:
+            self.errors.append(RecordError(index, message))
+        return False
+
+    def is_timestamp_allowed(self, timestamp: int) -> bool:
+        """Say whether a record may have that timestamp; none at all (-1) is allowed (KIP-937)."""
+        config = self.config
+        if config.append_time or timestamp == NO_TIMESTAMP:
+            return True
+        age_ms = self.now_ms - timestamp
+        return -config.message_timestamp_after_max_ms <= age_ms <= config.message_timestamp_before_max_ms
+
+    def finish(self) -> None:
+        """Raise if any record broke the rules, with which."""
+        if self.errors:
+            shown = "; ".join(f"record {error.batch_index}: {error.message}" for error in self.errors[:3])
+            raise InvalidRecordsError(f"records were refused: {shown}", self.code, tuple(self.errors))

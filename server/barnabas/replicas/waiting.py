@@ -1,0 +1,60 @@
+"""Those who wait until something of a replica has reached an offset.
+
+The rule: whoever moves the offset says so; nobody polls.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+
+
+class _Waiter:
+    """Somebody who waits for an offset; `error` is set where it will never be reached."""
+
+    __slots__ = ("error", "event", "offset")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.event = trio.Event()
+        self.error: ErrorCode | None = None
+
+
+class OffsetWaiters:
+    """Who waits for one kind of offset of a replica: its high watermark, or what is flushed, or its low watermark."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: list[_Waiter] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody waits."""
+        return not self._waiters
+
+    async def wait(self, offset: int) -> None:
+        """Wait until `offset` is reached. Raises RequestError with the code of `fail`."""
+        waiter = _Waiter(offset)
+        self._waiters.append(waiter)
+        try:
+            await waiter.event.wait()
+        finally:
+            self._waiters.remove(waiter)
+        if waiter.error is not None:
+            raise RequestError(waiter.error)
+
+    def reached(self, offset: int) -> None:
+        """Wake those who wait for this offset or one before it."""
+        for waiter in self._waiters:
+            if waiter.offset <= offset:
+                waiter.event.set()
+
+    def fail(self, why: ErrorCode) -> None:
+        """Wake everybody else with an error: the offset is not reached here any more."""
+        for waiter in self._waiters:
+            if not waiter.event.is_set():
+                waiter.error = why
+                waiter.event.set()
