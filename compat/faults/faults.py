@@ -202,4 +202,7 @@ NEEDS_FAILING_DISKS = {"disk-broken", "disk-slow"}
 AFTER_KINDS = {"kill", "suspend", "isolate", "cut-from-zookeeper"}
 """Kinds after which others take over once the session has ended."""
 
-__all__ = ["AFTER_KINDS", "KINDS", "NEEDS_FAILING_DISKS", "ClusterError", "Fault"]
+HANGING_KINDS = {"suspend", "isolate"}
+"""Those of them in which clients wait for answers that never come, until their own request time-outs."""
+
+__all__ = ["AFTER_KINDS", "HANGING_KINDS", "KINDS", "NEEDS_FAILING_DISKS", "ClusterError", "Fault"]

@@ -15,6 +15,7 @@ from compat.cluster.load import QUICK
 from compat.cluster.nodes import ClusterError, wait_until
 from compat.faults.clients import (
     PARTITIONS,
+    REQUEST_MS,
     Acknowledging,
     FranzGo,
     Java,
@@ -22,7 +23,7 @@ from compat.faults.clients import (
     PlainLibrdkafka,
     Reader,
 )
-from compat.faults.faults import AFTER_KINDS, KINDS, NEEDS_FAILING_DISKS, Fault
+from compat.faults.faults import AFTER_KINDS, HANGING_KINDS, KINDS, NEEDS_FAILING_DISKS, Fault
 from compat.faults.hosts import is_root
 from compat.faults.machines import FaultyCluster
 from compat.faults.pauses import Pauses, table
@@ -51,7 +52,8 @@ class Rounds:
         figures: Path | None,
         resume_within_s: float = 0.0,
     ) -> None:
-        """`resume_within_s`: after the end of a session clients must have gone on by then; 0 for any time."""
+        """`resume_within_s`: how soon after the end of a session clients must have gone on, and their own request time-out
+        later where a broker hangs; 0 for any time."""
         self._directory = directory
         self._random = Random(seed)
         self._seed = seed
@@ -120,10 +122,11 @@ class Rounds:
             + resumed,
             flush=True,
         )
-        late = pauses.late(self._resume_within_s) if self._resume_within_s else {}
+        within_s = self._resume_within_s + (REQUEST_MS / 1000 if name in HANGING_KINDS else 0.0)
+        late = pauses.late(within_s) if self._resume_within_s else {}
         self._late += [
             f"{client} went on {pause:.1f} s after the end of the session in round {number + 1} ({name}), "
-            f"not within {self._resume_within_s:g} s"
+            f"not within {within_s:g} s"
             for client, pause in late.items()
         ]
         if self._figures is not None:

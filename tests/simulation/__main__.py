@@ -14,11 +14,13 @@ from collections.abc import Callable
 from functools import partial
 
 from barnabas.testing.simulation.broker import quiet_logs
-from tests.simulation import cluster
+from tests.simulation import cluster, planted_cluster
 from tests.simulation.cluster import Kind
 from tests.simulation.history import History
+from tests.simulation.planted_cluster import search
 from tests.simulation.scenario import Plan, judged
 
+PLANTED_SEEDS_MAX = 40
 Judge = Callable[[int], tuple[History, list[str]]]
 
 
@@ -34,7 +36,12 @@ def main() -> int:
     parser.add_argument(
         "--faults", default="", help="only these faults of a cluster, by name, with commas between"
     )
+    parser.add_argument(
+        "--planted", action="store_true", help="find each bug planted in clusters, from its seed on"
+    )
     options = parser.parse_args()
+    if options.planted:
+        return _planted()
     judge: Judge = judged
     if options.cluster or options.harsh or options.directed:
         kind = Kind.DIRECTED if options.directed else Kind.HARSH if options.harsh else Kind.MILD
@@ -45,6 +52,19 @@ def main() -> int:
         return _repeat(judge, options.seed)
     with quiet_logs():
         return _many(judge, options.first, options.count)
+
+
+def _planted() -> int:
+    """Run the directed histories that find the planted bugs; returns 1 if one is not found."""
+    missed = 0
+    for bug, (fault, seed) in planted_cluster.FOUND_BY.items():
+        began_s = time.perf_counter()
+        found = search(bug, seed, PLANTED_SEEDS_MAX, [fault])
+        took_s = time.perf_counter() - began_s
+        missed += not found
+        text = f"at seed {seed + found - 1}" if found else f"not within {PLANTED_SEEDS_MAX} seeds from {seed}"
+        print(f"{bug}: {fault} {text}, {took_s:.1f} s", flush=True)
+    return 1 if missed else 0
 
 
 def _many(judge: Judge, first: int, count: int) -> int:

@@ -6,8 +6,12 @@ behind each other, the bug takes both: one alone is not seen by anybody.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from barnabas.cluster import control_requests
@@ -199,6 +203,23 @@ BUGS: dict[str, Callable[[], list[Patch]]] = {
 }
 
 
+FOUND_BY = {
+    "committed before the ISR has it": ("lose_leader_of_lagging", 0),
+    "committed once min.insync.replicas have it": ("lose_leader_of_lagging", 0),
+    "truncated to the high watermark": ("lose_two_leaders", 0),
+    "not truncated": ("leave_with_more", 0),
+    "joining replicas do not count": ("lose_leader_of_joining_controller", 0),
+    "leaving replicas do not count": ("lose_leader_of_lagging_controller", 0),
+    "in sync before the high watermark": ("lose_leader_of_joining", 3),
+    "elected out of sync": ("lose_leader_of_lagging", 5),
+    "back before others have taken over": ("power_of_controller", 0),
+    "requests of old controllers are obeyed": ("late_requests", 2),
+    "controllers go on after their session": ("two_controllers", 0),
+    "acknowledged when deposed": ("leave_with_more", 0),
+}
+"""The fault that brings each bug out, and the first directed history with nothing but it that has found the bug."""
+
+
 @contextmanager
 def planted(bug: str) -> Iterator[None]:
     """Have brokers do wrong what `bug` names."""
@@ -212,11 +233,43 @@ def planted(bug: str) -> Iterator[None]:
             setattr(owner, name, right)
 
 
-def seeds_until_found(bug: str, first: int, count_max: int) -> tuple[int, str] | None:
-    """Return how many seeds it takes until a planted bug is found, and what is said of it; None if it is not."""
+def seeds_until_found(
+    bug: str, first: int, count_max: int, faults: Sequence[str] = ()
+) -> tuple[int, str] | None:
+    """Return how many directed histories it takes until a planted bug is found, and what is said of it; None if it is not.
+
+    `faults` are the only ones to draw from.
+    """
     with planted(bug):
         for count in range(1, count_max + 1):
-            _, broken = judged(first + count - 1, Kind.DIRECTED)
+            _, broken = judged(first + count - 1, Kind.DIRECTED, faults=faults)
             if broken:
                 return count, broken[0]
     return None
+
+
+ROOT = Path(__file__).parents[2]
+_SEARCH = """
+import sys
+from barnabas.testing.simulation.broker import quiet_logs
+from tests.simulation.planted_cluster import seeds_until_found
+with quiet_logs():
+    found = seeds_until_found(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+print(found[0] if found else 0)
+"""
+
+
+def search(bug: str, first: int, count_max: int, faults: Sequence[str] = ()) -> int:
+    """Return how many seeds it takes until a planted bug is found, 0 if it is not, in a process that runs the sources.
+
+    A compiled class does not see that one of its methods was replaced. Raises AssertionError for what goes wrong there.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", _SEARCH, bug, str(first), str(count_max), *faults],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'server'}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)

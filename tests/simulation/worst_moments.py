@@ -20,6 +20,8 @@ from tests.simulation.cluster_faults import LISTENING_S, POLL_S, ClusterFaults
 LAG_MAX_S = 3.0
 """`replica.lag.time.max.ms`; who lags is noticed after as much again at most."""
 SESSION_S = 6.0
+TOLD_S_MAX = 0.5
+"""By then brokers have mostly heard what the controller has decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,10 @@ class WorstMoments(ClusterFaults):
                 await trio.sleep(POLL_S)
 
     async def lose_leader(self, target: Target) -> None:
-        """End the leader's session, and wait for the next leader."""
+        """End the leader's session, and wait until the next leader knows that it is one."""
         self.expire(target.leader)
         await self._next_leader(target.path, target.leader)
+        await trio.sleep(self.random.uniform(0, TOLD_S_MAX))
 
     async def lose_leader_again(self, target: Target) -> None:
         """End the session of whoever leads now."""

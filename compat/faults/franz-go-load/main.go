@@ -25,12 +25,18 @@ func main() {
 	rate, _ := strconv.Atoi(os.Args[4])
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
+		kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelInfo, func() string {
+			return time.Now().Format("15:04:05.000 ")
+		})),
+		// Without these it goes on with a broker that hangs for 10 s, and hears of another leader after 5 minutes.
+		kgo.DialTimeout(500*time.Millisecond),
+		kgo.MetadataMaxAge(time.Second),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
 		kgo.MetadataMinAge(100*time.Millisecond),
-		kgo.ProduceRequestTimeout(1500*time.Millisecond),
-		kgo.RequestTimeoutOverhead(time.Second),
+		kgo.ProduceRequestTimeout(500*time.Millisecond),
+		kgo.RequestTimeoutOverhead(500*time.Millisecond),
 		kgo.RecordDeliveryTimeout(120*time.Second),
 	)
 	if err != nil {

@@ -55,6 +55,7 @@ class _Pipe:
 
     def put(self, data: bytes) -> None:
         """Send bytes; b"" is the end."""
+        self._network.sent += 1
         random, weather = self._network.random, self._network.weather
         pieces = [data]
         if len(data) > 1 and random.random() < weather.split_probability:
@@ -300,6 +301,8 @@ class SimulatedNetwork:
         self._connections: list[tuple[str, str, SimulatedTransport, SimulatedTransport]] = []
         self._cuts: set[tuple[str, str]] = set()
         self._next_port = FIRST_FREE_PORT
+        self.sent = 0
+        """How often anybody has sent something."""
 
     def host(self, name: str) -> SimulatedHost:
         """Return the network as one host sees it."""
