@@ -35,6 +35,7 @@ _HINTS = {
 _TRANSIENT = frozenset((21, 33, 34))
 """Client and ticket that are not yet valid, replay: Kafka closes the connection, and clients try again."""
 
+TEXT_CHARS_MAX = 500
 _NOTHING = "Success"
 """What the library says of codes that it has no words for, and of none."""
 
@@ -77,7 +78,8 @@ def _translated(error: Any) -> KerberosError:
     is_of_kerberos = 0 <= code < _CODES
     said = error.get_all_statuses(error.min_code, False) if error.min_code else []
     said = [one for one in said if one != _NOTHING] or error.get_all_statuses(error.maj_code, True)
-    text = "; ".join(said)
+    # Some of it is what a client has sent.
+    text = "".join(one if one.isprintable() else "?" for one in "; ".join(said)[:TEXT_CHARS_MAX])
     hint = _HINTS.get(code) if is_of_kerberos else None
     return KerberosError(
         f"{text} ({hint})" if hint else text, is_transient=is_of_kerberos and code in _TRANSIENT
