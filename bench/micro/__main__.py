@@ -9,6 +9,7 @@ from bench.micro import (
     acls,
     cold,
     compaction,
+    coordinators,
     echo,
     imports,
     log,
@@ -35,6 +36,7 @@ GROUPS = {
     "opening": opening,
     "partitions": partitions,
     "requests": requests,
+    "coordinators": coordinators,
     "echo": echo,
     "acls": acls,
 }

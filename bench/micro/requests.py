@@ -56,7 +56,7 @@ async def _all(broker: Broker) -> list[Timing]:
     timings = []
     for count in PARTITIONS:
         topic = f"{TOPIC}-{count}"
-        await _create(broker, topic, count)
+        await create(broker, topic, count)
         for name, frame in (
             ("Produce v7, 100 B to each of", frames.produce_v7(topic, range(count), batch)),
             ("Fetch v11, 100 B of each of", frames.fetch_v11(topic, range(count), 0, 100)),
@@ -70,7 +70,7 @@ async def _all(broker: Broker) -> list[Timing]:
     return timings
 
 
-async def _create(broker: Broker, topic: str, partitions: int) -> None:
+async def create(broker: Broker, topic: str, partitions: int) -> None:
     from barnabas.cluster import controller
 
     await broker.services.metadata.change(
@@ -86,12 +86,12 @@ def _caller(broker: Broker, connection: Any, request: bytes) -> Callable[[], Non
 
     def call() -> None:
         # A copy each time, as from a socket: a leader writes into it.
-        _finish(pipeline.answer(connection, transport, memoryview(bytearray(request))))
+        finish(pipeline.answer(connection, transport, memoryview(bytearray(request))))
 
     return call
 
 
-def _finish(answering: Coroutine[Any, Any, bool]) -> None:
+def finish(answering: Coroutine[Any, Any, bool]) -> None:
     """Run a coroutine that has nothing to wait for."""
     alive = False
     try:
