@@ -1,4 +1,4 @@
-"""Coordinators: requests of a member of a classic group in a whole broker, everything but the sockets and Trio's scheduler."""
+"""Coordinators: requests of a group's member in a whole broker, everything but the sockets and Trio's scheduler."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ def run() -> Iterator[Timing]:
 
         async def main() -> list[Timing]:
             budget = LoopBudget(budget_seconds=math.inf)  # whoever measures does not give way
-            async with assembled(config, real_environment(), budget=budget) as broker, trio.open_nursery() as nursery:
+            async with (
+                assembled(config, real_environment(), budget=budget) as broker,
+                trio.open_nursery() as nursery,
+            ):
                 await nursery.start(broker.serve)
                 timings = await _all(broker)
                 nursery.cancel_scope.cancel()
