@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ SEEDS = {
     "topics": {"orders": {"partitions": 2, "records": [{"key": "k", "value": "seeded", "partition": 0}]}}
 }
 END_SECONDS_MAX = 60
+WAIT_SECONDS_MAX = 60
 
 
 @pytest.fixture(scope="module", params=[start_thread, start_process], ids=["thread", "process"])
@@ -105,18 +107,18 @@ def test_records_are_put_in_and_looked_at(broker: KafkaBroker) -> None:
 
 def test_a_client_is_waited_for_without_sleeps(broker: KafkaBroker) -> None:
     produce(broker, b"one", b"two")
-    broker.wait_for_records("orders", 3)
+    broker.wait_for_records("orders", 3, timeout=WAIT_SECONDS_MAX)
     client = consumer(broker)
     assert sorted(consumed(client, 3)) == [b"one", b"seeded", b"two"]
-    assert len(broker.wait_for_group("g", members=1)["members"]) == 1
+    assert len(broker.wait_for_group("g", members=1, timeout=WAIT_SECONDS_MAX)["members"]) == 1
     client.commit(asynchronous=False)
-    broker.wait_until_read("g", "orders")
+    broker.wait_until_read("g", "orders", timeout=WAIT_SECONDS_MAX)
     assert broker.committed("g") == {("orders", 0): 1, ("orders", 1): 2}
-    request = broker.wait_for_request("OffsetCommit", group="g")
+    request = broker.wait_for_request("OffsetCommit", group="g", timeout=WAIT_SECONDS_MAX)
     assert request.request["group_id"] == "g"
     assert request.error_codes == ()
     client.close()
-    broker.wait_for_request("LeaveGroup", group="g")
+    broker.wait_for_request("LeaveGroup", group="g", timeout=WAIT_SECONDS_MAX)
 
 
 def test_what_does_not_come_is_told(broker: KafkaBroker) -> None:
@@ -220,6 +222,20 @@ def test_faults_and_requests_are_gone_after_a_reset(broker: KafkaBroker) -> None
     assert values(broker) == [b"seeded", b"taken"]
 
 
+def test_a_clock_is_moved_and_stopped_while_a_test_waits(broker: KafkaBroker) -> None:
+    broker.create_topic("t", settings={"retention.ms": 3_600_000, "segment.ms": 1000})
+    broker.control("POST", "/v1/clock/freeze")
+    with pytest.raises(TimeoutError, match="t holds 0 of 1 records after 20 ms"):
+        broker.wait_for_records("t", 1, timeout=0.02)
+    (before,) = broker.records("orders")
+    broker.advance_clock(7200)
+    broker.produce("t", "later")
+    (after,) = broker.records("t")
+    assert after.timestamp - before.timestamp >= 7_200_000
+    broker.reset()
+    assert not broker.control("GET", "/v1/clock")["frozen"]
+
+
 async def test_in_the_loop_of_trio() -> None:
     async with open_broker(seeds=SEEDS) as broker:
         await use(broker)
@@ -233,7 +249,7 @@ def test_in_asyncio() -> None:
 async def use(broker: AsyncKafkaBroker) -> None:
     """Whatever the loop is: it goes on while a method of the broker waits."""
     assert await broker.produce("orders", {"value": "two", "partition": 0}) == [(0, 1)]
-    await broker.wait_for_records("orders", 2)
+    await broker.wait_for_records("orders", 2, timeout=WAIT_SECONDS_MAX)
     await broker.reset()
     assert [record.value for record in await broker.records("orders")] == [b"seeded"]
     fork = await broker.fork()
@@ -242,7 +258,7 @@ async def use(broker: AsyncKafkaBroker) -> None:
 
 async def test_a_loop_goes_on_while_a_broker_is_waited_for() -> None:
     async with open_broker() as broker, trio.open_nursery() as nursery:
-        nursery.start_soon(broker.wait_for_records, "t", 1)
+        nursery.start_soon(partial(broker.wait_for_records, "t", 1, timeout=WAIT_SECONDS_MAX))
         await broker.create_topic("t", records=["a"])
 
 

@@ -70,6 +70,10 @@ class BrokerState:
             raise SnapshotError(
                 f"there is nothing to go back to: take a snapshot with the name {INITIAL} first"
             )
+        clock = self._host.clock
+        if clock is not None:  # it never goes back; but it runs again, as fast as others do
+            clock.resume()
+            clock.run_at(1.0)
         await self.restore(INITIAL)
         self._host.faulting.faults.clear()
         if self._host.recorder is not None:

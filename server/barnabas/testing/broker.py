@@ -210,6 +210,14 @@ class KafkaBroker:
         """Have it misbehave no longer."""
         self.control("DELETE", "/v1/faults")
 
+    def advance_clock(self, seconds: float, *, keep_clients: bool = False) -> None:
+        """Have the broker believe that so much time has passed: sessions, transactions, retention, offsets end.
+
+        With `keep_clients` the sessions of members and connections begin again. Not for `open_broker`, whose clock is
+        that of the test's loop.
+        """
+        self.control("POST", "/v1/clock/advance", {"ms": _ms(seconds), "keep_clients": keep_clients})
+
     # --- state ----------------------------------------------------------------------------------------------
 
     def snapshot(self, name: str, *, replace: bool = False) -> None:
