@@ -257,6 +257,9 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping
 
         return run_workers(config, given, options.workers, options.log_level)
 
+    import gc
+
+    gc.disable()  # what a start makes stays, so looking for garbage in it is in vain; `run` switches it on again
     if is_tested:
         from barnabas.control.process import run as run_with_control
 

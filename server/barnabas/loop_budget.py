@@ -21,8 +21,8 @@ import time
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import trio
@@ -52,8 +52,7 @@ REQUESTS_PER_LONG_WORK = 8
 _Queue = OrderedDict[trio.lowlevel.Task, None]
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(NamedTuple):
     """A turn that was too long: its steps, and the longest of these with its task."""
 
     seconds: float

@@ -1,6 +1,6 @@
 """Logins and TLS on Apache Kafka and on Barnabas: python -m compat.security.mechanisms [--only REGEX].
 
-The exit code is 1 when a client sees something else in a way that is not meant.
+The exit code is 1 when a client sees something else in a way that is not known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from compat.kit.compare import Difference, differences_between, judge
 from compat.kit.sides import StartError
 from compat.kit.wire import WireError
 from compat.security.mechanisms import again, oauth, plain, scram, tls, turns
-from compat.security.mechanisms.meant import MEANT
+from compat.security.mechanisms.known_differences import KNOWN
 from compat.security.mechanisms.scenes import Act, Scene
 from compat.security.mechanisms.sides import Secured, both
 
@@ -65,7 +65,7 @@ def compare(
     with ThreadPoolExecutor(SCENES_AT_ONCE) as pool:
         results = list(pool.map(lambda scene: played(scene, sides), all_scenes))
     for _ in range(replays):
-        again = [number for number, one in enumerate(results) if not all(map(is_meant, one[0]))]
+        again = [number for number, one in enumerate(results) if not all(map(is_known, one[0]))]
         with ThreadPoolExecutor(REPLAYED_AT_ONCE) as pool:
             found = pool.map(lambda number: played(all_scenes[number], sides), again)
             for number, one in zip(again, found, strict=True):
@@ -73,9 +73,9 @@ def compare(
     return [one for found, _ in results for one in found], sum(count for _, count in results)
 
 
-def is_meant(difference: Difference) -> bool:
+def is_known(difference: Difference) -> bool:
     """Whether a difference is in the list."""
-    return any(one.covers(difference) for one in MEANT)
+    return any(one.covers(difference) for one in KNOWN)
 
 
 def main() -> int:
@@ -99,10 +99,10 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     bad = judge(
-        differences, MEANT, complete=not options.subject and not options.only, together=not options.each
+        differences, KNOWN, complete=not options.subject and not options.only, together=not options.each
     )
     print(
-        f"{len(scenes)} scenes, {notes} looks, {len(differences)} differences, {bad} of them not as meant; "
+        f"{len(scenes)} scenes, {notes} looks, {len(differences)} differences, {bad} of them not as known; "
         f"{time.monotonic() - begun:.0f} s"
     )
     return 1 if bad else 0

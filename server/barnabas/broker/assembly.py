@@ -35,10 +35,9 @@ from barnabas.broker.stalls import StallMeter
 from barnabas.broker.startup import advertised_endpoints, open_listeners, parse_metrics_address
 from barnabas.broker.storage import opened_storage
 from barnabas.broker.storage_parts import Membership, Storage
-from barnabas.cluster.credentials import ClusterCredentials, token_secret_key
-from barnabas.cluster.delegation_tokens import DelegationTokens
 from barnabas.cluster.internal_topics import SHARE_TOPIC
 from barnabas.config import broker as settings
+from barnabas.config.authorizer import token_secret_key
 from barnabas.config.cluster import is_clustered
 from barnabas.controller.embedded import EmbeddedController
 from barnabas.coordination.image_events import CoordinatorEvents
@@ -59,6 +58,8 @@ if TYPE_CHECKING:
     from barnabas.broker.listener import Listener
     from barnabas.broker.membership import MembershipParts
     from barnabas.broker.metrics_endpoint import MetricsAddress
+    from barnabas.cluster.credentials import ClusterCredentials
+    from barnabas.cluster.delegation_tokens import DelegationTokens
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.shares import Shares
     from barnabas.environment import Environment
@@ -230,25 +231,40 @@ def _assemble(
     housekeeping = Housekeeping(config, logs, storage.failures, groups, transactions, budget, environment)
 
     # --- who logs in ----------------------------------------------------------------------------------------
-    credentials = ClusterCredentials(
-        metadata,
-        token_secret_key(config),
-        clock_ms=now_ms,
-        entropy=environment.entropy,
-        threads=threads,
-        budget=budget,
-    )
-    delegation_tokens = DelegationTokens(
-        metadata,
-        credentials,
-        lifetime_max_ms=config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS),
-        expiry_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS),
-        check_interval_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS),
-        clock_ms=now_ms,
-        entropy=environment.entropy,
-    )
+    def make_credentials() -> ClusterCredentials:
+        from barnabas.cluster.credentials import ClusterCredentials
+
+        return ClusterCredentials(
+            metadata,
+            token_secret_key(config),
+            clock_ms=now_ms,
+            entropy=environment.entropy,
+            threads=threads,
+            budget=budget,
+        )
+
+    def make_delegation_tokens() -> DelegationTokens:
+        from barnabas.cluster.delegation_tokens import DelegationTokens
+
+        made = DelegationTokens(
+            metadata,
+            credentials.get(),
+            lifetime_max_ms=config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS),
+            expiry_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS),
+            check_interval_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS),
+            clock_ms=now_ms,
+            entropy=environment.entropy,
+        )
+        background.start_soon(made.run)
+        return made
+
+    credentials, delegation_tokens = Lazy(make_credentials), Lazy(make_delegation_tokens)
+    if token_secret_key(config) is not None:  # those that have expired are removed, whoever asks for them
+        delegation_tokens.get()
     securing = Securing(
-        listeners, config, LoginParts(credentials, environment, environment.entropy.token_bytes(SECRET_BYTES))
+        listeners,
+        config,
+        LoginParts(credentials.get, environment, environment.entropy.token_bytes(SECRET_BYTES)),
     )
     securing.begin()
     metadata.subscribe(securing)
@@ -265,7 +281,6 @@ def _assemble(
         budget=budget,
         piecework=piecework,
         metadata=metadata,
-        delegation_tokens=delegation_tokens,
         controller=in_cluster.controller
         if in_cluster is not None
         else EmbeddedController(metadata, replicas, storage.lost_dirs, budget),
@@ -286,6 +301,7 @@ def _assemble(
         transaction_coordinator=transactions,
         feature_levels=storage.features,
         consumer_offsets=storage.consumer_offsets,
+        lazy_delegation_tokens=delegation_tokens,
         lazy_shares=shares,
         lazy_telemetry=telemetry,
         security=securing,
@@ -361,7 +377,7 @@ def _assemble(
 
     for run in (
         storage.flusher.run, storage.alter_partition.run, housekeeping.run, memory.run, log_limit.run, mover.run,
-        delegation_tokens.run, groups.run, transactions.run, coordinator_events.run, *coordination.ports.runs,
+        groups.run, transactions.run, coordinator_events.run, *coordination.ports.runs,
         *(in_cluster.runs if in_cluster is not None else ()),
     ):  # fmt: skip
         background.start_soon(run)

@@ -5,13 +5,14 @@ The rule: a connection keeps what it has begun with; new ones get what is new.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.network.sockets import PlainTransport
 from barnabas.requests.context import ANONYMOUS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.environment import Environment
     from barnabas.network.tls import TlsTransport
     from barnabas.network.tls_context import ServerTls
@@ -23,18 +24,17 @@ if TYPE_CHECKING:
 SECRET_BYTES = 32
 
 
-@dataclass(frozen=True, slots=True)
-class LoginParts:
+class LoginParts(NamedTuple):
     """What mechanisms need of the broker."""
 
-    credentials: Credentials
+    credentials: Callable[[], Credentials]
+    """Makes them when a mechanism first needs them."""
     environment: Environment
     secret: bytes
     """Random, `SECRET_BYTES` long; the challenges of users who do not exist are made with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Channel:
+class Channel(NamedTuple):
     """What new connections of a listener get."""
 
     offer: SaslOffer | None = None

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -52,8 +51,7 @@ SKIP_MAX = 1023
 CUT_SHORT = "requests cut short"
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionParts:
+class ConnectionParts(NamedTuple):
     """What all connections of a broker share; `on_closed` is told the id of each that is at its end."""
 
     pipeline: Pipeline

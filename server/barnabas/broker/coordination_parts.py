@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.group_settings import group_settings
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
@@ -45,8 +45,7 @@ class Ports:
     subscribers: list[Subscriber] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinationParts:
+class CoordinationParts(NamedTuple):
     """The coordinators of groups and transactions with what they need."""
 
     ports: Ports

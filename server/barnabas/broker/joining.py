@@ -17,7 +17,6 @@ from barnabas.broker.handing_over import hand_over
 from barnabas.broker.startup import StartupError
 from barnabas.broker.storage_parts import Membership
 from barnabas.cluster import protocol_version
-from barnabas.cluster.credentials import token_secret_key
 from barnabas.cluster.protocol_version import protocol_of
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.registration import IdTakenError, generated_broker_id
@@ -25,7 +24,7 @@ from barnabas.cluster.zookeeper.session import ZooKeeper, ZooKeeperError
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.cluster.zookeeper.znodes import BrokerRegistration, Endpoint
 from barnabas.config import broker as settings
-from barnabas.config.authorizer import has_authorizer
+from barnabas.config.authorizer import has_authorizer, token_secret_key
 from barnabas.config.cluster import ZooKeeperSettings, zookeeper_settings
 from barnabas.errors import StorageError
 from barnabas.ids import new_uuid, uuid_text

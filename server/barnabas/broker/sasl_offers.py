@@ -92,7 +92,7 @@ def _beginning(name: str, listener: ListenerSettings, parts: LoginParts) -> Call
         jaas_of(listener, name)
         return lambda: ScramExchange(
             name,
-            parts.credentials,
+            parts.credentials(),
             nonce=lambda: b64encode(parts.environment.entropy.token_bytes(NONCE_BYTES)).decode(),
             secret=parts.secret,
         )

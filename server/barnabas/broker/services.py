@@ -50,7 +50,6 @@ class Services:
     budget: LoopBudget
     piecework: Piecework
     metadata: MetadataStore
-    delegation_tokens: DelegationTokens
     controller: Controller
     topic_creation: TopicCreation
     logs: LogManager
@@ -66,6 +65,7 @@ class Services:
     transaction_verifier: TransactionVerifier
     feature_levels: FeatureLevels | None
     consumer_offsets: ConsumerOffsets | None
+    lazy_delegation_tokens: Lazy[DelegationTokens]
     lazy_shares: Lazy[Shares]
     lazy_telemetry: Lazy[Telemetry]
     security: ListenerSecurity
@@ -77,6 +77,11 @@ class Services:
         """What follows the controller; only APIs that a broker in a cluster serves ask for it."""
         assert self.membership is not None, "a broker that is alone serves nothing that asks for this"
         return self.membership
+
+    @property
+    def delegation_tokens(self) -> DelegationTokens:
+        """Delegation tokens; made by the first use."""
+        return self.lazy_delegation_tokens.get()
 
     @property
     def shares(self) -> Shares:

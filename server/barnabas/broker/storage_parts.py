@@ -6,8 +6,7 @@ The rule: nothing here belongs to one of the two.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.broker.open_files import allow_open_files, open_segments_max
 from barnabas.cluster.image import TOPIC, ClusterImage, Delta
@@ -40,8 +39,7 @@ class AlterPartitionTask(AlterPartition[Replica], Protocol):
         """Do so until cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(NamedTuple):
     """What makes a broker one of several.
 
     `store` is open, and is closed by whoever opened it. `alter_partition` replaces the way to the controller that the
@@ -56,8 +54,7 @@ class Membership:
     """The session in which this broker is registered and stands for election."""
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
+class Storage(NamedTuple):
     """What is open. `peers` and `fetchers` are None where the broker is alone."""
 
     broker_id: int

@@ -1,12 +1,12 @@
 """The kinds of change of a cluster: each with what it is made of, what it does to an image, and what it concerns. Pure.
 
-The rule: one class per kind, immutable. Stores keep changes in forms of their own (`encoding`, `zookeeper.writes`).
+The rule: one class per kind, immutable. Stores keep changes in forms of their own (`encoding`, `zookeeper.writes`). Those
+of credentials, quotas and ACLs are in `access_changes`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import (
     NO_TOPIC_ID,
@@ -20,12 +20,6 @@ from barnabas.cluster.image import (
     comparable,
     has_similar,
 )
-
-if TYPE_CHECKING:
-    from barnabas.quotas.entities import QuotaEntity
-    from barnabas.security.acls import AclBinding
-    from barnabas.security.scram import ScramCredential
-    from barnabas.security.tokens import Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,81 +186,3 @@ class FeaturesChanged(Change):
     def apply(self, draft: Draft) -> None:
         """Replace the levels and the epoch."""
         draft.features, draft.features_epoch = dict(self.levels), self.epoch
-
-
-@dataclass(frozen=True, slots=True)
-class ScramCredentialChanged(Change):
-    """A user's credential for a SCRAM mechanism (as in `SCRAM-SHA-256`) is now this one; None: there is none any more."""
-
-    user: str
-    mechanism: str
-    credential: ScramCredential | None
-
-    def apply(self, draft: Draft) -> None:
-        """Replace or remove the credential; a user without any is removed."""
-        credentials = dict(draft.scram.now.get(self.user, {}))
-        if self.credential is not None:
-            credentials[self.mechanism] = self.credential
-        else:
-            credentials.pop(self.mechanism, None)
-        draft.scram.put(self.user, credentials or None)
-
-
-@dataclass(frozen=True, slots=True)
-class DelegationTokenChanged(Change):
-    """A delegation token was created or renewed, or expires at another time."""
-
-    token: Token
-
-    def apply(self, draft: Draft) -> None:
-        """Add the token, or replace it."""
-        draft.tokens.put(self.token.token_id, self.token)
-
-
-@dataclass(frozen=True, slots=True)
-class DelegationTokenRemoved(Change):
-    """A delegation token is gone."""
-
-    token_id: str
-
-    def apply(self, draft: Draft) -> None:
-        """Remove the token."""
-        draft.tokens.put(self.token_id, None)
-
-
-@dataclass(frozen=True, slots=True)
-class ClientQuotaChanged(Change):
-    """An entity's quotas, all of them, are now these; none: it has no quotas."""
-
-    entity: QuotaEntity
-    quotas: tuple[tuple[str, float], ...]
-
-    def apply(self, draft: Draft) -> None:
-        """Replace the entity's quotas."""
-        draft.quotas.put(self.entity, dict(self.quotas) or None)
-
-    def mark(self, subjects: Subjects) -> None:
-        """Mark the entity."""
-        subjects.quotas[self.entity] = None
-
-
-@dataclass(frozen=True, slots=True)
-class AclAdded(Change):
-    """There is one more ACL."""
-
-    acl: AclBinding
-
-    def apply(self, draft: Draft) -> None:
-        """Add the ACL."""
-        draft.acls().add(self.acl)
-
-
-@dataclass(frozen=True, slots=True)
-class AclRemoved(Change):
-    """An ACL is gone."""
-
-    acl: AclBinding
-
-    def apply(self, draft: Draft) -> None:
-        """Remove the ACL."""
-        draft.acls().remove(self.acl)

@@ -9,27 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from barnabas.config import broker as settings
 from barnabas.security import scram, tokens
 from barnabas.security.tokens import Token
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
-    from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Entropy, Threads
     from barnabas.loop_budget import LoopBudget
     from barnabas.security.scram import ScramCredential
 
 SALT_BYTES = 24
-
-
-def token_secret_key(config: BrokerConfig) -> str | None:
-    """Return the key that signs delegation tokens, under its name or its older one; None where there is none."""
-    new, old = (
-        config.get(settings.DELEGATION_TOKEN_SECRET_KEY),
-        config.get(settings.DELEGATION_TOKEN_MASTER_KEY),
-    )
-    return new or old or None
 
 
 class ClusterCredentials:

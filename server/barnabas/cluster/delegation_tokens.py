@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.changes import DelegationTokenChanged, DelegationTokenRemoved
+from barnabas.cluster.access_changes import DelegationTokenChanged, DelegationTokenRemoved
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.errors import RequestError, StorageError
 from barnabas.ids import new_uuid, uuid_text

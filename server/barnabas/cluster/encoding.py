@@ -8,41 +8,29 @@ without a checksum, as they were written first, begin with `{"change":`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from barnabas.cluster.changes import (
-    AclAdded,
-    AclRemoved,
-    ClientQuotaChanged,
     ConfigChanged,
-    DelegationTokenChanged,
-    DelegationTokenRemoved,
     LogDirsRegistered,
     PartitionChanged,
     PartitionsAdded,
     ProducerIdsAllocated,
-    ScramCredentialChanged,
     TopicCreated,
     TopicDeleted,
 )
+from barnabas.cluster.forms import Form
 from barnabas.cluster.image import Change, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.errors import RequestError
-from barnabas.quotas.entities import entity_of
 from barnabas.records.crc import crc32c
-from barnabas.security import scram
-from barnabas.security.acls import AccessControlEntry, AclBinding, PatternType, Permission, ResourcePattern
-from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.security.tokens import Token
 
 _CRC = b'{"crc":"'
 _BODY_AT = len(_CRC) + 10
 _OLD = b'{"change":'
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line of a journal; its number is -1 if it was written without. `data` is the line with its newline."""
 
     number: int
@@ -83,7 +71,7 @@ def decode_line(data: bytes) -> Line:
 def encode(change: Change) -> str:
     """Return one change as one line of JSON, without the newline. Raises TypeError for a kind that is not kept."""
     name = type(change).__name__
-    form = _FORMS.get(name)
+    form = _form(name)
     if form is None:
         raise TypeError(f"{name} is not kept: it is true only while a broker runs")
     return json.dumps({"change": name, **form.body(change)}, separators=(",", ":"))
@@ -91,27 +79,11 @@ def encode(change: Change) -> str:
 
 def _change(body: dict[str, Any]) -> Change:
     """Return the change in a line's object. Raises ValueError, KeyError or TypeError for what `encode` never wrote."""
-    form = _FORMS.get(body["change"])
+    form = _form(body["change"])
     if form is None:
         raise ValueError(f"unknown change {body['change']!r}")
     change: Change = form.change(body)
     return change
-
-
-C = TypeVar("C", bound=Change)
-
-
-class _Form(Generic[C]):
-    """How changes of one kind are kept: as the body of an object, and back. The kind's name is the object's `change`."""
-
-    __slots__ = ("body", "change", "kind")
-
-    def __init__(
-        self, kind: type[C], body: Callable[[C], dict[str, Any]], change: Callable[[dict[str, Any]], C]
-    ) -> None:
-        self.kind = kind
-        self.body = body
-        self.change = change
 
 
 def _topic_created(body: dict[str, Any]) -> TopicCreated:
@@ -121,57 +93,6 @@ def _topic_created(body: dict[str, Any]) -> TopicCreated:
 def _partition_changed(body: dict[str, Any]) -> PartitionChanged:
     (partition,) = _partitions([body["partition"]])
     return PartitionChanged(body["name"], body["index"], partition)
-
-
-def _scram(body: dict[str, Any]) -> ScramCredentialChanged:
-    text = body["credential"]
-    credential = scram.of_text(text) if text is not None else None
-    return ScramCredentialChanged(body["user"], body["mechanism"], credential)
-
-
-def _scram_body(change: ScramCredentialChanged) -> dict[str, Any]:
-    kept = scram.to_text(change.credential) if change.credential is not None else None
-    return {"user": change.user, "mechanism": change.mechanism, "credential": kept}
-
-
-def _token(body: dict[str, Any]) -> DelegationTokenChanged:
-    token = Token(
-        body["id"], body["owner"], body["requester"], tuple(body["renewers"]),
-        body["issued"], body["expires"], body["expires_max"],
-    )  # fmt: skip
-    return DelegationTokenChanged(token)
-
-
-def _token_body(change: DelegationTokenChanged) -> dict[str, Any]:
-    token = change.token
-    return {
-        "id": token.token_id,
-        "owner": token.owner,
-        "requester": token.requester,
-        "renewers": list(token.renewers),
-        "issued": token.issued_ms,
-        "expires": token.expires_ms,
-        "expires_max": token.expires_max_ms,
-    }
-
-
-def _quotas(body: dict[str, Any]) -> ClientQuotaChanged:
-    quotas = tuple((name, float(value)) for name, value in body["quotas"].items())
-    return ClientQuotaChanged(entity_of(body["entity"].items()), quotas)
-
-
-def _acl(body: dict[str, Any]) -> AclBinding:
-    pattern = ResourcePattern(ResourceType(body["type"]), PatternType(body["pattern"]), body["name"])
-    operation, permission = Operation(body["operation"]), Permission(body["permission"])
-    return AclBinding(pattern, AccessControlEntry(body["principal"], body["host"], operation, permission))
-
-
-def _acl_body(change: AclAdded | AclRemoved) -> dict[str, Any]:
-    (kind, pattern, name), (principal, host, operation, permission) = change.acl
-    return {
-        "type": int(kind), "pattern": int(pattern), "name": name, "principal": principal, "host": host,
-        "operation": int(operation), "permission": int(permission),
-    }  # fmt: skip
 
 
 def _partition(info: PartitionInfo) -> list[Any]:
@@ -185,10 +106,10 @@ def _partitions(rows: list[Any]) -> tuple[PartitionInfo, ...]:
     )
 
 
-_FORMS: Mapping[str, _Form[Any]] = {
+_FORMS: Mapping[str, Form[Any]] = {
     form.kind.__name__: form
     for form in (
-        _Form(
+        Form(
             TopicCreated,
             lambda change: {
                 "name": change.topic.name,
@@ -197,7 +118,7 @@ _FORMS: Mapping[str, _Form[Any]] = {
             },
             _topic_created,
         ),
-        _Form(
+        Form(
             PartitionsAdded,
             lambda change: {
                 "name": change.name,
@@ -205,7 +126,7 @@ _FORMS: Mapping[str, _Form[Any]] = {
             },
             lambda body: PartitionsAdded(body["name"], _partitions(body["partitions"])),
         ),
-        _Form(
+        Form(
             PartitionChanged,
             lambda change: {
                 "name": change.name,
@@ -214,8 +135,8 @@ _FORMS: Mapping[str, _Form[Any]] = {
             },
             _partition_changed,
         ),
-        _Form(TopicDeleted, lambda change: {"name": change.name}, lambda body: TopicDeleted(body["name"])),
-        _Form(
+        Form(TopicDeleted, lambda change: {"name": change.name}, lambda body: TopicDeleted(body["name"])),
+        Form(
             ConfigChanged,
             lambda change: {
                 "type": change.resource_type,
@@ -224,12 +145,12 @@ _FORMS: Mapping[str, _Form[Any]] = {
             },
             lambda body: ConfigChanged(body["type"], body["name"], tuple(body["settings"].items())),
         ),
-        _Form(
+        Form(
             ProducerIdsAllocated,
             lambda change: {"next_id": change.next_id},
             lambda body: ProducerIdsAllocated(body["next_id"]),
         ),
-        _Form(
+        Form(
             LogDirsRegistered,
             lambda change: {
                 "broker": change.broker_id,
@@ -237,23 +158,18 @@ _FORMS: Mapping[str, _Form[Any]] = {
             },
             lambda body: LogDirsRegistered(body["broker"], frozenset(map(bytes.fromhex, body["dirs"]))),
         ),
-        _Form(ScramCredentialChanged, _scram_body, _scram),
-        _Form(DelegationTokenChanged, _token_body, _token),
-        _Form(
-            DelegationTokenRemoved,
-            lambda change: {"id": change.token_id},
-            lambda body: DelegationTokenRemoved(body["id"]),
-        ),
-        _Form(
-            ClientQuotaChanged,
-            lambda change: {"entity": dict(change.entity.parts), "quotas": dict(change.quotas)},
-            _quotas,
-        ),
-        _Form(AclAdded, _acl_body, lambda body: AclAdded(_acl(body))),
-        _Form(AclRemoved, _acl_body, lambda body: AclRemoved(_acl(body))),
     )
 }
-"""The kinds of change that are kept, by name; the others are true only while a broker runs."""
+"""The kinds of change that are kept, by name, beside those of `access_encoding`."""
+
+
+def _form(name: str) -> Form[Any] | None:
+    form = _FORMS.get(name)
+    if form is None:
+        from barnabas.cluster.access_encoding import FORMS
+
+        form = FORMS.get(name)
+    return form
 
 
 def changes_of(whole: ClusterImage) -> list[Change]:
@@ -265,12 +181,8 @@ def changes_of(whole: ClusterImage) -> list[Change]:
     if whole.next_producer_id:
         changes.append(ProducerIdsAllocated(whole.next_producer_id))
     changes += [LogDirsRegistered(broker_id, ids) for broker_id, ids in whole.log_dirs.items()]
-    changes += [
-        ScramCredentialChanged(user, mechanism, credential)
-        for user, credentials in whole.scram.items()
-        for mechanism, credential in credentials.items()
-    ]
-    changes += [DelegationTokenChanged(token) for token in whole.tokens.values()]
-    changes += [ClientQuotaChanged(entity, tuple(quotas.items())) for entity, quotas in whole.quotas.items()]
-    changes += map(AclAdded, whole.acls)
+    if whole.scram or whole.tokens or whole.quotas or whole.acls.count:
+        from barnabas.cluster.access_encoding import changes_of as access_changes_of
+
+        changes += access_changes_of(whole)
     return changes

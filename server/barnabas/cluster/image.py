@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from barnabas.cluster.layered_map import copied
 from barnabas.security.acls import NO_ACLS, Acls
@@ -303,8 +303,7 @@ def comparable(name: str) -> str:
     return name.replace(".", "_")
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(NamedTuple):
     """A step from one image to a later one: topics, keys of settings, and entities with quotas that it concerns."""
 
     old: ClusterImage

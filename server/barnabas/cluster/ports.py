@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.cluster.store import Decide
@@ -28,8 +28,7 @@ Results = dict[TopicPartition, RequestError | None]
 """What has become of each partition; None: what was asked for was done, or has begun."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reassignment:
+class Reassignment(NamedTuple):
     """A reassignment that is going on: all replicas, those that are added, those that go at its end (KIP-455)."""
 
     replicas: tuple[int, ...]
@@ -54,8 +53,7 @@ class ProposedState:
     recovering: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedState:
+class AcceptedState(NamedTuple):
     """The state of a partition after a proposal that was accepted."""
 
     leader: int

@@ -1,4 +1,4 @@
-"""What a configuration says about who may do what. Pure."""
+"""What a configuration says about who may do what, and who may log in with a token. Pure."""
 
 from __future__ import annotations
 
@@ -27,3 +27,12 @@ def super_users(config: BrokerConfig) -> frozenset[str]:
                 f"such as User:alice; {principal!r} is none"
             )
     return found
+
+
+def token_secret_key(config: BrokerConfig) -> str | None:
+    """Return the key that signs delegation tokens, under its name or its older one; None where there is none."""
+    new, old = (
+        config.get(settings.DELEGATION_TOKEN_SECRET_KEY),
+        config.get(settings.DELEGATION_TOKEN_MASTER_KEY),
+    )
+    return new or old or None

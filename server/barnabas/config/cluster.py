@@ -6,8 +6,7 @@ the settings and what they may be.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
 from barnabas.config.setting import SettingError
@@ -24,8 +23,7 @@ PROTOCOL_VERSIONS = ("0.8", "3.9")
 """The oldest and newest `inter.broker.protocol.version`, without what follows the second number."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFile:
+class StoreFile(NamedTuple):
     """A file of keys or certificates for connections to ZooKeeper."""
 
     setting: str
@@ -35,8 +33,7 @@ class StoreFile:
     password: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperTls:
+class ZooKeeperTls(NamedTuple):
     """How ZooKeeper is reached with TLS."""
 
     key_store: StoreFile | None
@@ -46,8 +43,7 @@ class ZooKeeperTls:
     checks_host_name: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperSasl:
+class ZooKeeperSasl(NamedTuple):
     """How ZooKeeper is logged in to."""
 
     jaas: str
@@ -56,8 +52,7 @@ class ZooKeeperSasl:
     """The first part of the Kerberos principals of ZooKeeper servers."""
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperSettings:
+class ZooKeeperSettings(NamedTuple):
     """How ZooKeeper is reached."""
 
     servers: tuple[tuple[str, int], ...]

@@ -7,8 +7,7 @@ deleted topics is forgotten after that, in slices and in the background, so that
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from barnabas.lazy import Lazy
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedTopics:
+class DeletedTopics(NamedTuple):
     """Topics that are gone, by name and by id, and when: what is committed later belongs to others of the same name."""
 
     names: frozenset[str]

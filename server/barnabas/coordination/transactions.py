@@ -3,6 +3,8 @@
 The rule: the end of a prepared transaction is written to its partitions until all of them have it, over restarts and
 moves of the coordinator, each time by the shard that is in service. Who comes while
 that lasts waits a little here, where Kafka sends the client away to come again.
+
+The state machine is imported when the first shard is loaded: a broker without transactions is ready sooner.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
@@ -21,10 +23,12 @@ from barnabas.coordination.shard import Shard
 from barnabas.errors import RequestError, StorageError
 from barnabas.statemachine.decision import Decision, Refused
 from barnabas.topic_partitions import TopicPartition
-from barnabas.transactions.settings import TransactionSettings
-from barnabas.transactions.shard import Ending, ProducerIdNeededError, TransactionShard
-from barnabas.transactions.transaction import Producer, State, Transaction
 from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.transactions.settings import TransactionSettings
+    from barnabas.transactions.shard import Ending, TransactionShard
+    from barnabas.transactions.transaction import Producer, Transaction
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +49,7 @@ _NOT_NEEDED = (
 R = TypeVar("R")
 
 
-class TransactionCoordinator(Runtime[TransactionShard]):
+class TransactionCoordinator(Runtime["TransactionShard"]):
     """Facade for the handlers; lifecycle as of `Runtime`."""
 
     def __init__(
@@ -58,7 +62,12 @@ class TransactionCoordinator(Runtime[TransactionShard]):
         markers: MarkerWriter,
         give_way: GiveWay = never,
     ) -> None:
-        super().__init__(journal, lambda: TransactionShard(settings), now_ms, give_way=give_way)
+        def make() -> TransactionShard:
+            from barnabas.transactions.shard import TransactionShard
+
+            return TransactionShard(settings)
+
+        super().__init__(journal, make, now_ms, give_way=give_way)
         self._new_producer_id = new_producer_id
         self.settings = settings
         self._markers = markers
@@ -126,6 +135,8 @@ class TransactionCoordinator(Runtime[TransactionShard]):
     async def _with_id(
         self, transactional_id: str, event: Callable[[TransactionShard, Decision, int | None], R | Refused]
     ) -> R:
+        from barnabas.transactions.shard import ProducerIdNeededError
+
         try:
             return await self.perform(transactional_id, lambda machine, out: event(machine, out, None))
         except ProducerIdNeededError:
@@ -244,7 +255,7 @@ class TransactionCoordinator(Runtime[TransactionShard]):
         transaction = self._known(transactional_id)
         return (
             transaction is not None
-            and transaction.state is State.ONGOING
+            and transaction.is_ongoing
             and transaction.producer == producer
             and topic_partitions <= transaction.partitions
         )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import trio
 
-from barnabas.cluster.changes import AclAdded, ScramCredentialChanged
+from barnabas.cluster.access_changes import AclAdded, ScramCredentialChanged
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.image import BrokerInfo, Change, ClusterImage
 from barnabas.demo.certificates import AUTHORITY, make_all, write_private

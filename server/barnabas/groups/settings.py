@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from barnabas.cluster.image import BROKER, GROUP, ClusterImage
 from barnabas.features import RecordVersions
@@ -28,8 +28,7 @@ class MigrationPolicy(Enum):
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerSettings:
+class ConsumerSettings(NamedTuple):
     """What one consumer group obeys."""
 
     session_timeout_ms: int
@@ -37,8 +36,7 @@ class ConsumerSettings:
     assignment_interval_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsSettings:
+class StreamsSettings(NamedTuple):
     """What one streams group obeys."""
 
     session_timeout_ms: int
@@ -48,8 +46,7 @@ class StreamsSettings:
     assignment_interval_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class ShareMemberSettings:
+class ShareMemberSettings(NamedTuple):
     """What the members of one share group obey."""
 
     session_timeout_ms: int
@@ -57,8 +54,7 @@ class ShareMemberSettings:
     assignment_interval_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
+class GroupSettings(NamedTuple):
     """Kafka's names with underscores, Kafka's defaults."""
 
     session_timeout_ms_min: int = 6_000
@@ -84,7 +80,7 @@ class GroupSettings:
     share_heartbeat_interval_ms: int = 5_000
     share_assignment_interval_ms: int = 1_000
     share_size_max: int = 200
-    record_versions: RecordVersions = field(default_factory=RecordVersions)
+    record_versions: RecordVersions = RecordVersions()
     """In which versions groups and offsets are written."""
 
     def of_group(self, image: ClusterImage, group_id: str) -> ConsumerSettings:

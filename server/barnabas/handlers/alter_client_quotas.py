@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.changes import ClientQuotaChanged
+from barnabas.cluster.access_changes import ClientQuotaChanged
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.errors import RequestError
 from barnabas.handlers.config_resources import ALTERATIONS_PER_REQUEST_MAX

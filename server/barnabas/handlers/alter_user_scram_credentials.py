@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.changes import ScramCredentialChanged
+from barnabas.cluster.access_changes import ScramCredentialChanged
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.security.scram import BY_TYPE, credential_of_salted
 from barnabas.wire.generated.alter_user_scram_credentials import (

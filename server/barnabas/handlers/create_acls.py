@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.changes import AclAdded
+from barnabas.cluster.access_changes import AclAdded
 from barnabas.cluster.image import ClusterImage
 from barnabas.cluster.protocol_version import V2_0_IV1, ProtocolVersion
 from barnabas.config import broker as settings

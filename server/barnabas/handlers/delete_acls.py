@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.changes import AclRemoved
+from barnabas.cluster.access_changes import AclRemoved
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
 from barnabas.handlers.acl_requests import ACL_BYTES, CHANGES_MAX, filter_to_delete, require_authorizer

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import trio
 
-from barnabas.cluster.changes import ScramCredentialChanged
+from barnabas.cluster.access_changes import ScramCredentialChanged
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.image import BrokerInfo, ClusterImage
 from barnabas.config import broker as settings

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 FETCH = 1
 
@@ -78,8 +78,7 @@ class RequestMeter:
             del self.fetched_bytes[name]
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(NamedTuple):
     """Where in a struct there are error codes: in itself, and in these of its fields."""
 
     here: bool

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.replication.read_replica import ReadReplica
 
@@ -32,8 +33,7 @@ class FollowerState:
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class IsrChange:
+class IsrChange(NamedTuple):
     """A proposal to the controller: these in-sync replicas instead of those of `partition_epoch`."""
 
     isr: frozenset[int]

@@ -12,12 +12,12 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 HIDDEN = "[hidden]"
 
 
-@dataclass(frozen=True, slots=True)
-class ScramMechanism:
+class ScramMechanism(NamedTuple):
     """One mechanism: `type` is its number in requests and records, `algorithm` the name of its hash in hashlib."""
 
     name: str

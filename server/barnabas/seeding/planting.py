@@ -217,7 +217,7 @@ class Planting:
     # --- security and quotas --------------------------------------------------------------------------------
 
     async def _add_acls(self, seeds: Seeds) -> None:
-        from barnabas.cluster.changes import AclAdded
+        from barnabas.cluster.access_changes import AclAdded
         from barnabas.config.authorizer import has_authorizer
 
         if not seeds.acls:

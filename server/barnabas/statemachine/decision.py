@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from barnabas.errors import RequestError
 
@@ -13,8 +13,7 @@ Record = tuple[bytes, bytes | None]
 """Key and value of a record of an internal topic; no value is a tombstone."""
 
 
-@dataclass(frozen=True, slots=True)
-class ManyReplies:
+class ManyReplies(NamedTuple):
     """Replies to so many waiters that they are made and sent in slices, after the event.
 
     `to` are waiters, each with the id for which `reply` makes the answer; it depends on nothing that may change.
@@ -54,8 +53,7 @@ class Decision:
         self.is_ahead = False
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """Result of an event that is refused although its decision must be kept; otherwise an event raises the error."""
 
     error: RequestError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 def newest_record_version() -> int:
@@ -11,8 +11,7 @@ def newest_record_version() -> int:
     return 1
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionSettings:
+class TransactionSettings(NamedTuple):
     """Named as Kafka's `transaction.*` settings; times in ms."""
 
     timeout_ms_max: int = 900_000

@@ -8,8 +8,8 @@ partitions are told how a transaction has ended by whoever runs the machine: the
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from barnabas.errors import RequestError
 from barnabas.statemachine.decision import Decision, Refused, slices
@@ -37,8 +37,7 @@ IDS_AT_ONCE = 500
 """So many transactional ids are looked at in one event."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """A transaction that is prepared: its partitions must be told, with this producer id and epoch."""
 
     transactional_id: str

@@ -91,6 +91,11 @@ class Transaction:
         return Producer(self.producer_id, self.epoch)
 
     @property
+    def is_ongoing(self) -> bool:
+        """Whether a transaction is open, and its end is not decided."""
+        return self.state is State.ONGOING
+
+    @property
     def is_exhausted(self) -> bool:
         """Whether clients can have no higher epoch of this producer id."""
         return self.epoch >= EPOCH_MAX_OF_CLIENTS

@@ -3,7 +3,6 @@
 import socket
 import struct
 from contextlib import asynccontextmanager, suppress
-from dataclasses import fields
 from types import SimpleNamespace
 
 import pytest
@@ -35,7 +34,7 @@ async def broker(tmp_path):
     """What connections share, so that a test can put another part in place of one."""
     async with broker_to_ask(tmp_path) as asked:
         parts = asked.broker.connections.parts
-        yield SimpleNamespace(**{one.name: getattr(parts, one.name) for one in fields(parts)})
+        yield SimpleNamespace(**parts._asdict())
 
 
 @asynccontextmanager

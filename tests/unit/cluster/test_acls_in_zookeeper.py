@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from barnabas.cluster.changes import AclAdded, AclRemoved
+from barnabas.cluster.access_changes import AclAdded, AclRemoved
 from barnabas.cluster.zookeeper.acl_znodes import CHANGES, TYPE_PATHS
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.errors import RequestError

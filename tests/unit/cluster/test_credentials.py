@@ -5,7 +5,11 @@ from dataclasses import replace
 import pytest
 
 from barnabas.cluster import encoding
-from barnabas.cluster.changes import DelegationTokenChanged, DelegationTokenRemoved, ScramCredentialChanged
+from barnabas.cluster.access_changes import (
+    DelegationTokenChanged,
+    DelegationTokenRemoved,
+    ScramCredentialChanged,
+)
 from barnabas.cluster.credentials import ClusterCredentials
 from barnabas.cluster.image import ClusterImage
 from barnabas.environment.real import OsEntropy, OsThreads

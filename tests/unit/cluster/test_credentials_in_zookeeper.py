@@ -2,7 +2,11 @@
 
 import json
 
-from barnabas.cluster.changes import DelegationTokenChanged, DelegationTokenRemoved, ScramCredentialChanged
+from barnabas.cluster.access_changes import (
+    DelegationTokenChanged,
+    DelegationTokenRemoved,
+    ScramCredentialChanged,
+)
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.security import scram

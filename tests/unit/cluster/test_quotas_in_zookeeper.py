@@ -3,7 +3,7 @@
 import json
 import logging
 
-from barnabas.cluster.changes import ClientQuotaChanged
+from barnabas.cluster.access_changes import ClientQuotaChanged
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.quotas.entities import QuotaEntity
 from tests.unit.cluster.test_zookeeper_store import Cluster, settled

@@ -7,12 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.cluster.changes import (
-    ClientQuotaChanged,
-    ProducerIdsAllocated,
-    TopicCreated,
-    TopicDeleted,
-)
+from barnabas.cluster.access_changes import ClientQuotaChanged
+from barnabas.cluster.changes import ProducerIdsAllocated, TopicCreated, TopicDeleted
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.image import (
     BrokerInfo,

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.changes import AclAdded, AclRemoved
+from barnabas.cluster.access_changes import AclAdded, AclRemoved
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.cluster.zookeeper import acl_znodes
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError

@@ -12,12 +12,14 @@ from typing import Protocol
 
 import trio
 
-from barnabas.cluster.changes import (
+from barnabas.cluster.access_changes import (
     AclAdded,
     AclRemoved,
-    ConfigChanged,
     DelegationTokenChanged,
     DelegationTokenRemoved,
+)
+from barnabas.cluster.changes import (
+    ConfigChanged,
     LogDirsRegistered,
     PartitionsAdded,
     ProducerIdsAllocated,

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from barnabas.cluster.changes import ClientQuotaChanged, ScramCredentialChanged
+from barnabas.cluster.access_changes import ClientQuotaChanged, ScramCredentialChanged
 from barnabas.cluster.image import Change, ClusterImage, ResourceKey
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.quotas.entities import CONNECTION_CREATION_RATE, FRACTION_MAX, QuotaEntity

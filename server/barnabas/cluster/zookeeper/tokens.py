@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.changes import DelegationTokenChanged, DelegationTokenRemoved
+from barnabas.cluster.access_changes import DelegationTokenChanged, DelegationTokenRemoved
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from barnabas.cluster.changes import (
+from barnabas.cluster.access_changes import (
     AclAdded,
     AclRemoved,
-    ConfigChanged,
     DelegationTokenChanged,
     DelegationTokenRemoved,
+)
+from barnabas.cluster.changes import (
+    ConfigChanged,
     LogDirsRegistered,
     PartitionsAdded,
     ProducerIdsAllocated,

@@ -7,8 +7,7 @@ is only what it may know, which is not whether a user exists.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 PLAIN, SCRAM_SHA_256, SCRAM_SHA_512 = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"
 OAUTHBEARER, GSSAPI = "OAUTHBEARER", "GSSAPI"
@@ -28,8 +27,7 @@ class LoginFailedError(Exception):
         self.is_transient = is_transient
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Who has logged in.
 
     `name` is that of a principal of type User; `expires_at_ms` is the end of the credential's life in ms since the epoch,
@@ -53,8 +51,7 @@ class Exchange(Protocol):
         """Take the client's next message and return the answer, None for none. Raises LoginFailedError."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mechanism:
+class Mechanism(NamedTuple):
     """A mechanism as a listener offers it."""
 
     begin: Callable[[], Exchange]
