@@ -59,7 +59,7 @@ def create_topics(
             if charge is not None:
                 charge(name, len(wish.assignments) or wish.partitions)
         except RequestError as error:
-            refused[name] = error
+            refused[name] = error.with_traceback(None)
             continue
         names.add(name)
         yield from changes

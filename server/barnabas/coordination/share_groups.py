@@ -75,7 +75,7 @@ class ShareGroups:
             try:
                 await self._state.initialize((group_id, *topic_partition), beginning.state_epoch, offset)
             except RequestError as error:
-                results[topic_partition] = error
+                results[topic_partition] = error.with_traceback(None)
         done = [topic_partition for topic_partition, error in results.items() if error is None]
         failed = [topic_partition for topic_partition, error in results.items() if error is not None]
         await self._groups.perform(
@@ -118,7 +118,7 @@ class ShareGroups:
             try:
                 await self._state.delete((group_id, *topic_partition))
             except RequestError as error:
-                results[topic_partition[0]] = error
+                results[topic_partition[0]] = error.with_traceback(None)
         done = frozenset(topic_id for topic_id, error in results.items() if error is None)
         await self._groups.perform(
             group_id, lambda shard, out: share_states.deleted(shard, group_id, done, out)

@@ -184,7 +184,7 @@ class SharePartitions:
                     raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 await self._write(shared, shared.records.release(member_id))
             except RequestError as error:
-                results[topic_id, index] = error
+                results[topic_id, index] = error.with_traceback(None)
         return results
 
     async def _write(self, shared: Shared, written: Written) -> None:

@@ -54,7 +54,7 @@ async def handle(
             try:
                 after = altered(one.entity, before, operations)
             except RequestError as error:
-                one.refused = error
+                one.refused = error.with_traceback(None)
             else:
                 if after != before:
                     yield ClientQuotaChanged(one.entity, tuple(after.items()))
@@ -90,7 +90,7 @@ async def _wanted(request: AlterClientQuotasRequest, *, budget: LoopBudget) -> l
             one.entity = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
             times[one.entity] += 1
         except RequestError as error:
-            one.refused = error
+            one.refused = error.with_traceback(None)
         wanted.append(one)
         await budget.checkpoint()
     for one in wanted:

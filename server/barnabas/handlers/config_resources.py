@@ -249,7 +249,7 @@ async def _alter(
             else:
                 _alter_loggers(one.name, one.alterations, validate_only=validate_only, broker_id=broker_id)
         except RequestError as error:
-            one.refused = error
+            one.refused = error.with_traceback(None)
         await budget.checkpoint()
 
     await _check_security(wanted, metadata.image, config, security, replace_all=replace_all)
@@ -260,7 +260,7 @@ async def _alter(
                 try:
                     change = _changed(image, one, replace_all=replace_all, config=config)
                 except RequestError as error:
-                    one.refused = error
+                    one.refused = error.with_traceback(None)
                 else:
                     yield change
 
@@ -293,7 +293,7 @@ async def _check_security(
             trial = config.with_dynamic(others, settings) if one.name else config.with_dynamic(settings, {})
             await security.check(trial)
         except RequestError as error:
-            one.refused = error
+            one.refused = error.with_traceback(None)
         except SettingError as error:
             one.refused = RequestError(ErrorCode.INVALID_REQUEST, str(error))
 

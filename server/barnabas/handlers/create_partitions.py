@@ -58,7 +58,7 @@ async def handle(
                 if mutations is not None:
                     mutations.charge(name, added)
             except RequestError as error:
-                refused[name] = error
+                refused[name] = error.with_traceback(None)
                 continue
             room -= added
             yield from changes

@@ -153,7 +153,7 @@ async def _wishes(
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
             wishes[name] = _wish(config, topic, entropy)
         except RequestError as error:
-            refused[name] = error
+            refused[name] = error.with_traceback(None)
         await budget.checkpoint()
     return wishes
 

@@ -138,7 +138,7 @@ async def _delete(
                 if mutations is not None:
                     mutations.charge(name, len(image.topics[name].partitions))
             except RequestError as error:
-                refused[name] = error
+                refused[name] = error.with_traceback(None)
                 continue
             yield from changes
 

@@ -47,7 +47,7 @@ async def convert(
         try:
             converted = await piecework.do(_steps(result, magic, want.fetch_offset))
         except RequestError as error:
-            failed.append((data, error))
+            failed.append((data, error.with_traceback(None)))
             continue
         data.records = (
             converted[: want.max_bytes] if context.api_version <= PARTIAL_FIRST_UNTIL else converted

@@ -191,7 +191,7 @@ async def _create_missing(
                     context.require(Operation.CREATE, ResourceType.TOPIC, name)
                 missing.append(name)
             except RequestError as error:
-                refused[name] = error
+                refused[name] = error.with_traceback(None)
         await budget.checkpoint()
     if missing:
         not_made = await topic_creation.ensure_all(missing)

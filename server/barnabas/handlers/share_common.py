@@ -77,7 +77,7 @@ async def acknowledge(
             if acknowledgements:
                 await shares.partitions.acknowledge((group_id, *topic_partition), member_id, acknowledgements)
         except RequestError as error:
-            outcomes[topic_partition] = error
+            outcomes[topic_partition] = error.with_traceback(None)
     return outcomes
 
 

@@ -61,7 +61,7 @@ async def look(
         try:
             each = await _read(topic_partition, shared, max(bytes_max // len(wanted), 1), budget=budget)
         except RequestError as error:
-            failed.append((topic_partition, error))
+            failed.append((topic_partition, error.with_traceback(None)))
         else:
             if each is not None:
                 found.append(each)

@@ -247,21 +247,28 @@ class _Appender:
                 buf, 0, header, decompressed_bytes_max=config.decompressed_bytes_max
             )
             scanner = Scanner(body, header.records_count, header.base_timestamp)
+            body = b""
             while not scanner.advance(RECORDS_PER_STEP):
                 yield None
-        scan = scanner.result()
-        judge = self.judge
-        if (config.compacted and scan.null_keys) or not (
-            judge.is_timestamp_allowed(scan.min_timestamp) and judge.is_timestamp_allowed(scan.max_timestamp)
-        ):
-            yield from self.judge_steps(scanner.body, header)
-        if target == source and scan.offsets_consecutive:
-            return self.patch(buf, header, scan.max_timestamp)
-        header.attributes = header.attributes & TRANSACTIONAL_BIT | target
-        header.max_timestamp = scan.max_timestamp
-        return (
-            yield from self.rewrite_steps(scanner.body, header, are_numbers_right=scan.offsets_consecutive)
-        )
+        try:
+            scan = scanner.result()
+            judge = self.judge
+            if (config.compacted and scan.null_keys) or not (
+                judge.is_timestamp_allowed(scan.min_timestamp)
+                and judge.is_timestamp_allowed(scan.max_timestamp)
+            ):
+                yield from self.judge_steps(scanner.body, header)
+            if target == source and scan.offsets_consecutive:
+                return self.patch(buf, header, scan.max_timestamp)
+            header.attributes = header.attributes & TRANSACTIONAL_BIT | target
+            header.max_timestamp = scan.max_timestamp
+            return (
+                yield from self.rewrite_steps(
+                    scanner.body, header, are_numbers_right=scan.offsets_consecutive
+                )
+            )
+        finally:
+            scanner.body = b""  # who has made it may give back its memory
 
     def scan_small(self, buf: Buffer, header: BatchHeader) -> Scanner | None:
         """Scan the records if that is done at once, as it is of most batches; None if it takes longer."""

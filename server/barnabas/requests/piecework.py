@@ -8,12 +8,13 @@ size is in hand at a time, first come, first served, and small work never waits 
 from __future__ import annotations
 
 import os
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
 from barnabas.environment import Threads
 from barnabas.loop_budget import LoopBudget
+from barnabas.records.codecs.pieces import LARGE_BYTES, Large
 from barnabas.records.compression import MEDIUM_BYTES, SMALL_BYTES
 from barnabas.records.steps import Reserve, Step, Steps, Work
 
@@ -43,18 +44,22 @@ class Piecework:
     async def go_on(self, steps: Steps[T], step: Step) -> T:
         """Go through all steps after `step`, which was the first: for who has looked whether there is more than one."""
         lane: trio.Semaphore | None = None
+        large: Large | None = None
         try:
             while True:
                 if step is None:
                     await self._budget.checkpoint()
                     step = next(steps)
                 elif isinstance(step, Work):
+                    done: list[Any] = []
                     try:
-                        done = await self._threads.run(step.call, limiter=self._limiter)
+                        done.append(await self._threads.run(step.call, limiter=self._limiter))
                     except Exception as error:
                         step = steps.throw(error)
                     else:
-                        step = steps.send(done)
+                        if type(done[0]) is bytes and len(done[0]) > LARGE_BYTES:
+                            large = Large(done[0])
+                        step = steps.send(done.pop())  # nothing here keeps it
                 else:
                     if lane is not None:
                         lane.release()
@@ -65,8 +70,12 @@ class Piecework:
             return end.value  # type: ignore[no-any-return]
         finally:
             steps.close()
-            if lane is not None:
-                lane.release()
+            try:
+                if large is not None:
+                    await self._threads.run(large.give_back, limiter=self._limiter)
+            finally:
+                if lane is not None:
+                    lane.release()
 
     async def _enter(self, wanted: Reserve) -> trio.Semaphore:
         lane = next(lane for bytes_max, lane in self._lanes if wanted.bytes_max <= bytes_max)

@@ -1,18 +1,22 @@
 """What is compressed or decompressed piece by piece.
 
 The rule: no piece is larger than PIECE_BYTES, so that a thread that makes a hundred of them holds the interpreter for
-a moment each, never for a copy of the whole.
+a moment each, never for a copy of the whole. The whole is given back to the system piece by piece, too: the pages of 127 MB
+at once take 10 to 20 ms, throughout which nobody else gets the interpreter.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from io import BytesIO
 from typing import NamedTuple
 
 from barnabas.records.errors import DecompressedTooLargeError
 
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 256 << 10
+LARGE_BYTES = 8 << 20
+"""From this size on the whole is given back piece by piece."""
 
 
 class Compressor(NamedTuple):
@@ -33,6 +37,11 @@ class Pieces:
         self._max = self._left = bytes_max
         self._first: bytes | None = None
         self._stream: BytesIO | None = None
+
+    def __del__(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:  # nobody has asked for the whole
+            _give_back(stream)
 
     @property
     def next_size(self) -> int:
@@ -55,6 +64,37 @@ class Pieces:
 
     def join(self) -> bytes:
         """Return the whole; without copying it, which is what BytesIO is good for."""
-        if self._stream is not None:
-            return self._stream.getvalue()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            return stream.getvalue()
         return self._first or b""
+
+
+class Large:
+    """Holds a large result for whoever gives it back when it is not used any more."""
+
+    __slots__ = ("_body",)
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def give_back(self) -> None:
+        """Give the memory back piece by piece, best in a thread; unless somebody still has it, who then does."""
+        body, self._body = self._body, b""
+        if sys.getrefcount(body) > 2:  # this variable's, and that of the call
+            return
+        stream = BytesIO(body)
+        del body
+        _give_back(stream)
+
+
+def _give_back(stream: BytesIO) -> None:
+    """Free the content of a stream that nobody else has, from its end on.
+
+    `getvalue` cuts the memory off where `truncate` has set the end.
+    """
+    size = stream.seek(0, 2)
+    while size > LARGE_BYTES:
+        size -= PIECE_BYTES
+        stream.truncate(size)
+        stream.getvalue()

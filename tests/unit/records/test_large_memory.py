@@ -1,0 +1,82 @@
+"""What is large is given back piece by piece, and never while somebody still has it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+import pytest
+
+from barnabas.environment.real import OsThreads
+from barnabas.loop_budget import LoopBudget
+from barnabas.records.batch import encode_batch
+from barnabas.records.codecs import pieces
+from barnabas.records.codecs.pieces import LARGE_BYTES, PIECE_BYTES, Large, Pieces
+from barnabas.records.compression import Codec
+from barnabas.records.errors import DecompressedTooLargeError
+from barnabas.records.record import Record
+from barnabas.records.validate import AppendRules, validate_steps
+from barnabas.requests.piecework import Piecework
+
+SIZE = LARGE_BYTES + 10 * PIECE_BYTES
+
+
+@pytest.fixture
+def given_back(monkeypatch):
+    """The sizes of what was given back piece by piece."""
+    sizes = []
+    give_back = pieces._give_back
+
+    def noting(stream):
+        sizes.append(stream.seek(0, 2))
+        give_back(stream)
+
+    monkeypatch.setattr(pieces, "_give_back", noting)
+    return sizes
+
+
+def filled() -> Pieces:
+    made = Pieces("gzip", SIZE)
+    for _ in range(SIZE // PIECE_BYTES):
+        made.add(bytes(PIECE_BYTES))
+    return made
+
+
+def test_output_that_is_too_large_is_given_back(given_back):
+    made = filled()
+    with pytest.raises(DecompressedTooLargeError):
+        made.add(b"x")
+    del made
+    gc.collect()
+    assert given_back == [SIZE]
+
+
+def test_what_somebody_has_stays_as_it_is(given_back):
+    body = filled().join()
+    Large(body).give_back()
+    assert given_back == []
+    assert body == bytes(SIZE)
+
+
+def test_what_nobody_has_is_given_back(given_back):
+    large = Large(filled().join())
+    large.give_back()
+    assert given_back == [SIZE]
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD, Codec.LZ4])
+async def test_the_records_of_a_request_are_given_back_when_it_is_answered(codec):
+    batch = bytearray(encode_batch([Record(0, 0, None, bytes(SIZE))], codec=codec))
+    steps = validate_steps(batch, api_version=9, config=AppendRules(), now_ms=0)
+    sizes = []
+
+    class Threads(OsThreads):
+        async def run(self, work, *, limiter=None):
+            large = getattr(work, "__self__", None)
+            if isinstance(large, Large):
+                sizes.append(sys.getrefcount(large._body) - 1)
+            return await super().run(work, limiter=limiter)
+
+    valid = await Piecework(LoopBudget(), Threads()).do(steps)
+    assert valid.record_count == 1
+    assert sizes == [1], "somebody still has it"
