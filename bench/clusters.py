@@ -308,7 +308,6 @@ def failover(cluster: Cluster) -> Values:
     os.kill(cluster.brokers[victim].pid, signal.SIGKILL)
     cluster.brokers[victim].process.wait()
     values["failover_s"] = cluster.wait("all partitions are led again", all_led)
-    values["failover_less_session_s"] = values["failover_s"] - SESSION_S
     begun = time.monotonic()
     cluster.brokers[victim] = cluster._started(victim)
     cluster.wait("the killed broker is in sync", lambda: cluster.in_sync(*topics))
@@ -338,7 +337,6 @@ METRICS = {
     "create_s": f"{MANY:,} partitions made and in sync, s",
     "rss_many_mb": f"RSS of three with {MANY:,} partitions each, MB",
     "failover_s": f"killed, until {MANY:,} partitions are led again, s",
-    "failover_less_session_s": f"  without the session of {SESSION_S:.0f} s",
     "back_after_kill_s": "started again, until in sync, s",
     "stop_s": "clean stop of a broker, s",
     "restart_s": "clean stop and start, until in sync, s",
