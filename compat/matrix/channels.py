@@ -54,7 +54,10 @@ class Lack:
     reason: str
 
 
+OLD_NONCE = "librdkafka before 2.6.1 repeats its nonce, which Kafka refuses since 3.7.2 (CVE-2024-56128)"
 LACKS = (
+    Lack("kcat", "*scram*", OLD_NONCE),
+    Lack("confluent-kafka-2.0.2", "*scram*", OLD_NONCE),
     Lack("java-0.8", "*", "the client knows neither TLS nor SASL"),
     Lack("java-0.9", "*plain", "the client knows GSSAPI only"),
     Lack("java-0.9", "*scram*", "the client knows GSSAPI only"),

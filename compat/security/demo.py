@@ -123,9 +123,9 @@ def need(what: Path | str, how: str) -> None:
 
 
 def kcat(demo: Demo) -> str:
-    """Write with kcat -F, and read as bob."""
+    """Write with kcat -F and a certificate, and read as bob."""
     need("kcat", "kcat (Debian: apt-get install kcat)")
-    settings = demo.section("librdkafka")
+    settings = demo.section("kcat -F FILE")
     writer = demo.file("kcat.conf", settings)
     demo.call("kcat", "-F", writer, "-P", "-t", TOPIC, stdin="kcat\n")
     reader = demo.file("kcat-reader.conf", demo.as_reader(settings))

@@ -30,6 +30,19 @@ def librdkafka(demo: Demo, user: str, address: str) -> str:
     )
 
 
+def librdkafka_with_certificate(demo: Demo, user: str, address: str) -> str:
+    """Return the settings of librdkafka that shows a certificate; before 2.6.1 it cannot log in with SCRAM."""
+    return "\n".join(
+        (
+            f"bootstrap.servers={address}",
+            "security.protocol=SSL",
+            f"ssl.ca.location={demo.authority}",
+            f"ssl.certificate.location={demo.key_store(user)}",
+            f"ssl.key.location={demo.key_store(user)}",
+        )
+    )
+
+
 def java(demo: Demo, user: str, address: str) -> str:
     """Return the settings of Java clients and Kafka's tools (`--command-config`)."""
     return "\n".join(
@@ -107,7 +120,7 @@ def _quoted(text: str, before: str = "") -> str:
 
 
 CLIENTS: tuple[tuple[str, str, Callable[[Demo, str, str], str]], ...] = (
-    ("librdkafka, kcat -F FILE, confluent-kafka", WRITER, librdkafka),
+    ("librdkafka since 2.6.1, confluent-kafka", WRITER, librdkafka),
     ("Java, Kafka's tools (--command-config FILE)", WRITER, java),
     ("kafka-python", WRITER, kafka_python),
     ("franz-go", WRITER, franz_go),
@@ -124,6 +137,8 @@ def instructions(demo: Demo, sasl_address: str, ssl_address: str) -> str:
         f"admin may do everything, alice may write to topics {PREFIX}*, bob may read them in groups {PREFIX}*.",
     ]
     parts += [f"# {title}\n{write(demo, user, sasl_address)}" for title, user, write in CLIENTS]
+    certificate = librdkafka_with_certificate(demo, WRITER, ssl_address)
+    parts.append(f"# kcat -F FILE and any librdkafka with a certificate\n{certificate}")
     parts.append(f"# Java with a certificate\n{java_with_certificate(demo, WRITER, ssl_address)}")
     parts.append(f"Everything is in {demo.directory}; a second start uses it again.")
     return "\n\n".join(parts) + "\n"

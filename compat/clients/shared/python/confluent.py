@@ -63,7 +63,7 @@ def create(topic: str, partitions: int = PARTITIONS) -> str:
 
 def _wait_until_led(topic: str, partitions: int) -> None:
     """Kafka answers NOT_LEADER for a moment after the creation; a retry then may reorder records."""
-    consumer = group_consumer("unused")
+    consumer = group_consumer(cases.topic("unused"))
     waiting = set(range(partitions))
 
     def look() -> None:
@@ -135,7 +135,7 @@ def group_consumer(group: str, **options: object) -> Consumer:
 def read(topic: str, count: int, *, headers: bool = True, **options: object) -> Check:
     """Read a whole topic with its partitions assigned by hand."""
     check = Check(headers)
-    consumer = group_consumer("unused", enable_auto_commit=False, **options)
+    consumer = group_consumer(cases.topic("unused"), enable_auto_commit=False, **options)
     found = consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in found])
 
@@ -283,7 +283,7 @@ cases.case("broker-kill")(lambda: broker_case("kill"))
 def read_by_timestamp() -> str:
     topic = create(cases.topic("read-by-timestamp"))
     produce(topic, 0, 1000, timestamps=True)
-    consumer = group_consumer("unused", enable_auto_commit=False)
+    consumer = group_consumer(cases.topic("unused"), enable_auto_commit=False)
 
     def lookup(timestamp_ms: int) -> list[TopicPartition]:
         wanted = [TopicPartition(topic, number, timestamp_ms) for number in range(PARTITIONS)]
