@@ -72,6 +72,7 @@ class Attempt:
     version: int
     needs: Callable[[May, Names], bool]
     values: Callable[[Names], Values] | None = None
+    refusals: frozenset[int] = REFUSALS
 
     def request(self, names: Names) -> Values:
         """Return the fields of the request."""
@@ -128,7 +129,8 @@ ATTEMPTS = (
     Attempt("IncrementalAlterConfigs", 1, _on_topic(ALTER_CONFIGS), _topic_config),
     Attempt("OffsetCommit", 8, lambda may, n: may(READ, GROUP, n.group) and may(READ, TOPIC, n.topic)),
     Attempt("OffsetFetch", 7, lambda may, n: may(DESCRIBE, GROUP, n.group) and may(DESCRIBE, TOPIC, n.topic)),
-    Attempt("OffsetDelete", 0, lambda may, n: may(DELETE, GROUP, n.group) and may(READ, TOPIC, n.topic)),
+    # Of topics it is spoken only if there is the group.
+    Attempt("OffsetDelete", 0, _on_group(DELETE), refusals=frozenset((30,))),
     Attempt("FindCoordinator", 4, _on_group(DESCRIBE)),
     Attempt("JoinGroup", 5, _on_group(READ)),
     Attempt("SyncGroup", 5, _on_group(READ)),
@@ -161,8 +163,7 @@ ATTEMPTS = (
 def codes(value: Any) -> Iterator[int]:
     """All error codes in an answer."""
     if isinstance(value, dict):
-        if "ErrorCode" in value:
-            yield value["ErrorCode"]
+        yield from (item for name, item in value.items() if name.endswith("ErrorCode"))
         for item in value.values():
             yield from codes(item)
     elif isinstance(value, list):
@@ -258,7 +259,7 @@ class Judge:
 
     def _judge(self, user: str, attempt: Attempt, names: Names, answer: Values, number: int) -> None:
         found = set(codes(answer))
-        is_refused = bool(found & REFUSALS)
+        is_refused = bool(found & attempt.refusals)
         is_allowed = attempt.needs(lambda *what: self.may(user, *what), names)
         with self._lock:
             self.refused += is_refused
