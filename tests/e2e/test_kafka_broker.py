@@ -262,6 +262,14 @@ async def test_a_loop_goes_on_while_a_broker_is_waited_for() -> None:
         await broker.create_topic("t", records=["a"])
 
 
+def test_a_broker_that_has_ended_says_so() -> None:
+    broker = start_thread()
+    broker.close()
+    broker.close()
+    with pytest.raises(BrokerFailedError, match="the broker has ended"):
+        broker.topics()
+
+
 @pytest.mark.parametrize("start", [start_thread, start_process])
 def test_a_broker_that_cannot_start_says_why(start: Callable[..., KafkaBroker]) -> None:
     with pytest.raises((BrokerFailedError, ValueError), match=r"num\.partitions=none: a whole number"):

@@ -169,8 +169,15 @@ class _LoopControl:
         self._token = token
 
     def ask(self, method: str, path: str, query: Mapping[str, str], body: Any) -> tuple[int, Any]:
-        """Return status and JSON value of an answer."""
-        return trio.from_thread.run(dispatch, self._host, method, path, query, body, trio_token=self._token)
+        """Return status and JSON value of an answer. Raises BrokerFailedError when the broker has ended."""
+        try:
+            return trio.from_thread.run(
+                dispatch, self._host, method, path, query, body, trio_token=self._token
+            )
+        except (trio.RunFinishedError, trio.Cancelled) as error:
+            if self._token is None:  # whoever waits in this very loop was cancelled
+                raise
+            raise BrokerFailedError("the broker has ended") from error
 
     def reach_fork(self, answer: Mapping[str, Any]) -> Control:
         """Return the way to a fork of the broker."""

@@ -106,6 +106,19 @@ def test_a_file_says_the_same_as_json(tmp_path: Path) -> None:
     assert read_seeds(document_of(file)) == seeds_of_file(file)
 
 
+def test_the_example_of_the_documentation_can_be_followed(tmp_path: Path) -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "seeds.md"
+    text = page.read_text().partition("```yaml\n")[2].partition("```")[0]
+    seeds = seeds_of_file(written(tmp_path, text))
+    assert [len(part) for part in (seeds.topics, seeds.offsets, seeds.acls, seeds.users, seeds.quotas)] == [
+        1,
+        3,
+        2,
+        1,
+        1,
+    ]
+
+
 def test_an_empty_file_describes_nothing(tmp_path: Path) -> None:
     assert not seeds_of_file(written(tmp_path, "# nothing\n"))
 
