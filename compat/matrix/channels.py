@@ -27,6 +27,7 @@ class Channel:
 
 
 UNSECURED = "oauth-unsecured"
+GSSAPI = "GSSAPI"
 CHANNELS = {
     channel.name: channel
     for channel in (
@@ -37,6 +38,7 @@ CHANNELS = {
         Channel("scram-512", "LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"),
         Channel("oauth", "LOGIN", "SASL_PLAINTEXT", "OAUTHBEARER"),
         Channel(UNSECURED, "UNSECURED", "SASL_PLAINTEXT", "OAUTHBEARER"),
+        Channel("kerberos", "KERBEROS", "SASL_PLAINTEXT", GSSAPI),
         Channel("tls-plain", "ENCRYPTED", "SASL_SSL", "PLAIN"),
         Channel("tls-scram-256", "ENCRYPTED", "SASL_SSL", "SCRAM-SHA-256"),
         Channel("tls-scram-512", "ENCRYPTED", "SASL_SSL", "SCRAM-SHA-512"),
@@ -70,6 +72,14 @@ LACKS = (
     Lack("kafka-python-1.4.7", "*scram*", "kafka-python knows SCRAM since 2.0"),
     Lack("kcat", "oauth", "kcat makes unsecured tokens only"),
     Lack("kcat", "tls-oauth", "kcat makes unsecured tokens only"),
+    Lack("confluent-kafka*", "kerberos", "the wheel is built without Cyrus SASL"),
+    Lack("kafka-python*", "kerberos", "it needs the package gssapi, compiled: see compat.security.kerberos"),
+    Lack("aiokafka", "kerberos", "it needs the package gssapi, compiled"),
+    Lack("franz-go", "kerberos", "it needs its plugin for Kerberos, which is not tried here"),
+    Lack("sarama", "kerberos", "its Kerberos is not tried here"),
+    Lack("kafka-go", "kerberos", "kafka-go has PLAIN and SCRAM"),
+    Lack("kafkajs", "kerberos", "the client has no GSSAPI"),
+    Lack("rskafka", "kerberos", "the client has no GSSAPI"),
     Lack("rskafka", "tls*", "the crate is built without TLS here"),
     Lack("kafka-python*", UNSECURED, "the client does not make tokens"),
     Lack("aiokafka", UNSECURED, "the client does not make tokens"),

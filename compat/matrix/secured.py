@@ -10,22 +10,25 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
+from barnabas.network.kerberos import KerberosError, library
 from compat.kafka import free_port
 from compat.kit.certificates import Authority, CertificateError
 from compat.kit.sides import PASSWORD, Side
 from compat.kit.wire import Values
 from compat.matrix import clients
 from compat.matrix.brokers import ApacheKafka, Barnabas, Broker, BrokerError
-from compat.matrix.channels import CHANNELS, Channel, lack
+from compat.matrix.channels import CHANNELS, GSSAPI, Channel, lack
 from compat.matrix.clients import Verdict
+from compat.security.kdc import NAME, Realm, RealmError
 
 CASES = ("create-topic", "produce-none", "commit-resume", "delete-topic")
 """What is asked of each client unless others are named: every API that clients use most, and the group's coordinator."""
@@ -37,12 +40,14 @@ PREFIX = "compat-"
 MODULES = "org.apache.kafka.common.security"
 TOKENS = f"{MODULES}.oauthbearer"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SERVICE = "kafka/localhost"
 PROTOCOLS = {
     "PLAINTEXT": "PLAINTEXT",
     "TLS": "SSL",
     "CERTIFICATE": "SSL",
     "LOGIN": "SASL_PLAINTEXT",
     "UNSECURED": "SASL_PLAINTEXT",
+    "KERBEROS": "SASL_PLAINTEXT",
     "ENCRYPTED": "SASL_SSL",
 }
 OLD_JAVA = ("java-0.9", "java-0.10", "java-1.1")
@@ -63,9 +68,11 @@ class Keys:
     jwks: Path
     token: str
     token_file: Path
+    realm: Realm | None
+    """Where the user's and the broker's keys of Kerberos are; None where no realm can be had."""
 
 
-def make_keys(directory: Path) -> Keys:
+def make_keys(directory: Path, realm: Realm | None) -> Keys:
     """Make all of them below a directory. Raises CertificateError."""
     authority = Authority(directory, "ca")
     broker, client = authority.signed("broker"), authority.signed(USER)
@@ -85,14 +92,26 @@ def make_keys(directory: Path) -> Keys:
     claims = {"sub": USER, "iss": ISSUER, "aud": AUDIENCE, "iat": now, "exp": now + 7200, "scope": "all"}
     token = jwt.encode({"alg": "RS256", "kid": "one"}, claims, key)
     token_file.write_text(token)
+    if realm is not None:
+        for principal, name in ((SERVICE, "broker"), (USER, "client")):
+            realm.keytab(principal).rename(realm.directory / f"{name}.keytab")
     return Keys(
-        authority.pem, broker.pem, client.certificate, client.key, store, trust, jwks, token, token_file
+        authority.pem,
+        broker.pem,
+        client.certificate,
+        client.key,
+        store,
+        trust,
+        jwks,
+        token,
+        token_file,
+        realm,
     )
 
 
 def broker_settings(ports: Mapping[str, int], keys: Keys) -> dict[str, str]:
     """Return the settings of a broker with all listeners."""
-    addresses = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+    addresses = ",".join(f"{name}://{_host(name)}:{port}" for name, port in ports.items())
     users = "".join(f' user_{name}="{PASSWORD}"' for name in (ADMIN, USER))
     oauth = f"{TOKENS}.OAuthBearerLoginModule required;"
     lines = {
@@ -120,6 +139,12 @@ def broker_settings(ports: Mapping[str, int], keys: Keys) -> dict[str, str]:
             f"{TOKENS}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
         ),
     }
+    if keys.realm is not None:
+        lines |= {
+            "listener.name.kerberos.sasl.enabled.mechanisms": GSSAPI,
+            "listener.name.kerberos.gssapi.sasl.jaas.config": kerberos_module(keys.realm, "broker", SERVICE),
+            "sasl.kerberos.service.name": "kafka",
+        }
     for name in ("login", "encrypted"):
         prefix = f"listener.name.{name}"
         lines |= {
@@ -187,6 +212,16 @@ def environment(client: str, channel: Channel, keys: Keys, directory: Path) -> d
         "COMPAT_SASL_TOKEN": token,
         "COMPAT_SSL_CA": str(keys.authority),
     }
+    if channel.mechanism == GSSAPI and keys.realm is not None:
+        found |= {
+            **keys.realm.environment,
+            "KRB5CCNAME": str(directory / f"{client}.tickets"),
+            "COMPAT_SASL_KEYTAB": str(keys.realm.directory / "client.keytab"),
+            "COMPAT_SASL_USER": f"{USER}@{NAME}",
+            "JAVA_TOOL_OPTIONS": " ".join(
+                (*keys.realm.java_options, f"-Djava.security.auth.login.config={_login_file(keys.realm)}")
+            ),
+        }
     if channel.certificate:
         found |= {"COMPAT_SSL_CERTIFICATE": str(keys.client), "COMPAT_SSL_KEY": str(keys.client_key)}
     if client.startswith("java") or client == "kafka-tools":
@@ -222,6 +257,8 @@ def java_properties(client: str, channel: Channel, keys: Keys) -> dict[str, str]
     if not channel.mechanism:
         return lines
     lines["sasl.mechanism"] = channel.mechanism
+    if channel.mechanism == GSSAPI:  # its login module is in a file, which clients of 0.9 read too
+        return {**lines, "sasl.kerberos.service.name": "kafka"}
     login = f'required username="{USER}" password="{PASSWORD}";'
     if channel.mechanism == "PLAIN":
         lines["sasl.jaas.config"] = f"{MODULES}.plain.PlainLoginModule {login}"
@@ -237,6 +274,25 @@ def java_properties(client: str, channel: Channel, keys: Keys) -> dict[str, str]
     else:
         lines["sasl.jaas.config"] = f"{MODULES}.scram.ScramLoginModule {login}"
     return lines
+
+
+def kerberos_module(realm: Realm, keytab: str, principal: str) -> str:
+    """Return a login module of Java's with a key."""
+    return (
+        "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
+        f'keyTab="{realm.directory / keytab}.keytab" principal="{principal}@{NAME}";'
+    )
+
+
+def _login_file(realm: Realm) -> Path:
+    path = realm.directory / "client.jaas"
+    path.write_text(f"KafkaClient {{\n  {kerberos_module(realm, 'client', USER)}\n}};\n")
+    return path
+
+
+def _host(listener: str) -> str:
+    """Return by which name a listener is reached: Kerberos knows the broker by its host's name."""
+    return "localhost" if listener == "KERBEROS" else "127.0.0.1"
 
 
 @dataclass
@@ -320,8 +376,27 @@ class Wanted:
 
 def run(wanted: Wanted, directory: Path, log: Callable[[str], Path]) -> Outcomes:
     """Run the clients; `log` says where what a client says is kept. Raises BrokerError, KafkaError, CertificateError."""
-    keys = make_keys(directory / "keys")
-    ports = {name: free_port() for name in PROTOCOLS}
+    with _realm(directory / "realm") as realm:
+        return _run(wanted, directory, log, make_keys(directory / "keys", realm))
+
+
+@contextmanager
+def _realm(directory: Path) -> Iterator[Realm | None]:
+    """Start a realm, to which this process belongs too; None where it, or the package for Kerberos, cannot be had."""
+    try:
+        library()
+        realm = Realm(directory)
+    except (RealmError, KerberosError) as error:
+        print(f"without Kerberos: {error}")
+        yield None
+        return
+    with realm:
+        os.environ.update(realm.environment)
+        yield realm
+
+
+def _run(wanted: Wanted, directory: Path, log: Callable[[str], Path], keys: Keys) -> Outcomes:
+    ports = {name: free_port() for name in PROTOCOLS if name != "KERBEROS" or keys.realm is not None}
     broker = _broker(wanted.against, directory / "broker", ports, keys)
     outcomes = Outcomes({})
     broker.start()
@@ -358,6 +433,8 @@ def _run_client(
 ) -> Verdict:
     """All cases of a client in one channel, as one verdict."""
     reason = lack(client, channel.name)
+    if not reason and channel.mechanism == GSSAPI and keys.realm is None:
+        reason = "no key distribution centre, or no package gssapi, is here"
     if reason:
         return Verdict("SKIP", reason)
     begun = time.monotonic()
@@ -366,7 +443,7 @@ def _run_client(
         "COMPAT_RECORDS": str(wanted.records),
         **environment(client, channel, keys, directory),
     }
-    address = f"127.0.0.1:{ports[channel.listener]}"
+    address = f"{_host(channel.listener)}:{ports[channel.listener]}"
     verdicts = clients.run(clients.program(client), address, wanted.cases, told, log(client))
     return _together(verdicts.items(), time.monotonic() - begun)
 
@@ -394,4 +471,5 @@ def _broker(against: str, directory: Path, ports: Mapping[str, int], keys: Keys)
     settings["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
     settings["super.users"] += ";User:ANONYMOUS"  # the broker to its own controller
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.jwks.as_uri()}"
-    return ApacheKafka(directory, version or "4.x", settings, port=ports["PLAINTEXT"], jvm_options=(allowed,))
+    options = (allowed, *(keys.realm.java_options if keys.realm is not None else ()))
+    return ApacheKafka(directory, version or "4.x", settings, port=ports["PLAINTEXT"], jvm_options=options)

@@ -36,6 +36,12 @@ def librdkafka() -> dict[str, str]:
         if MECHANISM == "OAUTHBEARER" and not TOKEN:
             settings["enable.sasl.oauthbearer.unsecure.jwt"] = "true"
             settings["sasl.oauthbearer.config"] = f"principal={USER}"
+        elif MECHANISM == "GSSAPI":
+            settings |= {
+                "sasl.kerberos.service.name": "kafka",
+                "sasl.kerberos.principal": USER,
+                "sasl.kerberos.keytab": os.environ["COMPAT_SASL_KEYTAB"],
+            }
         elif MECHANISM != "OAUTHBEARER":
             settings |= {"sasl.username": USER, "sasl.password": PASSWORD}
     return settings
