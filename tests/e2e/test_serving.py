@@ -112,11 +112,11 @@ def test_localhost_is_one_bootstrap_address(tmp_path, started):
 def test_ephemeral_data_is_gone_after_every_signal(number, started):
     broker = Started("--ephemeral")
     started.append(broker)
-    assert broker.data.name.startswith(PREFIX)
+    assert broker.data.parent.name.startswith(PREFIX)
     assert broker.data.is_dir()
     code, said = broker.end(number)
     assert (code, said) == (0, "")
-    assert not broker.data.exists()
+    assert not broker.data.parent.exists()
 
 
 def test_ephemeral_data_of_a_killed_broker_goes_at_the_next_start_and_no_other(started):
@@ -127,7 +127,7 @@ def test_ephemeral_data_of_a_killed_broker_goes_at_the_next_start_and_no_other(s
     assert killed.data.is_dir()
     third = Started("--ephemeral")
     started.append(third)
-    assert not killed.data.exists()
+    assert not killed.data.parent.exists()
     assert in_use.data.is_dir()
     assert in_use.end()[0] == third.end()[0] == 0
 
@@ -165,7 +165,7 @@ def test_a_start_that_fails_leaves_no_ephemeral_data(started):
     broker = Started("--ephemeral")
     started.append(broker)
     port = broker.ready.partition("bootstrap.servers=")[2].split()[0]
-    parent = broker.data.parent
+    parent = broker.data.parent.parent
     before = {name for name in os.listdir(parent) if name.startswith(PREFIX)}
     done = run("serve", "--ephemeral", "--listen", port)
     assert done.returncode == 1
