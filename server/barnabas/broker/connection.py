@@ -310,6 +310,7 @@ class Connection:
             if not is_checked and used >= API_KEY_BYTES:
                 check_message_size(buffer, size)
                 is_checked = True
+            self._transport.expect(size - used)
             await self._transport.wait_readable(soon=self._is_active)
             if self._parts.budget.is_used_up:
                 await self._parts.budget.admit(is_active=self._is_active)
@@ -328,6 +329,7 @@ class Connection:
                 used += count
                 self._note_arrival()
                 held.moved_s = self.last_active
+        self._transport.expect(0)
         return buffer
 
     async def _receive_little(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from barnabas.network.transport import Reader
 
 BACKLOG = 1024
+TOGETHER_BYTES = 64 * 1024
+"""Of a request that is much larger, so many bytes are waited for together; the end of the connection is seen at once."""
 _JOIN_BYTES_MAX = 256 * 1024
 """Chunks are joined for one `send` up to this size; larger ones are sent as they are, without a copy."""
 
@@ -35,7 +37,16 @@ _READ_BYTES_MAX = 16 * 1024
 class PlainTransport:
     """An accepted, non-blocking TCP socket, as `network.transport.Transport`."""
 
-    __slots__ = ("_behind", "_lobby", "_reader", "_ready", "_socket", "local_address", "peer_address")
+    __slots__ = (
+        "_awaited",
+        "_behind",
+        "_lobby",
+        "_reader",
+        "_ready",
+        "_socket",
+        "local_address",
+        "peer_address",
+    )
 
     def __init__(
         self,
@@ -53,6 +64,7 @@ class PlainTransport:
         self.peer_address = peer
         self._socket = sock
         self._reader: Reader | None = None
+        self._awaited = 1  # how many bytes at least wake who waits for them
         self._behind = False  # whether the socket did not take a response at once
         self._lobby = lobby
         self._ready = ready
@@ -83,6 +95,16 @@ class PlainTransport:
     def is_only_readable(self, seconds: float) -> bool:
         """Return whether this connection has something to read, and no other; looks for up to `seconds`."""
         return self._ready is not None and self._ready.is_only_one(self._socket.fileno(), seconds)
+
+    def expect(self, size: int) -> None:
+        """Tell that at least `size` bytes are still to come.
+
+        A peer that sends a large request in small pieces, as TLS does with its records, would wake its task for each.
+        """
+        awaited = TOGETHER_BYTES if size >= 2 * TOGETHER_BYTES else 1
+        if awaited != self._awaited:
+            self._awaited = awaited
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, awaited)
 
     def wake(self) -> None:
         """Have a task that waits for something to read return from it."""

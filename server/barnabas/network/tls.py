@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from barnabas.network.tls_context import ServerTls
 
+RECORD_BYTES_MAX = 17 * 1024  # with its header and padding
 PIECE_BYTES = 64 * 1024
 """How much is given to OpenSSL at a time: four records."""
 SENT_BEFORE_A_TURN = 256 * 1024
@@ -68,6 +69,10 @@ class TlsTransport(PlainTransport):
             await trio.lowlevel.checkpoint()
         else:
             await super().wait_readable(soon=soon)
+
+    def expect(self, size: int) -> None:
+        """Tell that at least `size` bytes are still to come, up to a record of which OpenSSL may have already."""
+        super().expect(size - RECORD_BYTES_MAX)
 
     def is_only_readable(self, seconds: float) -> bool:
         """Return whether this connection has something to read, and no other; looks for up to `seconds`."""

@@ -63,6 +63,12 @@ class Transport(Protocol):
         False is always right: then the connection waits as any other.
         """
 
+    def expect(self, size: int) -> None:
+        """Tell that at least `size` bytes are still to come, so that waiting for them may take many together.
+
+        0 at the end of what was expected: then whatever comes is waited for.
+        """
+
     def wake(self) -> None:
         """Have a task that waits for something to read return from it, though there may be nothing."""
 

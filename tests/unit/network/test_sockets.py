@@ -1,14 +1,17 @@
 """What a transport sends is what it was given, from memory or from a file; and ports can be bound again."""
 
 import os
+import select
 import socket
+from contextlib import suppress
 
 import pytest
 import trio
 
-from barnabas.network.sockets import PlainTransport, SocketNetwork, bind_sockets
+from barnabas.network.sockets import TOGETHER_BYTES, PlainTransport, SocketNetwork, bind_sockets
 from barnabas.wire.regions import FileRegion
 
+SECONDS_MAX = 30
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 
 
@@ -86,3 +89,61 @@ async def test_a_peer_gets_an_error_after_a_reset():
         with pytest.raises(ConnectionResetError):
             peer.recv(1)
     acceptor.close()
+
+
+@pytest.fixture
+def tcp_pair():
+    """Both ends of a TCP connection: what is read, and what is written."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        theirs = socket.create_connection(server.getsockname())
+        ours, _ = server.accept()
+    ours.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def is_readable(sock: socket.socket) -> bool:
+    return bool(select.select([sock], [], [], 0)[0])
+
+
+async def arrived(sock: socket.socket, size: int) -> None:
+    """Wait until so many bytes are there to be read."""
+    with trio.fail_after(SECONDS_MAX):
+        while True:
+            with suppress(BlockingIOError):
+                if len(sock.recv(size, socket.MSG_PEEK)) == size:
+                    return
+            await trio.sleep(0)
+
+
+async def test_of_a_large_request_much_is_waited_for_together(tcp_pair):
+    ours, theirs = tcp_pair
+    transport = PlainTransport(ours)
+    transport.expect(2 * TOGETHER_BYTES)
+    theirs.sendall(bytes(1000))
+    await arrived(ours, 1000)
+    assert not is_readable(ours)
+    theirs.sendall(bytes(TOGETHER_BYTES - 1000))
+    with trio.fail_after(SECONDS_MAX):
+        await transport.wait_readable()
+    assert transport.receive_now(memoryview(bytearray(TOGETHER_BYTES))) == TOGETHER_BYTES
+    transport.expect(TOGETHER_BYTES)
+    theirs.sendall(b"x")
+    with trio.fail_after(SECONDS_MAX):
+        await transport.wait_readable()
+    transport.close()
+
+
+async def test_the_end_of_a_connection_is_seen_in_the_middle_of_a_large_request(tcp_pair):
+    ours, theirs = tcp_pair
+    transport = PlainTransport(ours)
+    transport.expect(10 * TOGETHER_BYTES)
+    theirs.sendall(b"x")
+    theirs.shutdown(socket.SHUT_WR)
+    with trio.fail_after(SECONDS_MAX):
+        await transport.wait_readable()
+        view = memoryview(bytearray(10))
+        assert transport.receive_now(view) == 1
+        await transport.wait_readable()
+    assert transport.receive_now(view) == 0
+    transport.close()

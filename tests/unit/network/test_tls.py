@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import ssl
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from barnabas.network.tls_context import TlsSettings, client_context, openssl_na
 from barnabas.network.tls_stores import StoreSettings, TlsError, read_key_store, read_trust_store
 from barnabas.wire.regions import FileRegion
 from tests.support.certificates import authority, signed, stranger, trusted_pkcs12
+from tests.support.effort import examples
 
 KEY = signed({"CN": "broker"}, authority())
 ALICE = signed({"O": "Castle", "CN": "alice"}, authority())
@@ -221,6 +223,34 @@ async def test_bytes_come_and_go(version):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(transport.send, [data[:10], data[10:200_000], data[200_000:]])
             assert await read_exactly(client, len(data)) == data
+
+
+async def test_a_large_request_in_records_of_any_size_is_received_to_its_end():
+    seed = int(os.environ.get("BARNABAS_TEST_SEED", random.randrange(2**32)))
+    print(f"BARNABAS_TEST_SEED={seed}")
+    rng = random.Random(seed)
+    async with connected() as (transport, _, client):
+        for _ in range(examples(5)):
+            data = rng.randbytes(rng.randrange(1, 400_000))
+
+            async def send(data: bytes = data) -> None:
+                at = 0
+                while at < len(data):
+                    size = rng.choice((1, 100, 16_384, 16_385, 50_000, rng.randrange(1, 20_000)))
+                    await client.send_all(data[at : at + size])
+                    at += size
+
+            found, view = b"", memoryview(bytearray(100_000))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send)
+                with trio.fail_after(60):
+                    while len(found) < len(data):
+                        transport.expect(len(data) - len(found))
+                        await transport.wait_readable()
+                        count = transport.receive_now(view[: rng.choice((10, 5_000, 100_000))])
+                        found += view[: count or 0]
+            transport.expect(0)
+            assert found == data
 
 
 async def test_what_openssl_has_decrypted_already_is_not_waited_for():

@@ -152,6 +152,9 @@ class SimulatedTransport:
         """Wait until there may be something to read, or the peer has closed."""
         await self._incoming.wait_arrived()
 
+    def expect(self, size: int) -> None:
+        """Do nothing: whoever waits here is woken by whatever comes."""
+
     def wake(self) -> None:
         """Do nothing: whoever waits here may go on waiting."""
 
