@@ -15,6 +15,7 @@ class StandingImage:
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
+        self.patience_ms = 0
         self.decided: list[Change] = []
         self._subscribers: list[Subscriber] = []
 

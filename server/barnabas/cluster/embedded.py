@@ -31,6 +31,9 @@ from barnabas.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 
+PATIENCE_MS = 10_000
+"""How long who asks with a timeout of 0 waits: librdkafka does so by default, and programs use the topic at once."""
+
 REWRITE_LINES_MIN = 1000
 """A journal is rewritten at start when it has at least so many lines, and most of them are superseded."""
 
@@ -65,6 +68,7 @@ class EmbeddedStore:
         self._image = ClusterImage("")
         self._changes_read: list[Change] = []
         self._subscribers: list[Subscriber] = []
+        self.patience_ms = PATIENCE_MS
         self._waiting: list[_Wish] = []
         self._carrying_out: trio.Event | None = None  # set when nothing is left to do
         self._preparing = trio.CancelScope()

@@ -29,6 +29,9 @@ class MetadataStore(Protocol):
     Lifecycle: made and opened by whoever knows which store it is, `subscribe` and `change` while it is open, `close`.
     """
 
+    patience_ms: int
+    """How long who asks for a change with a timeout of 0 waits for it."""
+
     @property
     def image(self) -> ClusterImage:
         """The newest image whose subscribers are ready for it."""

@@ -21,9 +21,9 @@ async def change_within(metadata: MetadataStore, decide: Decide, timeout_ms: int
 
     While others' changes are made, the wait for `decide` ends then, too, and nothing is decided. Once it has begun, the
     wait does not end before it has decided: so its caller knows what was refused. With 0 or less it ends right then, as in
-    Kafka. Raises as `MetadataStore.change`.
+    Kafka, or after the store's `patience_ms`. Raises as `MetadataStore.change`.
     """
-    deadline = trio.current_time() + timeout_ms / 1000
+    deadline = trio.current_time() + (timeout_ms if timeout_ms > 0 else metadata.patience_ms) / 1000
 
     def decide_and_begin(image: ClusterImage) -> Iterator[Change]:
         scope.deadline = math.inf

@@ -75,6 +75,7 @@ class ZooKeeperStore:
 
         Delegation tokens and ACLs are read and followed where `has_tokens` and `has_acls` say so.
         """
+        self.patience_ms = 0
         self._zookeeper = zookeeper
         self._broker_id = broker_id
         self._clock_ms = clock_ms
