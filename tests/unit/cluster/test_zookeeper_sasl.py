@@ -94,11 +94,19 @@ async def test_a_server_that_breaks_the_connection_is_logged_in_to_again(started
     ours = await connect(settings(server, digest("a secret")), OsThreads())
     await ours.create("/e", b"1")
     await trio.to_thread.run_sync(server.stop)
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         await trio.to_thread.run_sync(server.start)
         await ours.wait_connected()
     await ours.set("/e", b"2")
     await ours.close()
+
+
+async def test_our_own_server_says_that_it_knows_no_sasl(own_zookeeper):
+    class Own:
+        port = int(own_zookeeper.rpartition(":")[2])
+
+    with pytest.raises(UnreachableError, match="SASL: the server refuses the login: UnimplementedError"):
+        await connect(settings(Own, digest("a secret"), timeout_ms=2000), OsThreads())
 
 
 @pytest.mark.parametrize(
