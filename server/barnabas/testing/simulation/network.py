@@ -107,8 +107,11 @@ class _Pipe:
             due_s = self._underway[0][0] if self._underway and not self._is_cut else math.inf
             if due_s <= trio.current_time():
                 break
-            with trio.move_on_at(due_s):
+            if due_s == math.inf:
                 await changed.wait()
+            else:  # a cancel scope costs as much as the rest of this
+                with trio.move_on_at(due_s):
+                    await changed.wait()
         await trio.lowlevel.checkpoint()
 
     async def wait_room(self) -> None:
