@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from barnabas.broker.assembly import assembled
 from barnabas.broker.authorization import authorizer_of
 from barnabas.broker.pipeline import authorized, ready
 from barnabas.config.loading import BrokerConfig
+from barnabas.environment import Threads
 from barnabas.environment.real import real_environment
 from barnabas.errors import RequestError
 from barnabas.handlers.errors import error_response
@@ -87,13 +89,18 @@ async def broker_to_ask(
     *,
     disk: Disk | None = None,
     budget: LoopBudget | None = None,
+    threads: Threads | None = None,
     kind: type[A] = Asked,  # type: ignore[assignment]
 ) -> AsyncIterator[A]:
     """A whole broker that does not listen, with its data in a directory; closed cleanly at the end.
 
-    `disk` and `budget` replace the usual ones.
+    `disk`, `budget` and `threads` replace the usual ones; with a clock that jumps, simulated threads must, since it would
+    jump while a real one works.
     """
     values = {"log.dirs": str(directory / "logs"), "listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
     clock = Clock()
-    async with assembled(BrokerConfig(values), real_environment(disk, clock), budget=budget) as broker:
+    environment = real_environment(disk, clock)
+    if threads is not None:
+        environment = replace(environment, threads=threads)
+    async with assembled(BrokerConfig(values), environment, budget=budget) as broker:
         yield kind(broker, clock)

@@ -14,6 +14,7 @@ import trio
 import trio.testing
 
 from barnabas import apis
+from barnabas.testing.simulation.world import SimulatedThreads
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
@@ -118,7 +119,7 @@ async def test_no_number_makes_a_request_fail_here(key, tmp_path, caplog, autoju
     seed = SystemRandom().getrandbits(32)
     print(f"seed {seed}")
     random = Random(seed)
-    async with broker_to_ask(tmp_path, SETTINGS) as ask:
+    async with broker_to_ask(tmp_path, SETTINGS, threads=SimulatedThreads(random)) as ask:
         services, pipeline = ask.services, ask.broker.connections.parts.pipeline
         await trio.testing.wait_all_tasks_blocked()
         await populate(ask)
@@ -139,7 +140,8 @@ async def test_no_number_makes_a_request_fail_here(key, tmp_path, caplog, autoju
                         continue
                     assert ErrorCode.UNKNOWN_SERVER_ERROR not in error_codes(answer), f"{what}: {answer}"
         await services.group_coordinator.expire_offsets()
-    async with broker_to_ask(tmp_path, SETTINGS) as ask:  # what was written can be read again
+    # What was written can be read again.
+    async with broker_to_ask(tmp_path, SETTINGS, threads=SimulatedThreads(random)) as ask:
         await ask.services.group_coordinator.machines()
         await ask.services.transaction_coordinator.machines()
     assert not [record for record in caplog.records if record.exc_info], f"{api.name}: after the requests"
