@@ -22,6 +22,7 @@ from pathlib import Path
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
+from kazoo.client import KazooClient
 
 from compat.cluster import checks
 from compat.cluster.nodes import KAFKA, OURS, VERSION, Cluster, ClusterError, KafkaError, wait_until
@@ -68,14 +69,20 @@ class Peers:
 
     @staticmethod
     def _prepare(cluster: Cluster) -> None:
-        """Make the user of the brokers, with the tool that writes into ZooKeeper."""
-        command = tool_command(
-            release(VERSION), "configs", "--zookeeper", cluster.connect, "--alter", "--entity-type", "users",
-            "--entity-name", BROKER, "--add-config", f"SCRAM-SHA-512=[password={BROKERS_PASSWORD}]",
+        """Make the user of the brokers, and allow it ClusterAction, with the tools that write into ZooKeeper."""
+        client = KazooClient(cluster.zookeeper.address)
+        client.start(30)
+        client.ensure_path("/" + cluster.connect.partition("/")[2])
+        client.stop()
+        client.close()
+        write(
+            "configs", "--zookeeper", cluster.connect, "--alter", "--entity-type", "users", "--entity-name", BROKER,
+            "--add-config", f"SCRAM-SHA-512=[password={BROKERS_PASSWORD}]",
         )  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TOOL_S)
-        if done.returncode:
-            raise ClusterError(f"kafka-configs --zookeeper: {done.stdout}{done.stderr}")
+        write(
+            "acls", "--authorizer-properties", f"zookeeper.connect={cluster.connect}", "--add", "--allow-principal",
+            f"User:{BROKER}", "--operation", "ClusterAction", "--cluster",
+        )  # fmt: skip
 
     def properties(self, name: str, jaas: str, mechanism: str) -> Path:
         """Write a file for `--command-config`; returns its path."""
@@ -159,21 +166,22 @@ def _settings() -> dict[str, str]:
 # --- the steps -------------------------------------------------------------------------------------------------------
 
 
+def write(name: str, *arguments: str) -> None:
+    """Run a tool that needs no broker. Raises ClusterError."""
+    command = tool_command(release(VERSION), name, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TOOL_S)
+    if done.returncode or "Error while executing" in done.stdout:
+        raise ClusterError(f"{name} {' '.join(arguments)}: {done.stdout}{done.stderr}")
+
+
 def brokers_are_allowed(peers: Peers) -> str:
-    """Until ClusterAction is allowed to the brokers' user nothing is replicated; afterwards everything is."""
-    first = next(iter(peers.cluster.kinds))
-    peers.tool(
-        first,
-        "acls",
-        "--add",
-        "--allow-principal",
-        f"User:{BROKER}",
-        "--operation",
-        "ClusterAction",
-        "--cluster",
-    )
-    said = checks.membership(peers.cluster)
-    return f"{said}; {checks.creation(peers.cluster)}"
+    """With ClusterAction and nothing else the brokers replicate; both kinds list the ACL that a tool wrote."""
+    said = f"{checks.membership(peers.cluster)}; {checks.creation(peers.cluster)}"
+    for broker_id in next(peers.pairs()):
+        listed = peers.tool(broker_id, "acls", "--list", "--cluster")
+        if f"principal=User:{BROKER}" not in listed or "operation=CLUSTER_ACTION" not in listed:
+            raise ClusterError(f"{peers.what(broker_id)} does not list the brokers' ACL: {listed}")
+    return said
 
 
 def replicated(peers: Peers) -> str:

@@ -32,7 +32,7 @@ from compat.security.kdc import NAME, Realm, RealmError
 
 CASES = ("create-topic", "produce-none", "commit-resume", "delete-topic")
 """What is asked of each client unless others are named: every API that clients use most, and the group's coordinator."""
-RECORDS = 300
+RECORDS = 2000
 USER, ADMIN = "matrix", "admin"
 ISSUER, AUDIENCE = "https://issuer.example", "kafka"
 STORE_PASSWORD = "changeit"

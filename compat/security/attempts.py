@@ -31,6 +31,7 @@ from compat.security.acl_steps import (
     ALTER,
     ALTER_CONFIGS,
     CLUSTER,
+    CLUSTER_ACTION,
     CLUSTER_NAME,
     CREATE,
     DELETE,
@@ -55,6 +56,7 @@ TOPICS, GROUPS, IDS = ("a", "ab", "abc", "b"), ("g", "gh", "h"), ("x", "xy")
 HERE, ELSEWHERE = "127.0.0.1", "10.9.9.9"
 REFUSALS = frozenset((29, 30, 31, 53, 65))
 """Codes that say that somebody may not: of topics, groups, the cluster, transactional ids, delegation tokens."""
+UNKNOWN_TOPIC = 3
 BETWEEN_CHANGES = 250
 CONNECTIONS = 4
 """Of each user at the same time."""
@@ -114,7 +116,8 @@ ATTEMPTS = (
     Attempt("Produce", 9, _on_topic(WRITE)),
     Attempt("Fetch", 11, _on_topic(READ)),
     Attempt("ListOffsets", 5, _on_topic(DESCRIBE)),
-    Attempt("OffsetForLeaderEpoch", 3, _on_topic(DESCRIBE)),
+    Attempt("OffsetForLeaderEpoch", 3,
+            lambda may, n: may(DESCRIBE, TOPIC, n.topic) or may(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)),
     Attempt("Metadata", 12, _on_topic(DESCRIBE), lambda n: {"Topics": [{"Name": n.topic}],
                                                             "AllowAutoTopicCreation": False}),
     Attempt("DescribeTopicPartitions", 0, _on_topic(DESCRIBE)),
@@ -163,7 +166,7 @@ ATTEMPTS = (
 def codes(value: Any) -> Iterator[int]:
     """All error codes in an answer."""
     if isinstance(value, dict):
-        yield from (item for name, item in value.items() if name.endswith("ErrorCode"))
+        yield from (value[name] for name in ("ErrorCode", "PartitionErrorCode") if name in value)
         for item in value.values():
             yield from codes(item)
     elif isinstance(value, list):
@@ -187,10 +190,10 @@ class Judge:
 
     def may(self, user: str, operation: int, kind: int, name: str = "") -> bool:
         """Whether a user may do this; without a name, to anything of this kind."""
-        principal = f"User:{user}"
+        principal, acls = f"User:{user}", [*self.acls, *own_acls()]
         if not name:
-            return allows_somewhere(self.acls, principal, HERE, operation, kind)
-        return allows(self.acls, principal, HERE, operation, kind, name)
+            return allows_somewhere(acls, principal, HERE, operation, kind)
+        return allows(acls, principal, HERE, operation, kind, name)
 
     def change_acls(self) -> None:
         """Make other ACLs, and wait until the broker knows them. Raises WireError."""
@@ -230,16 +233,17 @@ class Judge:
         names = {TOPIC: TOPICS, GROUP: GROUPS, TRANSACTIONAL_ID: IDS, CLUSTER: (CLUSTER_NAME,)}[kind]
         users = tuple(f"User:{user}" for user in USERS)
         pattern = LITERAL if kind == CLUSTER else random.choice((LITERAL, PREFIXED))
+        permission = random.choice((ALLOW, ALLOW, ALLOW, DENY))
+        # What is denied on all topics would be on those of the load.
+        has_all = pattern == LITERAL and kind != CLUSTER and permission == ALLOW
         return Acl(
             kind,
             pattern,
-            random.choice((*names, *names, "*"))
-            if pattern == LITERAL and kind != CLUSTER
-            else random.choice(names),
+            random.choice((*names, *names, "*") if has_all else names),
             random.choice((*users, *users, "User:*")),
             random.choice(("*", "*", HERE, ELSEWHERE)),
             random.choice(_operations(kind)),
-            random.choice((ALLOW, ALLOW, ALLOW, DENY)),
+            permission,
         )
 
     def attempts(self, user: str, seed: int, count: int) -> None:
@@ -261,6 +265,8 @@ class Judge:
         found = set(codes(answer))
         is_refused = bool(found & attempt.refusals)
         is_allowed = attempt.needs(lambda *what: self.may(user, *what), names)
+        if UNKNOWN_TOPIC in found and not is_refused:  # who may describe it may know that it is not there
+            is_allowed = is_allowed or self.may(user, DESCRIBE, TOPIC, names.topic)
         with self._lock:
             self.refused += is_refused
             self.allowed += not is_refused
