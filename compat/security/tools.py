@@ -31,6 +31,7 @@ SETTINGS = {"delegation.token.secret.key": "a secret of all brokers"}
 RANDOM = (
     (re.compile(r"\b[A-Za-z0-9_-]{22}(?=\s)"), "TOKEN"),
     (re.compile(r"[A-Za-z0-9+/]{86}=="), "HMAC"),
+    (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d"), "TIME"),
     (re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d \w+ \d{4}|\b1[789]\d{11}\b"), "TIME"),
 )
@@ -213,8 +214,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m compat.security.tools", description=__doc__)
     parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
     parser.add_argument("--tool", action="append", choices=COMMANDS, help="only this one; may be repeated")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only commands whose label matches")
     options = parser.parse_args()
-    commands = [command for tool in options.tool or COMMANDS for command in COMMANDS[tool]]
+    commands = [
+        command
+        for tool in options.tool or COMMANDS
+        for command in COMMANDS[tool]
+        if re.search(options.only, command.label)
+    ]
     bad = 0
     try:
         with (

@@ -52,3 +52,13 @@ def test_old_consumers_are_told_of_each_partition_and_no_offset() -> None:
         response = error_response(api, Context(version), request_of("OffsetFetch", version), CODE, "")
         (partition,) = response.topics[0].partitions
         assert (partition.error_code, partition.committed_offset) == (CODE, -1)
+
+
+def test_beside_an_error_there_is_no_coordinator_and_no_epoch() -> None:
+    find, init = apis.BY_KEY[10], apis.BY_KEY[22]
+    alone = error_response(find, Context(3), request_of("FindCoordinator", 3), CODE, "")
+    assert (alone.node_id, alone.port) == (-1, -1)
+    (one,) = error_response(find, Context(4), request_of("FindCoordinator", 4), CODE, "").coordinators
+    assert (one.node_id, one.port) == (-1, -1)
+    producer = error_response(init, Context(4), request_of("InitProducerId", 4), CODE, "")
+    assert (producer.producer_id, producer.producer_epoch) == (-1, -1)
