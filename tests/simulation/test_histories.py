@@ -51,6 +51,15 @@ def test_the_seeds_draw_all_kinds_of_clients_and_faults():
         assert fault in events, fault
 
 
+def test_a_seed_repeats_its_history_wherever_its_objects_lie():
+    """No decision hangs on the order of objects in memory, as that of a set of connections does."""
+    expected = run(1024).events
+    for count in range(1, 5):
+        kept = [object() for _ in range(count * 1001)]
+        assert run(1024).events == expected
+        del kept
+
+
 @pytest.mark.parametrize("seed", [9, 21, 30])
 def test_a_seed_repeats_its_history_in_another_process(seed):
     """Also where strings hash otherwise, so that no decision hangs on the order of a set."""

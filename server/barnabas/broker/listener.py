@@ -139,7 +139,7 @@ class Connections:
         self._throttled_count = 0
         self._count_max = count_max
         self._ids = count(1)
-        self._open: set[Connection] = set()
+        self._open: dict[Connection, None] = {}  # in the order in which they came, as no set has them
         self._idle_seconds_max = idle_seconds_max
         self._newcomers = Newcomers() if newcomers is None else newcomers
 
@@ -232,7 +232,7 @@ class Connections:
         connection = Connection(
             self.parts, transport, info, channel=channel, on_arrived=self._newcomers.discard
         )
-        self._open.add(connection)
+        self._open[connection] = None
         self.limits.opened(listener.name, host)
         if not channel.is_open:
             self._greet(connection)
@@ -254,7 +254,7 @@ class Connections:
         try:
             await connection.serve()
         finally:
-            self._open.discard(connection)
+            self._open.pop(connection, None)
             self._newcomers.discard(connection)
             self.limits.closed(connection.info.listener, connection.info.peer_address[0])
 

@@ -94,8 +94,8 @@ class Replica:
         self._state: LeaderState | None = None
         self._own_end_offset = 0  # up to where this broker has the records as safe as flush.messages asks for
         self._why_closed = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        self._watchers: set[ports.Watcher[Replica]] = set()
-        self._watchers_of_end: set[ports.Watcher[Replica]] = set()
+        self._watchers: dict[ports.Watcher[Replica], None] = {}  # in the order in which they came
+        self._watchers_of_end: dict[ports.Watcher[Replica], None] = {}
         self._committed = OffsetWaiters()
         self._flushed = OffsetWaiters()
         self._low_watermark = OffsetWaiters()
@@ -342,12 +342,12 @@ class Replica:
 
     def subscribe(self, watcher: ports.Watcher[Replica], *, to_log_end: bool = False) -> None:
         """Have `watcher` called at every advance until it unsubscribes: of the high watermark, or of the log end."""
-        (self._watchers_of_end if to_log_end else self._watchers).add(watcher)
+        (self._watchers_of_end if to_log_end else self._watchers)[watcher] = None
 
     def unsubscribe(self, watcher: ports.Watcher[Replica]) -> None:
         """Call `watcher` no more."""
-        self._watchers.discard(watcher)
-        self._watchers_of_end.discard(watcher)
+        self._watchers.pop(watcher, None)
+        self._watchers_of_end.pop(watcher, None)
 
     def _wake_watchers(self) -> None:
         for watcher in tuple(self._watchers):
