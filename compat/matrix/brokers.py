@@ -85,6 +85,8 @@ class Barnabas(Broker):
         self.log = directory / "broker.log"
         self.bootstrap = "127.0.0.1:0"
         self.metrics: tuple[str, int] | None = None
+        self.words: dict[str, str] = {}
+        """The ready line's, by name."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -105,7 +107,8 @@ class Barnabas(Broker):
             self._process.kill()
             self._process.wait()
             raise BrokerError(f"it does not start: {line}{self.log.read_text(errors='replace')[-1000:]}")
-        self.bootstrap = line.split(READY)[1].split()[0]
+        self.words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        self.bootstrap = self.words["bootstrap.servers"]
         if METRICS in line:
             host, _, port = line.split(METRICS)[1].split("/")[0].partition(":")
             self.metrics = host, int(port)

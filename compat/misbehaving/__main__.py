@@ -1,0 +1,132 @@
+"""Stock clients' cases against a broker that commits one set of faults: `python -m compat.misbehaving [--clients NAMES]`.
+
+The rule: a verdict counts only where the fault has struck. A broker of its own for each client and fault, so that what one
+leaves behind does not help the next; faults and hits go over the control API.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compat.matrix import clients
+from compat.matrix.brokers import Barnabas
+
+CLIENTS = ("java", "confluent-kafka", "kafka-python", "franz-go", "kafkajs")
+RECORDS = 2000
+CASE_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class Row:
+    """A fault, the cases that meet it, and what is expected: that they pass all the same, unless a client is listed."""
+
+    fault: str
+    rules: tuple[str, ...]
+    cases: tuple[str, ...]
+    known: tuple[tuple[str, str], ...] = ()
+    """Clients whose case fails, and why."""
+
+
+PRODUCE, COMMIT = ("idempotent-produce",), ("commit-resume",)
+ROWS = (
+    Row("moved leader", ("Produce,Fetch every=3 times=6 -> error=NOT_LEADER_OR_FOLLOWER",), PRODUCE),
+    Row("lost acknowledgements", ("Produce times=2 -> reset=after",), PRODUCE),
+    Row(
+        "answers cut in half",
+        ("Produce,Fetch every=2 times=3 -> cut=reset",),
+        PRODUCE,
+        (("kafkajs", "after a cut answer its consumer asks for nothing more, or its process ends"),),
+    ),
+    Row("late answers", ("Produce,Fetch,Metadata -> delay_ms=5..50",), PRODUCE),
+    Row("stale metadata", ("Metadata after=2 times=4 -> stale",), PRODUCE),
+    Row("throttled", ("Produce,Fetch -> throttle_ms=20",), PRODUCE),
+    Row("damaged batch, once", ("Fetch nth=2 -> corrupt=crc",), PRODUCE),
+    Row("refused connections", ("connect every=3 times=3 -> refuse",), COMMIT),
+    Row(
+        "moved coordinator",
+        ("OffsetCommit,JoinGroup,SyncGroup every=2 times=4 -> error=NOT_COORDINATOR",),
+        COMMIT,
+    ),
+    Row("no coordinator", ("FindCoordinator times=2 -> error=COORDINATOR_NOT_AVAILABLE",), COMMIT),
+    Row(
+        "coordinator loads", ("OffsetFetch,JoinGroup times=3 -> error=COORDINATOR_LOAD_IN_PROGRESS",), COMMIT
+    ),
+    Row("expired session", ("Heartbeat times=1 -> expire",), ("consume-group",)),
+    Row(
+        "concurrent transactions",
+        ("AddPartitionsToTxn,EndTxn every=2 times=4 -> error=CONCURRENT_TRANSACTIONS",),
+        ("transactions",),
+        (("kafkajs", "it gives up at this error, which may be repeated"),),
+    ),
+)
+
+
+def main() -> int:
+    """Run all of it; returns 1 when a verdict is not the expected one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clients", default=",".join(CLIENTS), help="names of directories of compat/clients")
+    parser.add_argument("--faults", default="", help="only those whose names hold this")
+    options = parser.parse_args()
+    failures = 0
+    for client in options.clients.split(","):
+        for row in ROWS:
+            if options.faults in row.fault:
+                failures += _run(client, row)
+    print(f"{failures} unexpected" if failures else "all as expected")
+    return 1 if failures else 0
+
+
+def _run(client: str, row: Row) -> int:
+    """Run a row's cases with a client; returns how many verdicts are not the expected ones."""
+    failures = 0
+    for case in row.cases:
+        with tempfile.TemporaryDirectory(prefix="misbehaving-") as name:
+            directory = Path(name)
+            broker = Barnabas(directory, {"control.listener": "127.0.0.1:0"})
+            broker.start()
+            try:
+                url = f"http://{_control(broker)}"
+                for rule in row.rules:
+                    _ask(f"{url}/v1/faults", {"short": rule})
+                environment = {"COMPAT_RECORDS": str(RECORDS), "COMPAT_CASE_TIMEOUT_S": str(CASE_TIMEOUT_S)}
+                verdict = clients.run(
+                    clients.program(client), broker.bootstrap, [case], environment, directory / "said"
+                )[case]
+                hits = sum(one["hits"] for one in _ask(f"{url}/v1/faults")["faults"])
+            finally:
+                broker.stop()
+        known = dict(row.known).get(client)
+        is_right = verdict.status == "SKIP" or (hits > 0 and (verdict.status == "PASS") is (known is None))
+        failures += not is_right
+        text = f"known: {known}" if known else verdict.detail
+        print(
+            f"{'ok ' if is_right else 'BAD'} {client:16} {row.fault:30} {case:20} {verdict.status} hits={hits} {text}",
+            flush=True,
+        )
+    return failures
+
+
+def _control(broker: Barnabas) -> str:
+    address = broker.words.get("control", "")
+    return address.removeprefix("http://")
+
+
+def _ask(url: str, body: Any = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, data), timeout=20) as answer:
+        return json.loads(answer.read())
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except subprocess.SubprocessError as error:
+        sys.exit(str(error))
