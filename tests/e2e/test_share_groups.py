@@ -55,7 +55,7 @@ class Connection:
 
     def create(self, name: str, partitions: int = 1) -> bytes:
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        created = self.ask("CreateTopics", 7, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+        created = self.ask("CreateTopics", 7, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
         assert created.topics[0].error_code == 0
         return created.topics[0].topic_id  # type: ignore[no-any-return]
 

@@ -31,7 +31,7 @@ KEYS = {
 
 def topic_id_of(broker: BrokerProcess, name: str) -> bytes:
     topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-    created = ask(broker, 19, 7, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+    created = ask(broker, 19, 7, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
     assert created.topics[0].error_code == 0
     return created.topics[0].topic_id  # type: ignore[no-any-return]
 
@@ -79,7 +79,7 @@ def test_the_state_goes_with_its_topic(start_broker: StartBroker) -> None:
     broker = start_broker("share.coordinator.state.topic.num.partitions=1")
     topic = topic_id_of(broker, "topic")
     state(broker, InitializeShareGroupStateRequest, topic, state_epoch=0, start_offset=0)
-    deleted = ask(broker, 20, 5, DeleteTopicsRequest(topic_names=["topic"], timeout_ms=1000))
+    deleted = ask(broker, 20, 5, DeleteTopicsRequest(topic_names=["topic"], timeout_ms=60_000))
     assert deleted.responses[0].error_code == 0
     gone = state(broker, ReadShareGroupStateSummaryRequest, topic)
     assert gone.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

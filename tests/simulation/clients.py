@@ -165,7 +165,7 @@ async def _create_topic(asker: Asker, name: str, partitions: int, configs: dict[
             CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()
         ],
     )
-    request = CreateTopicsRequest(topics=[spec], timeout_ms=10_000)
+    request = CreateTopicsRequest(topics=[spec], timeout_ms=60_000)
 
     async def ask() -> Any:
         return await (await asker.client.any_connection()).ask(request, version=5)

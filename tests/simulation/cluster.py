@@ -211,7 +211,7 @@ class _Run:
                     for key, value in configs.items()
                 ],
             )
-            request = CreateTopicsRequest(topics=[spec], timeout_ms=5_000)
+            request = CreateTopicsRequest(topics=[spec], timeout_ms=60_000)
             while await self._created(admin, request) not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
                 await trio.sleep(0.1)
 

@@ -53,7 +53,7 @@ class Client:
         spec = CreateTopicsRequest.CreatableTopic(
             name=topic, num_partitions=partitions, replication_factor=1, configs=configs
         )
-        response = await self.ask(CreateTopicsRequest(topics=[spec], timeout_ms=10_000), 5)
+        response = await self.ask(CreateTopicsRequest(topics=[spec], timeout_ms=60_000), 5)
         assert response.topics[0].error_code == 0, response
 
     async def produce(

@@ -238,7 +238,7 @@ class Attempts:
     async def delete_topic(self, topic: str, _group: str):
         if self.random.random() < 0.9:  # a deletion takes longer than anything else here
             return 0, 0
-        answer = await self.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=1000), 5)
+        answer = await self.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=60_000), 5)
         may_all = self.may(DELETE, *THE_CLUSTER)
         may = may_all or (self.may(DELETE, TOPIC, topic) and self.may(DESCRIBE, TOPIC, topic))
         assert (topic in self.asked.services.metadata.image.topics) is not may

@@ -92,7 +92,7 @@ async def test_what_was_lost_is_not_made_anew_and_empty(disk):
         disk.fault = lambda _, path: OSError(errno.EIO, "broken") if path.startswith("/b") else None
         await client.produce("t", min(lost), b"x")
         grow = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=8, assignments=None)
-        response = await client.ask(CreatePartitionsRequest(topics=[grow], timeout_ms=1_000), 1)
+        response = await client.ask(CreatePartitionsRequest(topics=[grow], timeout_ms=60_000), 1)
         assert response.results[0].error_code == 0
         assert set(places(client)) == set(range(8)) - lost
     async with running(DIRS, disk) as client:
@@ -112,7 +112,7 @@ async def test_without_the_first_dir_no_topic_is_made_and_no_broker_starts(disk)
             code = (await client.produce("t", partition, b"second")).error_code
             assert code == (ErrorCode.KAFKA_STORAGE_ERROR if path == "/a" else 0)
         grow = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=8, assignments=None)
-        response = await client.ask(CreatePartitionsRequest(topics=[grow], timeout_ms=1_000), 1)
+        response = await client.ask(CreatePartitionsRequest(topics=[grow], timeout_ms=60_000), 1)
         assert response.results[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.RaisesGroup(StorageError, flatten_subgroups=True, allow_unwrapped=True):
         async with running(DIRS, disk):
@@ -298,7 +298,7 @@ async def test_a_log_of_a_topic_that_was_deleted_meanwhile_is_not_taken_for_the_
         assert client.services.logs.get("t", 0).log_dir == "/b"
         disk.fault = lambda _, path: OSError(errno.EIO, "broken") if path.startswith("/b") else None
         await client.produce("t", 0, b"old")
-        await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 1)
+        await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000), 1)
     disk.fault = None
     kept = disk.read("/a/barnabas-metadata.jsonl")
     async with running(["/a"], disk) as client:
@@ -349,7 +349,7 @@ async def test_a_dir_that_is_left_out_takes_its_partitions_along_until_it_comes_
                 told = (0, me, 0, []) if online else (ErrorCode.LEADER_NOT_AVAILABLE, -1, 0, [me])
                 assert (await leaders(client))[partition] == told
             await client.create("new", 2)  # what is new is made where there is room
-            await client.ask(DeleteTopicsRequest(topic_names=["new"], timeout_ms=1_000), 5)
+            await client.ask(DeleteTopicsRequest(topic_names=["new"], timeout_ms=60_000), 5)
     async with running(DIRS, disk) as client:
         for partition in lost:
             assert await client.fetch("t", partition) == (0, [b"first"])

@@ -28,12 +28,12 @@ def damage(disk, text):
 
 async def grow(client, name, count):
     wish = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
-    answer = await client.ask(CreatePartitionsRequest(topics=[wish], timeout_ms=1_000), 1)
+    answer = await client.ask(CreatePartitionsRequest(topics=[wish], timeout_ms=60_000), 1)
     assert answer.results[0].error_code == 0
 
 
 async def delete(client, *names):
-    answer = await client.ask(DeleteTopicsRequest(topic_names=list(names), timeout_ms=1_000), 4)
+    answer = await client.ask(DeleteTopicsRequest(topic_names=list(names), timeout_ms=60_000), 4)
     assert [result.error_code for result in answer.responses] == [0] * len(names)
 
 

@@ -165,7 +165,7 @@ async def test_a_version_without_a_throttle_time_is_muted_all_the_same(asked):
 async def test_a_request_that_a_quota_refuses_does_nothing(asked):
     topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     sent = Sent()
-    frame = frame_of(CREATE_TOPICS, 6, CreateTopicsRequest(topics=[topic], timeout_ms=1000))
+    frame = frame_of(CREATE_TOPICS, 6, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
     await pipeline_of(asked, FixedQuotas()).answer(connection_info(), sent, frame)
     (answer,) = decode_response(sent.data[4:], CREATE_TOPICS, 6)[1].topics
     assert answer.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED

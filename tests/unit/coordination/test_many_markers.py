@@ -35,7 +35,7 @@ async def test_every_partition_gets_its_marker_and_only_some_at_a_time(tmp_path,
             CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1)
             for name, count in PARTITIONS.items()
         ]
-        await ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7)
+        await ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
         producer = None
         with trio.fail_after(10):
             while producer is None or producer.error_code:

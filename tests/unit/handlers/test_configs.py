@@ -23,7 +23,7 @@ async def make_topic(ask, name, **settings):
     for key, value in settings.items():
         config = CreateTopicsRequest.CreatableTopicConfig(name=key.replace("_", "."), value=value)
         topic.configs.append(config)
-    answer = await ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+    answer = await ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
     assert answer.topics[0].error_code == 0
 
 

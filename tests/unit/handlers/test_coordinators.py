@@ -36,7 +36,7 @@ SETTINGS = {
 async def ask(tmp_path):
     async with broker_to_ask(tmp_path, SETTINGS) as asked:
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=2, replication_factor=1)
-        await asked(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+        await asked(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
         yield asked
 
 

@@ -77,7 +77,7 @@ async def ask(tmp_path, counts):
             CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1)
             for name, count in (("one", 1), ("many", PARTITIONS))
         ]
-        await asked(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7)
+        await asked(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
         yield asked
 
 
@@ -190,7 +190,7 @@ async def test_a_group_with_many_offsets_is_forgotten_in_steps(ask, counts, how)
         (result,) = (await ask(DeleteGroupsRequest(groups_names=["g"]), 2)).results
         assert result.error_code == ErrorCode.NONE
     elif how == "DeleteTopics":
-        await ask(DeleteTopicsRequest(topic_names=["many"], timeout_ms=1000), 5)
+        await ask(DeleteTopicsRequest(topic_names=["many"], timeout_ms=60_000), 5)
         with trio.fail_after(10):  # coordinators follow the metadata in the background
             while (await ask.services.group_coordinator.machines())[0].exists("g"):
                 await trio.lowlevel.checkpoint()

@@ -24,7 +24,7 @@ def topic(name, partitions=1, replicas=1, assigned=(), **settings):
 
 
 async def create(ask, *topics, version=7, validate_only=False):
-    request = CreateTopicsRequest(topics=list(topics), timeout_ms=1000)
+    request = CreateTopicsRequest(topics=list(topics), timeout_ms=60_000)
     if version >= 1:
         request.validate_only = validate_only
     answer = await ask(request, version)
@@ -137,7 +137,7 @@ async def test_one_that_is_refused_does_not_keep_others_back(tmp_path):
 
 
 async def grow(ask, *topics, version=3, validate_only=False):
-    request = CreatePartitionsRequest(timeout_ms=1000, validate_only=validate_only)
+    request = CreatePartitionsRequest(timeout_ms=60_000, validate_only=validate_only)
     for name, count, assigned in topics:
         wish = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
         if assigned is not None:
@@ -197,9 +197,9 @@ async def test_a_topic_that_is_to_grow_twice_does_not(tmp_path):
 async def test_a_topic_that_is_made_has_no_error_message(tmp_path, version):
     async with broker_to_ask(tmp_path) as ask:
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        (made,) = (await ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), version)).topics
+        (made,) = (await ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), version)).topics
         assert made.error_code == ErrorCode.NONE
         assert made.error_message == ("" if version == 0 else None)  # v0 has no such field
-        (again,) = (await ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), version)).topics
+        (again,) = (await ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), version)).topics
         assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         assert bool(again.error_message) == (version > 0)

@@ -15,7 +15,7 @@ UNKNOWN = bytes(range(16))
 
 
 async def make(ask, *names, cleanup="delete"):
-    request = CreateTopicsRequest(timeout_ms=1000)
+    request = CreateTopicsRequest(timeout_ms=60_000)
     for name in names:
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         topic.configs = [CreateTopicsRequest.CreatableTopicConfig(name="cleanup.policy", value=cleanup)]
@@ -26,12 +26,12 @@ async def make(ask, *names, cleanup="delete"):
 
 
 async def delete(ask, *names, version=5):
-    answer = await ask(DeleteTopicsRequest(topic_names=list(names), timeout_ms=1000), version)
+    answer = await ask(DeleteTopicsRequest(topic_names=list(names), timeout_ms=60_000), version)
     return sorted((result.name, result.error_code) for result in answer.responses)
 
 
 async def delete_topics(ask, *topics):
-    request = DeleteTopicsRequest(timeout_ms=1000)
+    request = DeleteTopicsRequest(timeout_ms=60_000)
     request.topics = [
         DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in topics
     ]

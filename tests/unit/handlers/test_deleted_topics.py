@@ -27,7 +27,7 @@ async def ask(tmp_path):
 
 async def create(ask, name):
     topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-    answer = await ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+    answer = await ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
     assert answer.topics[0].error_code == 0
 
 

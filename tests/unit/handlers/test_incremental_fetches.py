@@ -66,7 +66,7 @@ class Consumer:
 async def asked(tmp_path):
     async with broker_to_ask(tmp_path) as broker:
         topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=COUNT, replication_factor=1)
-        await broker(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+        await broker(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
         yield broker
 
 

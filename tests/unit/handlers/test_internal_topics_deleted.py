@@ -24,12 +24,12 @@ SETTINGS = {
 async def ask(tmp_path):
     async with broker_to_ask(tmp_path, SETTINGS) as asked:
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await asked(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+        await asked(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
         yield asked
 
 
 async def delete(ask, name):
-    (answer,) = (await ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=1000), 5)).responses
+    (answer,) = (await ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=60_000), 5)).responses
     assert answer.error_code == 0
     assert name not in ask.services.metadata.image.topics
 

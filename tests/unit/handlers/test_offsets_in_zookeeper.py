@@ -19,7 +19,7 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 async def ask(tmp_path):
     async with broker_to_ask(tmp_path) as asked:
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=2, replication_factor=1)
-        await asked(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+        await asked(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
         asked.zookeeper = SimulatedZooKeeper()
         offsets = ZooKeeperConsumerOffsets(asked.zookeeper.session())
         asked.services = replace(asked.services, consumer_offsets=offsets)

@@ -20,7 +20,7 @@ async def make(ask):
         CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1)
         for name, count in TOPICS.items()
     ]
-    await ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7)
+    await ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
 
 
 def asking(*topics, **flags):

@@ -321,7 +321,7 @@ async def test_deleted_and_added_partitions_count_too(world):
     client = world.client()
     await client(CREATE, 7, creation("a", partitions=20))
     world.set(controller_mutation_rate=1)
-    answer = await client(DELETE, 5, DeleteTopicsRequest(topic_names=["a"], timeout_ms=5000))
+    answer = await client(DELETE, 5, DeleteTopicsRequest(topic_names=["a"], timeout_ms=60_000))
     assert [one.error_code for one in answer.responses] == [0]
     assert answer.throttle_time_ms == 0
     grow = CreatePartitionsRequest(
@@ -334,7 +334,7 @@ async def test_deleted_and_added_partitions_count_too(world):
     made = await client(GROW, 2, grow)
     assert codes(made) == [0]
     assert made.throttle_time_ms == 11_000
-    answer = await client(DELETE, 5, DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000))
+    answer = await client(DELETE, 5, DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000))
     assert [one.error_code for one in answer.responses] == [ErrorCode.THROTTLING_QUOTA_EXCEEDED]
 
 
