@@ -99,7 +99,9 @@ def error_codes(message):
 async def populate(ask):
     topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=2, replication_factor=1)
     await ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
-    while "t" not in ask.services.metadata.image.topics:  # its logs are made in a thread, for which no clock waits
+    while (
+        "t" not in ask.services.metadata.image.topics
+    ):  # its logs are made in a thread, for which no clock waits
         await trio.sleep(0.01)
     await ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4)
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
