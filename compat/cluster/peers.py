@@ -233,6 +233,7 @@ def lets_in(peers: Peers, broker_id: int, user: str, password: str) -> bool:
     try:
         client.list_topics(timeout=8)
     except KafkaException:
+        client.poll(1)  # which calls `errors`
         if not any(error.code() == ClientError._AUTHENTICATION for error in errors):
             raise ClusterError(f"{peers.what(broker_id)} is not reached: {errors}") from None
         return False
