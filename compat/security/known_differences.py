@@ -43,6 +43,13 @@ KNOWN: tuple[KnownDifference, ...] = (
 
 KNOWN_WITH_ACL_AUTHORIZER: tuple[KnownDifference, ...] = (
     KnownDifference("make .*", ".*/Configs/.*", "settings of topics are those of Kafka 4"),
+    KnownDifference("creates .*", ".*/Configs/.*", "settings of topics are those of Kafka 4"),
+    KnownDifference("creates .*", ".*/TopicId", "Kafka 4 gives a topic that is only checked an id too"),
+    KnownDifference(
+        "creates .*",
+        ".*/TopicConfigErrorCode",
+        "Kafka 4 says it of topics that are made, not of those that are refused",
+    ),
     KnownDifference(
         "create acl (no principal|principal without type) v.",
         ".*",
