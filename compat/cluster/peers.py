@@ -28,7 +28,7 @@ from compat.cluster import checks
 from compat.cluster.nodes import KAFKA, OURS, VERSION, Cluster, ClusterError, KafkaError, wait_until
 from compat.kafka import free_port, release, tool_command
 from compat.kit.certificates import Authority, CertificateError
-from compat.kit.sides import PASSWORD, Side
+from compat.kit.sides import PASSWORD, Side, end_brokers_at_sigterm
 from compat.kit.wire import WireError
 
 ADMIN, BROKER, ALICE, MALLORY = "admin", "broker", "alice", "mallory"
@@ -367,6 +367,7 @@ ALWAYS = "brokers_are_allowed"
 
 def run(directory: Path, kinds: tuple[str, ...], chosen: list[str]) -> None:
     """Run steps in one cluster. Raises CertificateError, ClusterError, KafkaError."""
+    end_brokers_at_sigterm()
     peers = Peers(directory, kinds)
     with peers.cluster as cluster:
         for name in chosen:

@@ -50,12 +50,17 @@ class Side:
         return connection
 
 
+def end_brokers_at_sigterm() -> None:
+    """Have SIGTERM end this program as an exception does: whoever ends it must not leave brokers behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+
+
 @contextmanager
 def both(
     settings: Mapping[str, str] | None = None, version: str = "4.x", *, classpath: str = ""
 ) -> Iterator[tuple[Side, Side]]:
     """(Apache Kafka, Barnabas), running; `classpath` has plugins of Kafka's. Raises KafkaError, StartError."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # whoever ends this must not leave brokers behind
+    end_brokers_at_sigterm()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-")))
         kafka = RealKafka(version, data=directory / "kafka", settings=settings, classpath=classpath)
