@@ -33,6 +33,9 @@ class Obedient:
     def stop(self) -> None:
         self.known.clear()
 
+    def on_contact(self, contact) -> None:
+        """Lose no contact: these brokers are always there."""
+
     def send(self, request, answered) -> None:
         if isinstance(request.request, StopReplicaRequest):
             answered(request, StopReplicaResponse())
