@@ -65,6 +65,8 @@ GAP_MAX_S = 0.3
 """Between the faults of a harsh history."""
 DIRECTED_S = 90.0
 """How long the faults of a directed history may take: others wait for replicas that are in sync, as the end does."""
+FAULTS_S = 120.0
+"""No fault begins later in other histories: where sessions end several times a second, no client gets anything done."""
 IN_SYNC_S = 120.0
 SENT_MAX = 25_000
 """Histories end after 300 to 8,000 messages: whoever sends so many asks for the same thing for ever."""
@@ -308,7 +310,8 @@ class _Run:
         self.is_over.set()
 
     async def _fail(self) -> None:
-        while True:
+        begun = trio.current_time()
+        while trio.current_time() - begun < FAULTS_S:
             await trio.sleep(self._gap_s())
             fault = self.random.choice(self.kinds_of_faults)
             if self.is_harsh:
