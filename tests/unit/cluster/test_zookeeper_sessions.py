@@ -1,7 +1,7 @@
 """What every session with ZooKeeper promises, and what the simulated one does besides."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from random import Random
@@ -76,7 +76,7 @@ def settings_for(address, chroot, **changed):
     plain = ZooKeeperSettings(
         ((host, int(port)),), chroot, 6000, 20_000, 10, has_acls=False, digest=None, tls=None
     )
-    return replace(plain, **changed)
+    return plain._replace(**changed)
 
 
 @pytest.fixture(params=["simulated", "real_zookeeper", "own_zookeeper"])

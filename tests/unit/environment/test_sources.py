@@ -26,6 +26,7 @@ MAY = {
     "network/sockets.py": "its network",
     "network/tls.py": "its network, encrypted: files are read in order to be encrypted",
     "cluster/zookeeper/requests.py": "kazoo's thread and its connection; simulations have a ZooKeeper of their own",
+    "cluster/zookeeper/sasl.py": "logins on kazoo's connection; simulations have a ZooKeeper of their own",
     "log/disk.py": "its disk",
     "loop_budget.py": "measures the real loop; a simulated broker gets another budget",
     "log/workers.py": "its threads and time for synchronous code",

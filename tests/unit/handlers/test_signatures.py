@@ -9,7 +9,12 @@ import pytest
 from barnabas import apis
 from barnabas.broker.services import Services
 
-NOT_FIELDS = {"shares": "Shares", "telemetry": "Telemetry", "member": "Member"}
+NOT_FIELDS = {
+    "delegation_tokens": "DelegationTokens",
+    "shares": "Shares",
+    "telemetry": "Telemetry",
+    "member": "Member",
+}
 """Services that are made by their first use, or that some brokers do not have."""
 TYPES = {name: str(one.type) for name, one in Services.__dataclass_fields__.items()} | NOT_FIELDS
 
@@ -31,5 +36,11 @@ def test_every_service_is_named_by_a_handler() -> None:
         for name, one in inspect.signature(api.handle).parameters.items()
         if one.kind is inspect.Parameter.KEYWORD_ONLY
     }
-    others = {"lazy_shares", "lazy_telemetry", "membership", "failures"}  # the pipeline's own
+    others = {
+        "lazy_delegation_tokens",
+        "lazy_shares",
+        "lazy_telemetry",
+        "membership",
+        "failures",
+    }  # the pipeline's own
     assert set(TYPES) - others <= named
