@@ -25,10 +25,12 @@ def _escaped(text: str, *, is_key: bool = False) -> str:
     special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
     if is_key:
         special |= {char: f"\\{char}" for char in " :=#!"}
-    escaped = "".join(special.get(char, char) for char in text)
-    if escaped[-1:].isspace():
-        escaped = f"{escaped[:-1]}\\u{ord(escaped[-1]):04x}"
-    return f"\\{escaped}" if escaped[:1] == " " else escaped
+    escaped = [special.get(char, char) for char in text]
+    if text[-1:].isspace() and escaped[-1] == text[-1]:
+        escaped[-1] = f"\\u{ord(text[-1]):04x}"
+    if escaped[:1] == [" "]:
+        escaped[0] = "\\ "
+    return "".join(escaped)
 
 
 def parse_lines(text: str) -> Iterator[tuple[int, str, str]]:
