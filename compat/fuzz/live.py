@@ -20,7 +20,7 @@ from barnabas.client.settings import SaslCredentials
 from barnabas.wire.generated.metadata import MetadataRequest
 from compat.fuzz import logins
 from compat.fuzz.asking import Asker, LoginRefused
-from compat.fuzz.session import NO_REQUESTS, SECRET_TOPIC, SECRETS, Line, Session
+from compat.fuzz.session import ANSWER_SECONDS_MAX, NO_REQUESTS, SECRET_TOPIC, SECRETS, Line, Session, line_of
 from compat.fuzz.simulated import ADMIN, credentials, set_up, settings
 from compat.fuzz.target import Finding, Growth, Play, Round, Target, rss_bytes
 from compat.hostile.attacks.frames import CHANGES_BROKER, NEVER_MUTATED
@@ -30,9 +30,7 @@ from compat.matrix.brokers import Barnabas, BrokerError
 from tests.support.certificates import Files, written
 
 AT_ONCE = 12
-SECONDS_MAX = 60.0
 DRAIN_S = 0.05
-"""How long an answer, or the end of a connection, may take: far more than a busy machine needs."""
 LOG_BYTES_A_MINUTE_MAX = 256 << 10
 RECORD_TYPES = (20, 21, 22, 23)
 RECORD_BYTES_MAX = (1 << 14) + 2048
@@ -118,7 +116,7 @@ class Live:
                 nursery.start_soon(play)
         for mechanism in ("",) if self._is_open else logins.MECHANISMS[:4]:
             try:
-                with trio.fail_after(SECONDS_MAX):
+                with trio.fail_after(ANSWER_SECONDS_MAX):
                     who = credentials(mechanism, logins.hour_s()) if mechanism else None
                     async with self._logged_in(who) as asker:
                         answer = await asker.ask(MetadataRequest(topics=None), 9)
@@ -146,26 +144,8 @@ class Live:
         return findings
 
 
-def line_of(stream: trio.abc.HalfCloseableStream, result: Round) -> Line:
+def _line(stream: trio.abc.HalfCloseableStream, result: Round) -> Line:
     """Return a connection over a socket."""
-
-    async def receive() -> bytes:
-        with trio.move_on_after(SECONDS_MAX):
-            try:
-                return bytes(await stream.receive_some(65_536))
-            except trio.BrokenResourceError as error:
-                raise ConnectionResetError from error
-        result.found("neither answered nor closed")
-        return b""
-
-    async def send(data: bytes) -> None:
-        with trio.move_on_after(SECONDS_MAX):
-            try:
-                await stream.send_all(data)
-            except trio.BrokenResourceError as error:
-                raise ConnectionResetError from error
-            return
-        result.found("neither read nor closed")
 
     async def end() -> None:
         try:
@@ -173,12 +153,12 @@ def line_of(stream: trio.abc.HalfCloseableStream, result: Round) -> Line:
         except trio.BrokenResourceError as error:
             raise ConnectionResetError from error
 
-    return Line(send, receive, end)
+    return line_of(stream, end, result)
 
 
 async def frames(rng: random.Random, stream: trio.SocketStream, result: Round) -> None:
     """Play a session as it is."""
-    await Session(rng, line_of(stream, result), result, logins.hour_s()).play()
+    await Session(rng, _line(stream, result), result, logins.hour_s()).play()
 
 
 # --- requests of those who may ask everything -----------------------------------------------------------------------
@@ -202,7 +182,7 @@ def _frames() -> list[bytes]:
 
 async def requests(rng: random.Random, stream: trio.SocketStream, result: Round) -> None:
     """Send requests of every API and version, mutated; each is answered, or its connection is closed."""
-    line = line_of(stream, result)
+    line = _line(stream, result)
     try:
         for _ in range(8):
             result.inputs += 1
@@ -230,7 +210,7 @@ CONTEXT = _context()
 
 async def records(rng: random.Random, stream: trio.SocketStream, result: Round) -> None:
     """Shake hands, with some of the records damaged; what a broker answers must be records, too."""
-    line = line_of(stream, result)
+    line = _line(stream, result)
     received = bytearray()
     sent: list[bytes] = []
 
@@ -349,7 +329,7 @@ def _no_records(data: bytes) -> str:
 async def frames_over_tls(rng: random.Random, stream: trio.SocketStream, result: Round) -> None:
     """Play a session behind a handshake that is right."""
     secured = trio.SSLStream(stream, CONTEXT, server_hostname="localhost", https_compatible=True)
-    with trio.move_on_after(SECONDS_MAX) as waiting:
+    with trio.move_on_after(ANSWER_SECONDS_MAX) as waiting:
         try:
             await secured.do_handshake()
         except trio.BrokenResourceError as error:
@@ -358,27 +338,8 @@ async def frames_over_tls(rng: random.Random, stream: trio.SocketStream, result:
     if waiting.cancelled_caught:
         result.found("no handshake in time")
         return
-    line = line_of(stream, result)
-
-    async def receive() -> bytes:
-        with trio.move_on_after(SECONDS_MAX):
-            try:
-                return bytes(await secured.receive_some(65_536))
-            except trio.BrokenResourceError as error:
-                raise ConnectionResetError from error
-        result.found("neither answered nor closed")
-        return b""
-
-    async def send(data: bytes) -> None:
-        with trio.move_on_after(SECONDS_MAX):
-            try:
-                await secured.send_all(data)
-            except trio.BrokenResourceError as error:
-                raise ConnectionResetError from error
-            return
-        result.found("neither read nor closed")
-
-    await Session(rng, Line(send, receive, line.end), result, logins.hour_s()).play()
+    line = line_of(secured, _line(stream, result).end, result)
+    await Session(rng, line, result, logins.hour_s()).play()
 
 
 def _target(name: str, takes: str, protocol: str, session: Play1) -> Target:

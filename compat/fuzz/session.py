@@ -13,6 +13,8 @@ import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import trio
+
 from barnabas.metrics.meter import error_codes
 from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.errors import ErrorCode
@@ -27,6 +29,8 @@ SECRET_TOPIC = "secret-topic-of-the-castle"
 SECRETS = (SECRET_TOPIC.encode(), logins.PASSWORD.encode())
 """What nobody may read in an answer or a log who has not logged in."""
 ANSWER_BYTES_MAX = 64 * 1024
+ANSWER_SECONDS_MAX = 60.0
+"""How long an answer, or the end of a connection, may take: far more than a busy machine, or a failed login, needs."""
 ECHO_BYTES_MAX = 64
 """The most that an answer without any error code may have: empty lists, or partitions of a transaction."""
 API_VERSIONS, HANDSHAKE, AUTHENTICATE, METADATA = 18, 17, 36, 3
@@ -113,6 +117,30 @@ class Line:
     receive: Callable[[], Awaitable[bytes]]
     end: Callable[[], Awaitable[None]]
     """Send nothing more, and go on reading."""
+
+
+def line_of(stream: trio.abc.Stream, end: Callable[[], Awaitable[None]], result: Round) -> Line:
+    """Return a connection over a stream; one that neither reads nor answers, and is not closed, is a finding."""
+
+    async def receive() -> bytes:
+        with trio.move_on_after(ANSWER_SECONDS_MAX):
+            try:
+                return bytes(await stream.receive_some(65_536))
+            except trio.BrokenResourceError as error:
+                raise ConnectionResetError from error
+        result.found("neither answered nor closed")
+        return b""
+
+    async def send(data: bytes) -> None:
+        with trio.move_on_after(ANSWER_SECONDS_MAX):
+            try:
+                await stream.send_all(data)
+            except trio.BrokenResourceError as error:
+                raise ConnectionResetError from error
+            return
+        result.found("neither read nor closed")
+
+    return Line(send, receive, end)
 
 
 class Session:

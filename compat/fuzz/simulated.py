@@ -27,13 +27,11 @@ from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.metadata import MetadataRequest
 from compat.fuzz import logins
 from compat.fuzz.asking import Asker
-from compat.fuzz.session import SECRET_TOPIC, SECRETS, Line, Session
+from compat.fuzz.session import SECRET_TOPIC, SECRETS, Line, Session, line_of
 from compat.fuzz.target import Finding, Growth, Play, Round, Target
 
 AT_ONCE = 32
 NOW_S = BEGIN_MS // 1000
-ANSWER_SECONDS_MAX = 60.0
-"""Of simulated time: that of somebody who is kept waiting after a failed login is far below."""
 ADMIN = SaslCredentials("PLAIN", "admin", "of-the-castle")
 ADMIN_PASSWORD = ADMIN.password
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -119,25 +117,10 @@ LINE_CHARS_MAX = 4096
 
 
 def _line(stream: SimulatedStream, result: Round) -> Line:
-    async def receive() -> bytes:
-        with trio.move_on_after(ANSWER_SECONDS_MAX):
-            try:
-                return await stream.receive_some(65_536)
-            except trio.BrokenResourceError as error:
-                raise ConnectionResetError from error
-        result.found("neither answered nor closed")
-        return b""
-
-    async def send(data: bytes) -> None:
-        with trio.move_on_after(ANSWER_SECONDS_MAX):
-            await stream.transport.send_bytes(data)
-            return
-        result.found("neither read nor closed")
-
     async def end() -> None:
         stream.transport._outgoing.put(b"")
 
-    return Line(send, receive, end)
+    return line_of(stream, end, result)
 
 
 async def _round(world: World, broker: SimulatedBroker, rng: random.Random, count: int) -> Round:

@@ -94,6 +94,8 @@ class ReconciledGroup(EpochGroup[E, K]):
 
     assigned_ms: int = 0
     """When the target was made; 0 if that is not known."""
+    assigning_epoch: int = field(default=0, compare=False)
+    """The epoch for which an assignment is being computed aside, 0 for none."""
     static_ids: dict[str, str] = field(default_factory=dict)
     """The member that has an instance id."""
 

@@ -13,12 +13,13 @@ from typing import Any
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
-from barnabas.groups import protocols
+from barnabas.groups import protocols, targets
 from barnabas.groups.classic import ClassicGroup
-from barnabas.groups.consumer import membership
+from barnabas.groups.consumer import records as consumer_records
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.membership import Heartbeat, TargetNeeded
 from barnabas.groups.directory import G
+from barnabas.groups.epoch_group import ReconciledGroup
 from barnabas.groups.generation import RecordNeeded
 from barnabas.groups.group import Committer, Group, OffsetRetention
 from barnabas.groups.kinds import BY_RECORD_TYPE, KINDS, Kind
@@ -30,6 +31,7 @@ from barnabas.groups.settings import GroupSettings
 from barnabas.groups.share import membership as share_membership
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.streams import membership as streams_membership
+from barnabas.groups.streams import records as streams_records
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.records.batch import NO_PRODUCER_ID
 from barnabas.statemachine.context import EventContext
@@ -143,26 +145,27 @@ class GroupShard:
         self, needed: AnyTarget, part: Iterable[tuple[str, frozenset[Any]]], now_ms: int, out: Decision
     ) -> bool:
         """A part of a target that an event has asked for; whether the rest is still needed."""
-        context = EventContext(self.image(), now_ms, out)
-        if isinstance(needed, streams_membership.TargetNeeded):
-            streams = self.find(needed.group_id, StreamsGroup)
-            return streams is not None and streams_membership.write_part(streams, needed, part, context)
-        group = self.find(needed.group_id, ConsumerGroup)
-        return group is not None and membership.write_part(group, needed, part, context)
+        group, records = self._assigned_aside(needed)
+        if group is None:
+            return False
+        return targets.write_part(group, needed.epoch, part, records, EventContext(self.image(), now_ms, out))
 
     def target_computed(
         self, needed: AnyTarget, target: Mapping[str, frozenset[Any]] | None, now_ms: int, out: Decision
     ) -> None:
         """A target that an event has asked for was computed, or could not be."""
-        context = EventContext(self.image(), now_ms, out)
-        if isinstance(needed, streams_membership.TargetNeeded):
-            streams = self.find(needed.group_id, StreamsGroup)
-            if streams is not None:
-                streams_membership.target_computed(streams, needed, target, context)
-            return
-        group = self.find(needed.group_id, ConsumerGroup)
+        group, records = self._assigned_aside(needed)
         if group is not None:
-            membership.target_computed(group, needed, target, context)
+            context = EventContext(self.image(), now_ms, out)
+            targets.target_computed(group, needed.epoch, target, records, context)
+
+    def _assigned_aside(
+        self, needed: AnyTarget
+    ) -> tuple[ReconciledGroup[Any, Any] | None, targets.TargetRecords[Any]]:
+        """The group that needs a target, if it is still there, and the records of its kind."""
+        if isinstance(needed, streams_membership.TargetNeeded):
+            return self.find(needed.group_id, StreamsGroup), streams_records
+        return self.find(needed.group_id, ConsumerGroup), consumer_records
 
     def keep_generation(self, needed: RecordNeeded, record: Record, out: Decision) -> bool:
         """What is to be kept of a large generation was encoded; whether it still is to be kept."""

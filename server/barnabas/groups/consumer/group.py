@@ -36,8 +36,6 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
     """Whether Kafka before 4.1 has written what the topics were like."""
     hashed: tuple[Mapping[str, TopicInfo], frozenset[str], int] | None = field(default=None, compare=False)
     """The last hash that was made, with what it was made of."""
-    assigning_epoch: int = field(default=0, compare=False)
-    """The epoch for which an assignment is being computed aside, 0 for none."""
     rejoins_due_ms: dict[str, int] = field(default_factory=dict, compare=False)
     """By when members of the classic protocol that were told to must have joined again."""
 

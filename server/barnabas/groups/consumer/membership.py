@@ -20,6 +20,7 @@ from barnabas.groups.consumer.regex import Resolved, matching
 from barnabas.groups.epoch_member import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
 from barnabas.groups.reconciliation import reconcile
 from barnabas.groups.settings import GroupSettings
+from barnabas.groups.targets import write_target
 from barnabas.groups.topics import by_topic, partition_counts, topic_ids, topics_hash
 from barnabas.statemachine.context import EventContext
 from barnabas.topic_partitions import NO_PARTITIONS, TopicIdPartitions
@@ -251,7 +252,9 @@ def advance(
                 target_epoch = EPOCH_OF_NEW
                 out.records.append(records.target_epoch_record(group.id, EPOCH_OF_NEW, 0))
         else:
-            target, target_epoch = _write_target(group, needed, needed.compute(), context)[after.id], epoch
+            computed = needed.compute()
+            write_target(group, epoch, computed, records, context)
+            target, target_epoch = computed[after.id], epoch
     moved = reconcile(after, target_epoch, target, group.owners, reported)
     if moved is not after:
         out.records.append(records.current_record(group.id, moved))
@@ -337,55 +340,6 @@ def _target_needed(
         regexes=group.regexes,
     )
     return TargetNeeded(group.id, epoch, group.assignor_name(members), members, known, context.image, counts)
-
-
-def _write_target(
-    group: ConsumerGroup, needed: TargetNeeded, target: Mapping[str, TopicIdPartitions], context: EventContext
-) -> Mapping[str, TopicIdPartitions]:
-    """Write what is different in a target."""
-    for member_id, topic_partitions in target.items():
-        if group.target.get(member_id) != topic_partitions:
-            context.out.records.append(records.target_record(group.id, member_id, topic_partitions))
-    context.out.records.append(records.target_epoch_record(group.id, needed.epoch, context.now_ms))
-    return target
-
-
-def write_part(
-    group: ConsumerGroup,
-    needed: TargetNeeded,
-    part: Iterable[tuple[str, TopicIdPartitions]],
-    context: EventContext,
-) -> bool:
-    """Write what is different in a part of a target that was computed aside; whether the group still needs it.
-
-    Until `target_computed` has written the epoch, members stay in the one before.
-    """
-    if not group.epoch == needed.epoch > group.assignment_epoch:
-        return False
-    for member_id, topic_partitions in part:
-        if member_id in group.members and group.target.get(member_id) != topic_partitions:
-            context.out.records.append(records.target_record(group.id, member_id, topic_partitions))
-    return True
-
-
-def target_computed(
-    group: ConsumerGroup,
-    needed: TargetNeeded,
-    target: Mapping[str, TopicIdPartitions] | None,
-    context: EventContext,
-) -> None:
-    """Write a target that was computed aside, unless the group has moved on: then the next heartbeat asks again.
-
-    `target` is None if it could not be computed.
-    """
-    if group.assigning_epoch == needed.epoch:
-        group.assigning_epoch = 0
-    if (
-        target is not None
-        and group.epoch == needed.epoch > group.assignment_epoch
-        and target.keys() == group.members.keys()
-    ):
-        _write_target(group, needed, target, context)
 
 
 # --- leaving ------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from barnabas.groups.share import records
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.share.known import partitions_in
 from barnabas.groups.share.member import ShareMember
+from barnabas.groups.targets import write_target
 from barnabas.groups.topics import by_topic, topic_ids, topics_hash
 from barnabas.statemachine.context import EventContext
 from barnabas.topic_partitions import NO_PARTITIONS, TopicIdPartition, TopicIdPartitions
@@ -176,10 +177,7 @@ def _write_target(
         for member in members
     ]
     target = assign_shared(subscribers, group.known.topic_partitions)
-    for member_id, topic_partitions in target.items():
-        if group.target.get(member_id) != topic_partitions:
-            context.out.records.append(records.target_record(group.id, member_id, topic_partitions))
-    context.out.records.append(records.target_epoch_record(group.id, epoch, context.now_ms))
+    write_target(group, epoch, target, records, context)
     return target
 
 

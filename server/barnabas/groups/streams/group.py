@@ -40,8 +40,6 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
     copies: dict[tuple[str, TaskId], int] = field(default_factory=dict)
     """How many copies of a task a process has, in any role."""
     configured: Configured | None = field(default=None, compare=False)
-    assigning_epoch: int = field(default=0, compare=False)
-    """The epoch for which an assignment is being computed aside, 0 for none."""
     endpoints_epoch: int = field(default=0, compare=False)
     shutdown_by: str | None = field(default=None, compare=False)
     waits_for_members: bool = field(default=False, compare=False)

@@ -6,7 +6,7 @@ assignment depends on has changed; the target, if it is behind the epoch; one st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from barnabas.errors import RequestError
@@ -20,6 +20,7 @@ from barnabas.groups.streams.member import StreamsMember
 from barnabas.groups.streams.requests import reported_tasks, topology_value
 from barnabas.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, WARMUP, Tasks
 from barnabas.groups.streams.topology import Configured, InternalTopic, Shape, configure, required_topics
+from barnabas.groups.targets import write_target
 from barnabas.groups.topics import topics_hash
 from barnabas.statemachine.context import EventContext
 from barnabas.wire.generated.errors import ErrorCode
@@ -286,47 +287,8 @@ def _assign(
         context.out.effects.append(needed)
         return None
     target = needed.compute()
-    _write_target(group, target, context)
-    context.out.records.append(records.target_epoch_record(group.id, epoch, context.now_ms))
+    write_target(group, epoch, target, records, context)
     return target
-
-
-def _write_target(group: StreamsGroup, target: Mapping[str, Tasks], context: EventContext) -> None:
-    """Write what is different."""
-    for member_id, tasks in target.items():
-        if group.target.get(member_id) != tasks:
-            context.out.records.append(records.target_record(group.id, member_id, tasks))
-
-
-def write_part(
-    group: StreamsGroup, needed: TargetNeeded, part: Iterable[tuple[str, Tasks]], context: EventContext
-) -> bool:
-    """Write what is different in a part of a target that was computed aside; whether the group still needs it.
-
-    Until `target_computed` has written the epoch, members stay in the one before.
-    """
-    if not group.epoch == needed.epoch > group.assignment_epoch:
-        return False
-    _write_target(group, {id_: tasks for id_, tasks in part if id_ in group.members}, context)
-    return True
-
-
-def target_computed(
-    group: StreamsGroup, needed: TargetNeeded, target: Mapping[str, Tasks] | None, context: EventContext
-) -> None:
-    """Write a target that was computed aside, unless the group has moved on: then the next heartbeat asks again.
-
-    `target` is None if it could not be computed.
-    """
-    if group.assigning_epoch == needed.epoch:
-        group.assigning_epoch = 0
-    if (
-        target is not None
-        and group.epoch == needed.epoch > group.assignment_epoch
-        and target.keys() == group.members.keys()
-    ):
-        _write_target(group, target, context)
-        context.out.records.append(records.target_epoch_record(group.id, needed.epoch, context.now_ms))
 
 
 def _move(
