@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from compat.kafka import KafkaError, RealKafka, ZooKeeperServer, free_port, release
+from compat.kit.certificates import CertificateError
+from compat.kit.wire import WireError
 from compat.matrix.brokers import Barnabas, BrokerError
 
 KAFKA = "kafka"
@@ -353,3 +356,20 @@ def wait_until(
 
 
 __all__ = ["KAFKA", "KINDS", "OLD", "OURS", "Cluster", "ClusterError", "KafkaError", "Node", "wait_until"]
+
+
+def in_directory(prefix: str, parent: Path | None, run: Callable[[Path], None]) -> int:
+    """Run a comparison in a directory of its own and print how it went; returns the exit code.
+
+    The directory stays where the comparison fails, and where `parent` says where it is to be.
+    """
+    directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        run(directory)
+    except (CertificateError, ClusterError, KafkaError, WireError) as error:
+        print(f"FAIL {error} (everything is in {directory})")
+        return 1
+    if not parent:
+        shutil.rmtree(directory, ignore_errors=True)
+    print("PASS")
+    return 0

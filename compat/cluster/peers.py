@@ -10,10 +10,8 @@ import argparse
 import functools
 import logging
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -25,11 +23,18 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from compat.cluster import checks
-from compat.cluster.nodes import KAFKA, OURS, VERSION, Cluster, ClusterError, KafkaError, wait_until
+from compat.cluster.nodes import (
+    KAFKA,
+    OURS,
+    VERSION,
+    Cluster,
+    ClusterError,
+    in_directory,
+    wait_until,
+)
 from compat.kafka import free_port, release, tool_command
-from compat.kit.certificates import Authority, CertificateError
+from compat.kit.certificates import Authority
 from compat.kit.sides import PASSWORD, Side, end_brokers_at_sigterm
-from compat.kit.wire import WireError
 
 ADMIN, BROKER, ALICE, MALLORY = "admin", "broker", "alice", "mallory"
 BROKERS_PASSWORD = "between brokers"
@@ -390,16 +395,7 @@ def main(given: list[str]) -> int:
     if unknown:
         parser.error(f"no such step: {', '.join(sorted(unknown))}")
     chosen = [name for name in STEPS if not wanted or name in (ALWAYS, *wanted)]
-    directory = Path(tempfile.mkdtemp(prefix="peers-", dir=options.dir))
-    try:
-        run(directory, (KAFKA, OURS, OURS), chosen)
-    except (CertificateError, ClusterError, KafkaError, WireError) as error:
-        print(f"FAIL {error} (everything is in {directory})")
-        return 1
-    if not options.dir:
-        shutil.rmtree(directory, ignore_errors=True)
-    print("PASS")
-    return 0
+    return in_directory("peers-", options.dir, lambda directory: run(directory, (KAFKA, OURS, OURS), chosen))
 
 
 if __name__ == "__main__":

@@ -8,10 +8,8 @@ from __future__ import annotations
 import argparse
 import logging
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,10 +19,10 @@ from kazoo.client import KazooClient
 from kazoo.security import ACL
 
 from compat.cluster import checks
-from compat.cluster.nodes import OURS, VERSION, Cluster, ClusterError, KafkaError, OurNode
+from compat.cluster.nodes import OURS, VERSION, Cluster, ClusterError, OurNode, in_directory
 from compat.cluster.tools import ZOOKEEPER_SHELL
 from compat.kafka import free_port, release, tool_command
-from compat.kit.certificates import Authority, CertificateError
+from compat.kit.certificates import Authority
 from compat.matrix.brokers import BrokerError
 
 USER, PASSWORD = "kafka", "a secret"
@@ -282,16 +280,7 @@ def main(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m compat.cluster.secured", description=__doc__)
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
     options = parser.parse_args(given)
-    directory = Path(tempfile.mkdtemp(prefix="secured-", dir=options.dir))
-    try:
-        run(directory)
-    except (CertificateError, ClusterError, KafkaError) as error:
-        print(f"FAIL {error}")
-        return 1
-    if not options.dir:
-        shutil.rmtree(directory, ignore_errors=True)
-    print("PASS")
-    return 0
+    return in_directory("secured-", options.dir, run)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.testing.running import import_path
+from tests.support.zookeeper_process import own_zookeeper
 
 ROOT = Path(__file__).resolve().parents[2]
 READY = "bootstrap.servers="
@@ -103,22 +104,5 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 @pytest.fixture
 def zookeeper(tmp_path: Path) -> Iterator[str]:
     """Our own ZooKeeper server in a process; its address."""
-    command = [
-        sys.executable,
-        "-m",
-        "barnabas",
-        "zookeeper",
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-        str(tmp_path / "zk"),
-    ]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": import_path(ROOT)}
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    yield next(word.split("=", 1)[1] for word in line.split() if word.startswith("zookeeper.connect="))
-    process.terminate()
-    process.wait(20)
-    process.stdout.close()
+    with own_zookeeper(tmp_path / "zk") as address:
+        yield address

@@ -2,13 +2,12 @@
 
 import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from compat.kafka import KafkaError, ZooKeeperServer, release
 from compat.kafka.releases import fetch
+from tests.support import zookeeper_process
 
 
 @pytest.fixture(scope="session")
@@ -39,21 +38,8 @@ def real_zookeeper(tmp_path_factory):
 @pytest.fixture(scope="session")
 def own_zookeeper(tmp_path_factory):
     """HOST:PORT of a server of ours that is started for these tests."""
-    directory = tmp_path_factory.mktemp("own-zookeeper")
-    command = [
-        sys.executable,
-        "-m",
-        "barnabas",
-        "zookeeper",
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-        str(directory),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        line = server.stdout.readline()
-        yield line.partition("zookeeper.connect=")[2].split()[0]
-        server.terminate()
+    with zookeeper_process.own_zookeeper(tmp_path_factory.mktemp("own-zookeeper")) as address:
+        yield address
 
 
 @pytest.fixture(params=["apache", "ours"])

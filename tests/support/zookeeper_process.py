@@ -1,0 +1,34 @@
+"""Our own ZooKeeper server in a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from barnabas.testing.running import import_path
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def own_zookeeper(directory: Path) -> Iterator[str]:
+    """Start a server that keeps its data in `directory`; gives its HOST:PORT."""
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "zookeeper",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        str(directory),
+    ]
+    environment = {**os.environ, "PYTHONPATH": import_path(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stdout is not None
+        yield server.stdout.readline().partition("zookeeper.connect=")[2].split()[0]
+        server.terminate()
