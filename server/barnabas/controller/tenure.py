@@ -343,7 +343,10 @@ class Tenure:
 
     def _answered(self, sent: Outgoing, response: Any) -> None:
         if response.error_code:
-            log.error(
+            # A process that has replaced another one, whose session still lasts, is told everything once it registers.
+            is_expected = response.error_code == ErrorCode.STALE_BROKER_EPOCH
+            log.log(
+                logging.INFO if is_expected else logging.ERROR,
                 "broker %d has refused %s with error code %d",
                 sent.broker_id, type(sent.request).__name__, response.error_code,
             )  # fmt: skip
