@@ -1,16 +1,19 @@
 """A ZooKeeper that wants a login by SASL, under Apache Kafka 3.9 and Barnabas: python -m compat.security.zookeeper.
 
-First with passwords (DIGEST-MD5), then with Kerberos, by which the brokers then also log in to each other. Both keep their
-znodes for who has logged in (zookeeper.set.acl), and replicate from each other. The exit code is 1 if something is not so.
+First with passwords (DIGEST-MD5), at Apache ZooKeeper and at Barnabas' own; then with Kerberos, by which the brokers then
+also log in to each other. Both keep their znodes for who has logged in (zookeeper.set.acl), and replicate from each other.
+The exit code is 1 if something is not so.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from kafka import KafkaAdminClient, KafkaProducer
@@ -108,6 +111,35 @@ def see(label: str, bootstrap: list[str], zookeeper: str, client: dict[str, obje
     yield not others
 
 
+@contextmanager
+def apache_zookeeper(directory: Path, options: tuple[str, ...] = ()) -> Iterator[str]:
+    """Start Apache ZooKeeper with the JAAS file of a directory; gives its HOST:PORT."""
+    server = ZooKeeperServer(
+        release("3.9"), directory / "zookeeper", jaas=directory / "server.jaas", jvm_options=options
+    )
+    server.start()
+    try:
+        yield f"localhost:{server.port}"
+    finally:
+        server.stop()
+
+
+@contextmanager
+def own_zookeeper(directory: Path, _options: tuple[str, ...] = ()) -> Iterator[str]:
+    """Start `barnabas zookeeper` with the JAAS file of a directory; gives its HOST:PORT."""
+    command = [sys.executable, "-m", "barnabas", "zookeeper", "--listen", "localhost:0"]
+    command += ["--data", str(directory / "zookeeper"), "--jaas", str(directory / "server.jaas")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            line = server.stdout.readline()
+            if "zookeeper.connect=" not in line:
+                raise StartError("barnabas zookeeper does not start")
+            yield line.partition("zookeeper.connect=")[2].split()[0]
+        finally:
+            server.terminate()
+
+
 def cluster(
     label: str,
     directory: Path,
@@ -116,16 +148,13 @@ def cluster(
     settings: dict[str, str],
     client: dict[str, object],
     options: tuple[str, ...] = (),
+    started: Callable[[Path, tuple[str, ...]], AbstractContextManager[str]] = apache_zookeeper,
 ) -> bool:
     """Run one cluster; `server` and `login` are modules of ZooKeeper and of the brokers towards it."""
     directory.mkdir()
     (directory / "server.jaas").write_text(f"Server {{\n  {server}\n}};\n")
     (directory / "client.jaas").write_text(f"Client {{\n  {login}\n}};\n")
-    zookeeper = ZooKeeperServer(
-        release("3.9"), directory / "zookeeper", jaas=directory / "server.jaas", jvm_options=options
-    )
-    zookeeper.start()
-    try:
+    with started(directory, options) as zookeeper:
         has_sasl = "security.inter.broker.protocol" in settings
 
         def lines(port: int, sasl_port: int) -> dict[str, str]:
@@ -134,7 +163,7 @@ def cluster(
             )
             return {
                 **COMMON_SETTINGS, **settings, "listeners": addresses, "advertised.listeners": addresses,
-                "zookeeper.connect": f"localhost:{zookeeper.port}", "zookeeper.set.acl": "true",
+                "zookeeper.connect": zookeeper, "zookeeper.set.acl": "true",
                 "offsets.topic.num.partitions": "1",
             }  # fmt: skip
 
@@ -142,20 +171,18 @@ def cluster(
         jaas = f"-Djava.security.auth.login.config={directory / 'client.jaas'}"
         kafka = RealKafka(
             "3.9", theirs[0], data=directory / "kafka", settings=lines(*theirs), mode="zookeeper",
-            zookeeper=f"localhost:{zookeeper.port}", jvm_options=(*LIGHT_JVM, *options, jaas),
+            zookeeper=zookeeper, jvm_options=(*LIGHT_JVM, *options, jaas),
         )  # fmt: skip
         own = {"broker.id": "2", "log.dirs": str(directory / "barnabas"), "zookeeper.sasl.jaas.config": login}
         properties = directory / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in (lines(*ours) | own).items()))
         bootstrap = [f"localhost:{ports[has_sasl]}" for ports in (theirs, ours)]
         with kafka, barnabas(properties):
-            return all([*see(label, bootstrap, f"localhost:{zookeeper.port}", client)])
-    finally:
-        zookeeper.stop()
+            return all([*see(label, bootstrap, zookeeper, client)])
 
 
 def main() -> int:
-    """Run both clusters; returns the exit code."""
+    """Run all clusters; returns the exit code."""
     try:
         with tempfile.TemporaryDirectory(prefix="sasl-") as name:
             directory = Path(name)
@@ -163,6 +190,10 @@ def main() -> int:
             is_right = cluster(
                 "password", directory / "digest", f'{DIGEST} required user_kafka="a secret";', digest, {}, {}
             )
+            is_right &= cluster(
+                "password, own ZooKeeper", directory / "own", f'{DIGEST} required user_kafka="a secret";', digest, {}, {},
+                started=own_zookeeper,
+            )  # fmt: skip
             with Realm(directory / "realm") as realm:
                 os.environ.update(realm.environment)
                 os.environ["KRB5CCNAME"] = str(realm.tickets(SERVICE))

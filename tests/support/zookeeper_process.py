@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def own_zookeeper(directory: Path) -> Iterator[str]:
-    """Start a server that keeps its data in `directory`; gives its HOST:PORT."""
+def own_zookeeper(directory: Path, options: Sequence[str] = ()) -> Iterator[str]:
+    """Start a server that keeps its data in `directory`, with more options; gives its HOST:PORT."""
     command = [
         sys.executable,
         "-m",
@@ -26,6 +26,7 @@ def own_zookeeper(directory: Path) -> Iterator[str]:
         "127.0.0.1:0",
         "--data",
         str(directory),
+        *options,
     ]
     environment = {**os.environ, "PYTHONPATH": import_path(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:

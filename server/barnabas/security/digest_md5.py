@@ -1,4 +1,4 @@
-"""SASL DIGEST-MD5 (RFC 2831), the client's side, as ZooKeeper uses it: without a security layer. Pure.
+"""SASL DIGEST-MD5 (RFC 2831), both sides, as ZooKeeper uses it: without a security layer. Pure.
 
 The rule: the server proves in its last message that it knows the password too. The mechanism is weak and obsolete (RFC
 6331); it is here because ZooKeeper has no better one with a password.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 _DIRECTIVE = re.compile(r'\s*([A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))\s*(?:,|$)')
 COUNT = "00000001"
@@ -17,7 +17,7 @@ COUNT = "00000001"
 
 
 class DigestError(Exception):
-    """The server asks for what is not here, or does not know the password; the text is for the log."""
+    """The other side asks for what is not here, or does not know the password; the text is for the log."""
 
 
 def digest_md5(username: str, password: str, *, uri: str, nonce: str) -> Generator[bytes, bytes, None]:
@@ -47,18 +47,65 @@ def digest_md5(username: str, password: str, *, uri: str, nonce: str) -> Generat
         raise DigestError("the server does not know the password that it checks")
 
 
+class DigestServer:
+    """The server's side of one login: a challenge, the client's answer, the server's proof."""
+
+    def __init__(self, password_of: Callable[[str], str | None], *, realm: str, uri: str, nonce: str) -> None:
+        """`password_of` returns None for a user that there is not; `uri` is SERVICE/HOST; `nonce` as for the client."""
+        self.username: str | None = None
+        """Who has logged in; None before the end."""
+        self._password_of = password_of
+        self._realm = realm
+        self._uri = uri
+        self._nonce = nonce
+        self._has_begun = False
+
+    def answer(self, message: bytes) -> bytes:
+        """Return what follows a message of the client's. Raises DigestError, which ends the login."""
+        if self.username is not None:
+            raise DigestError("the login is over, and another message comes")
+        if self._has_begun:
+            return self._proof(message)
+        self._has_begun = True
+        if message:
+            raise DigestError("DIGEST-MD5 begins with an empty message")
+        return f'realm="{self._realm}",nonce="{self._nonce}",qop="auth",charset=utf-8,algorithm=md5-sess'.encode()
+
+    def _proof(self, message: bytes) -> bytes:
+        said = parse_directives(message)
+        expected = {"realm": self._realm, "nonce": self._nonce, "nc": COUNT, "qop": "auth"}
+        for name, value in expected.items():
+            if said.get(name, "auth" if name == "qop" else "") != value:
+                raise DigestError(f"the client's {name} is not the one that is expected")
+        uri, username = said.get("digest-uri", ""), said.get("username", "")
+        own_nonce = said.get("cnonce", "")
+        if uri.lower() != self._uri.lower():
+            raise DigestError(f"the client's digest-uri is not {self._uri}")
+        if not username or not own_nonce:
+            raise DigestError("the client's answer has no username or no cnonce")
+        if said.get("authzid", username) != username:
+            raise DigestError("the client wants to act as another user")
+        password = self._password_of(username)
+        key = _key(username, self._realm, password or "", self._nonce, own_nonce, said.get("authzid"))
+        answer = _response(key, self._nonce, own_nonce, f"AUTHENTICATE:{uri}")
+        if not hmac.compare_digest(said.get("response", "").encode(), answer.encode()) or password is None:
+            raise DigestError("the user or the password is wrong")
+        self.username = username
+        return f"rspauth={_response(key, self._nonce, own_nonce, f':{uri}')}".encode()
+
+
 def parse_directives(message: bytes) -> dict[str, str]:
     """Return the directives of a message; of those that come twice, the last. Raises DigestError."""
     try:
         text = message.decode()
     except UnicodeDecodeError:
-        raise DigestError("a message of the server is no text in UTF-8") from None
+        raise DigestError("a message of the other side is no text in UTF-8") from None
     found: dict[str, str] = {}
     position = 0
     while position < len(text):
         item = _DIRECTIVE.match(text, position)
         if item is None:
-            raise DigestError("a message of the server is malformed")
+            raise DigestError("a message of the other side is malformed")
         value = item[3] if item[3] is not None else re.sub(r"\\(.)", r"\1", item[2])
         found[item[1].lower()] = value
         position = item.end()
@@ -74,9 +121,12 @@ def _md5(data: bytes) -> bytes:
     return hashlib.md5(data, usedforsecurity=False).digest()  # the mechanism has it
 
 
-def _key(username: str, realm: str, password: str, nonce: str, own_nonce: str) -> str:
+def _key(
+    username: str, realm: str, password: str, nonce: str, own_nonce: str, authorized: str | None = None
+) -> str:
     secret = _md5(b":".join(map(_encoded, (username, realm, password))))
-    return _md5(secret + f":{nonce}:{own_nonce}".encode()).hex()
+    suffix = "" if authorized is None else f":{authorized}"
+    return _md5(secret + f":{nonce}:{own_nonce}{suffix}".encode()).hex()
 
 
 def _encoded(text: str) -> bytes:

@@ -54,7 +54,30 @@ class JaasEntry:
 
 def parse_jaas(text: str) -> JaasEntry:
     """Parse the one entry of a `sasl.jaas.config`. Raises JaasError."""
+    return _entry(list(_tokens(text)))
+
+
+def parse_jaas_section(text: str, name: str) -> JaasEntry:
+    """Parse the one entry of a section of a JAAS file, `NAME { MODULE required KEY="VALUE" ...; };`. Raises JaasError."""
     tokens = list(_tokens(text))
+    position = 0
+    while position < len(tokens):
+        section = _word(tokens, position, "the name of a section")
+        if position + 1 >= len(tokens) or tokens[position + 1] != ("mark", "{"):
+            raise JaasError(f"{{ is expected after the section {section}")
+        try:
+            end = tokens.index(("mark", "}"), position)
+        except ValueError:
+            raise JaasError(f"the section {section} does not end with }};") from None
+        if end + 1 >= len(tokens) or tokens[end + 1] != ("mark", ";"):
+            raise JaasError(f"; is expected after the }} of the section {section}")
+        if section == name:
+            return _entry(tokens[position + 2 : end])
+        position = end + 2
+    raise JaasError(f"there is no section {name}")
+
+
+def _entry(tokens: list[tuple[str, str]]) -> JaasEntry:
     if not tokens:
         raise JaasError('it is empty; expected is MODULE required KEY="VALUE" ...;')
     module = _word(tokens, 0, "the class of a login module")

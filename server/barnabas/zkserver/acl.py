@@ -1,7 +1,7 @@
 """Who may do what with a znode: entries of an ACL, and how they are matched. Pure.
 
 Schemes: `world` (everybody), `auth` (whoever has made the znode; becomes the creator's own entries), `digest` (user and
-password), `ip` (an address or a network).
+password), `sasl` (a user who has logged in), `ip` (an address or a network).
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Acl(NamedTuple):
 
 
 ANYONE = Identity("world", "anyone")
+LOGINS = ("digest", "sasl")
+"""Schemes in which a client proves who it is."""
 OPEN = (Acl(Permission.ALL, ANYONE),)
 """Everybody may do everything."""
 
@@ -64,7 +66,7 @@ def resolve(wanted: Sequence[Acl], own: Collection[Identity]) -> tuple[Acl, ...]
     for entry in wanted:
         scheme, name = entry.identity
         if scheme == "auth":
-            mine = [identity for identity in own if identity.scheme == "digest"]
+            mine = [identity for identity in own if identity.scheme in LOGINS]
             if not mine:
                 raise RefusedError(Code.INVALID_ACL, "scheme auth, and the client has not said who it is")
             entries.update(dict.fromkeys(Acl(entry.permissions, identity) for identity in mine))
@@ -74,6 +76,8 @@ def resolve(wanted: Sequence[Acl], own: Collection[Identity]) -> tuple[Acl, ...]
             if scheme == "world"
             else ":" in name
             if scheme == "digest"
+            else name != ""
+            if scheme == "sasl"
             else scheme == "ip" and _network(name) is not None
         )
         if not known:

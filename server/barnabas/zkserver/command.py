@@ -12,11 +12,18 @@ from pathlib import Path
 
 import trio
 
+from barnabas.security.jaas import JaasError, parse_jaas_section
 from barnabas.zkserver.server import Server
 from barnabas.zkserver.storage import StorageError
 
 FAILED = 1
 READY = "zookeeper.connect="
+SECTION = "Server"
+DIGEST_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
+
+
+class SetupError(Exception):
+    """An option that cannot be used; the text is for whoever has given it."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -30,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     code = 0
     try:
         trio.run(_run, options, restrict_keyboard_interrupt_to_checkpoints=True)
-    except* (StorageError, OSError) as group:
+    except* (StorageError, SetupError, OSError) as group:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
@@ -53,6 +60,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "--data", metavar="DIR", help="where to keep znodes (default: ~/.local/state/barnabas-zookeeper)"
     )
     parser.add_argument(
+        "--jaas", metavar="FILE",
+        help=f"a JAAS file as Apache ZooKeeper has it: the users of its section Server ({DIGEST_MODULE} required "
+        'user_NAME="PASSWORD";) may log in by SASL',
+    )  # fmt: skip
+    parser.add_argument(
         "--log-level", default="warning", choices=("debug", "info", "warning", "error"),
         help="how much to log on standard error (default: %(default)s)",
     )  # fmt: skip
@@ -73,11 +85,27 @@ def _directory(text: str | None) -> Path:
     return Path(base, "barnabas-zookeeper")
 
 
+def _users(path: str | None) -> dict[str, str] | None:
+    """Return the passwords by user of a JAAS file's section Server; None without a file. Raises SetupError."""
+    if path is None:
+        return None
+    try:
+        entry = parse_jaas_section(Path(path).read_text(encoding="utf-8"), SECTION)
+    except (OSError, UnicodeDecodeError, JaasError) as error:
+        raise SetupError(f"--jaas {path}: {error}") from error
+    if entry.module_name != DIGEST_MODULE.rpartition(".")[2]:
+        raise SetupError(
+            f"--jaas {path}: {DIGEST_MODULE} is expected in the section {SECTION}; there is no other login here"
+        )
+    return entry.users()
+
+
 async def _run(options: argparse.Namespace) -> None:
     host, port = options.listen
+    users = _users(options.jaas)
     directory = _directory(options.data)
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-        server = Server(directory)
+        server = Server(directory, users=users)
         bound = await server.open(host, port)
         try:
             async with trio.open_nursery() as nursery:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
+from barnabas.security.digest_md5 import DigestError, DigestServer
 from barnabas.zkserver import acl as acls
 from barnabas.zkserver.acl import Identity, Permission
 from barnabas.zkserver.errors import Code, RefusedError
-from barnabas.zkserver.jute import Reader, encode_buffer, encode_int, encode_string, encode_vector
+from barnabas.zkserver.jute import NULL, Reader, encode_buffer, encode_int, encode_string, encode_vector
 from barnabas.zkserver.requests import (
     END_OF_PARTS,
     WRITES,
@@ -59,7 +60,7 @@ from barnabas.zkserver.tree import (
 )
 from barnabas.zkserver.watches import Watches, WatchKind
 
-_FOR_ALL = (Op.AUTH, Op.PING, Op.CLOSE_SESSION)
+_FOR_ALL = (Op.AUTH, Op.SASL, Op.PING, Op.CLOSE_SESSION)
 """What a client may ask before it has said who it is, where that is required."""
 
 
@@ -80,6 +81,10 @@ class Peer:
     identities: set[Identity] = field(default_factory=set)
     is_closed: bool = False
     """Whether nothing more is answered: its session has ended, or it is not who it says."""
+    login: DigestServer | None = None
+    """The login by SASL that it has begun."""
+    refusal: str = ""
+    """Why a login was refused, for the log."""
 
 
 class _Batch:
@@ -107,8 +112,15 @@ class _Batch:
 class Core:
     """The state, and what comes of requests. Times: `now_ms` since 1970 for znodes, `clock_ms` for sessions."""
 
-    def __init__(self, *, timeout_min_ms: int, timeout_max_ms: int, required: Identity | None = None) -> None:
-        """`required` is who alone may do anything; None for everybody."""
+    def __init__(
+        self,
+        *,
+        timeout_min_ms: int,
+        timeout_max_ms: int,
+        required: Identity | None = None,
+        login: Callable[[], DigestServer] | None = None,
+    ) -> None:
+        """`required` is who alone may do anything, None for everybody; `login` begins a login by SASL, None without any."""
         self.tree = Tree()
         self.sessions = Sessions()
         self.watches = Watches()
@@ -119,6 +131,7 @@ class Core:
         """Notifications of watches by session that have not been taken by the server yet."""
         self._timeouts = timeout_min_ms, timeout_max_ms
         self._required = required
+        self._login = login
         self.last_session_id = 0
         self._handlers: dict[int, Callable[[Peer, Reader, int], bytes]] = {
             Op.EXISTS: self._exists,
@@ -133,6 +146,7 @@ class Core:
             Op.CHECK_WATCHES: self._check_watches,
             Op.REMOVE_WATCHES: self._remove_watches,
             Op.AUTH: self._authenticate,
+            Op.SASL: self._log_in,
             Op.SET_WATCHES: self._set_watches,
             Op.SET_WATCHES2: self._set_watches2,
             Op.GET_EPHEMERALS: self._get_ephemerals,
@@ -294,6 +308,23 @@ class Core:
             raise RefusedError(Code.AUTH_FAILED, f"scheme {scheme}")
         peer.is_closed = False
         return b""
+
+    def _log_in(self, peer: Peer, reader: Reader, _now_ms: int) -> bytes:
+        """One message of a login by SASL. A server without any answers an empty one, as ZooKeeper does."""
+        message = reader.buffer()
+        if self._login is None:
+            return encode_int(NULL)
+        if peer.login is None:
+            peer.login = self._login()
+        try:
+            answer = peer.login.answer(message)
+        except DigestError as error:
+            peer.is_closed = True
+            peer.refusal = str(error)
+            raise RefusedError(Code.AUTH_FAILED, peer.refusal) from error
+        if peer.login.username is not None:
+            peer.identities.add(Identity("sasl", peer.login.username))
+        return encode_buffer(answer)
 
     def _close_session(self, peer: Peer, _reader: Reader, now_ms: int) -> bytes:
         self.end_session(peer.session.session_id, now_ms)

@@ -13,6 +13,9 @@ from barnabas.zkserver.errors import Code, RefusedError
 
 T = TypeVar("T")
 
+NULL = -1
+"""The length of a buffer that is null."""
+
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 
@@ -60,7 +63,7 @@ class Reader:
     def buffer(self) -> bytes:
         """Read bytes with their length."""
         size = self.int32()
-        return b"" if size == -1 else self._take(size)
+        return b"" if size == NULL else self._take(size)
 
     def string(self) -> str:
         """Read UTF-8 with its length in bytes."""

@@ -10,10 +10,13 @@ import logging
 import secrets
 import time
 from collections import deque
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import trio
 
+from barnabas.security.digest_md5 import DigestServer
 from barnabas.zkserver.acl import Identity, digest_identity
 from barnabas.zkserver.core import Core, Peer
 from barnabas.zkserver.errors import RefusedError
@@ -35,6 +38,9 @@ CONNECT_SECONDS = 10.0
 TICK_SECONDS = 0.5
 CHECK_NODES_TICKS = 120
 """After so many ticks containers and times to live are looked at."""
+SASL_SERVICE, SASL_HOST = "zookeeper", "zk-sasl-md5"
+"""The service, and the host and realm, by which every ZooKeeper server goes with DIGEST-MD5."""
+NONCE_BYTES = 16
 TIMEOUT_MIN_MS = 1000
 TIMEOUT_MAX_MS = 60_000
 
@@ -108,10 +114,20 @@ class _Connection:
 class Server:
     """A server of one node. Lifecycle: `open`, `run` in a task, `close`. Raises StorageError where the disk fails."""
 
-    def __init__(self, directory: Path, *, credentials: str | None = None) -> None:
-        """`credentials` are `user:password` that clients must have (scheme digest) to do anything; None for all."""
+    def __init__(
+        self, directory: Path, *, credentials: str | None = None, users: Mapping[str, str] | None = None
+    ) -> None:
+        """`credentials` are `user:password` that clients must have (scheme digest) to do anything; None for all.
+
+        `users` have passwords with which they may log in by SASL (DIGEST-MD5); None for no SASL.
+        """
         required = digest_identity(credentials.encode()) if credentials is not None else None
-        self.core = Core(timeout_min_ms=TIMEOUT_MIN_MS, timeout_max_ms=TIMEOUT_MAX_MS, required=required)
+        self.core = Core(
+            timeout_min_ms=TIMEOUT_MIN_MS,
+            timeout_max_ms=TIMEOUT_MAX_MS,
+            required=required,
+            login=partial(_login, users) if users is not None else None,
+        )
         self.written_zxid = 0
         """The last transaction that is on disk."""
         self._storage = Storage(directory)
@@ -255,6 +271,8 @@ class Server:
                 answer = self.core.answer(peer, frame, _now_ms(), _clock_ms())
                 self._follow()  # a watch is told before the answer that follows the change
                 connection.send(answer)
+                if peer.refusal:
+                    log.warning("a login from %s is refused: %s", _host(stream), peer.refusal)
                 await connection.has_room.wait()
                 await trio.lowlevel.checkpoint()
         finally:
@@ -295,8 +313,7 @@ class Server:
             earlier.scope.cancel()
             self.core.watches.drop(session.session_id)
         self._connections[session.session_id] = connection
-        host = connection.stream.socket.getpeername()[0].removeprefix("::ffff:")
-        return Peer(session, {Identity("ip", host)})
+        return Peer(session, {Identity("ip", _host(connection.stream))})
 
     def status(self) -> Status:
         """Return what the four-letter words tell."""
@@ -313,6 +330,17 @@ class Server:
             timeout_min_ms=TIMEOUT_MIN_MS,
             timeout_max_ms=TIMEOUT_MAX_MS,
         )
+
+
+def _login(users: Mapping[str, str]) -> DigestServer:
+    return DigestServer(
+        users.get, realm=SASL_HOST, uri=f"{SASL_SERVICE}/{SASL_HOST}", nonce=secrets.token_hex(NONCE_BYTES)
+    )
+
+
+def _host(stream: trio.SocketStream) -> str:
+    host: str = stream.socket.getpeername()[0]
+    return host.removeprefix("::ffff:")
 
 
 async def _receive(stream: trio.SocketStream, data: bytearray, size: int) -> bytes | None:

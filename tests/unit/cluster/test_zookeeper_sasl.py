@@ -1,4 +1,4 @@
-"""Logging in to an Apache ZooKeeper by SASL: with a password, with Kerberos, and what is said when that is refused."""
+"""Logging in to a ZooKeeper by SASL: with a password, with Kerberos, and what is said when that is refused."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from barnabas.environment.real import OsThreads
 from compat.kafka import ZooKeeperServer, release
 from compat.security.kdc import NAME
 from tests.support.kerberos import realm_or_skip
+from tests.support.zookeeper_process import own_zookeeper
 
 
 @pytest.fixture
@@ -101,12 +102,30 @@ async def test_a_server_that_breaks_the_connection_is_logged_in_to_again(started
     await ours.close()
 
 
-async def test_our_own_server_says_that_it_knows_no_sasl(own_zookeeper):
-    class Own:
-        port = int(own_zookeeper.rpartition(":")[2])
+class At:
+    """A server by its HOST:PORT."""
 
-    with pytest.raises(UnreachableError, match="SASL: the server refuses the login: UnimplementedError"):
-        await connect(settings(Own, digest("a secret"), timeout_ms=2000), OsThreads())
+    def __init__(self, address):
+        self.port = int(address.rpartition(":")[2])
+
+
+async def test_our_own_server_lets_users_log_in_with_a_password(tmp_path):
+    jaas = tmp_path / "server.jaas"
+    jaas.write_text(f'Server {{\n  {DIGEST_MODULE} required user_kafka="a secret" user_other="o";\n}};\n')
+    with own_zookeeper(tmp_path / "data", ["--jaas", str(jaas)]) as address:
+        await see_that_znodes_are_kept(At(address), digest("a secret"))
+        other = f'{DIGEST_MODULE} required username="other" password="o";'
+        somebody = await connect(settings(At(address), other), OsThreads())
+        with pytest.raises(NoAuthError):
+            await somebody.set("/brokers/ids", b"y")
+        await somebody.close()
+        with pytest.raises(UnreachableError, match="SASL: the server refuses the login"):
+            await connect(settings(At(address), digest("wrong"), timeout_ms=2000), OsThreads())
+
+
+async def test_our_own_server_without_users_offers_no_login(any_zookeeper):
+    with pytest.raises(UnreachableError, match="SASL: the server offers no login by SASL"):
+        await connect(settings(At(any_zookeeper), digest("a secret"), timeout_ms=2000), OsThreads())
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.security.digest_md5 import DigestError, digest_md5, parse_directives
+from barnabas.security.digest_md5 import DigestError, DigestServer, digest_md5, parse_directives
 
 CHALLENGE = b'realm="elwood.innosoft.com",nonce="OA6MG9tEQGm2hh",qop="auth",algorithm=md5-sess,charset=utf-8'
 PROOF = b"rspauth=ea40f60335c427b5527b84dbabcdfffd"
@@ -60,3 +60,71 @@ def test_names_are_quoted():
     answer = begun(username='a"\\b').send(CHALLENGE)
     assert b'username="a\\"\\\\b"' in answer
     assert parse_directives(answer)["username"] == 'a"\\b'
+
+
+def server(users, realm="elwood.innosoft.com"):
+    return DigestServer(users.get, realm=realm, uri="imap/elwood.innosoft.com", nonce="OA6MG9tEQGm2hh")
+
+
+def test_the_server_of_the_rfcs_example():
+    ours = server({"chris": "secret"})
+    assert parse_directives(ours.answer(b"")) == parse_directives(CHALLENGE)
+    assert ours.answer(begun().send(CHALLENGE)) == PROOF
+    assert ours.username == "chris"
+    with pytest.raises(DigestError, match="is over"):
+        ours.answer(b"")
+
+
+@pytest.mark.parametrize(
+    ("username", "password"),
+    [('a"\\b', "p,q"), ("münchen", "pässword"), ("日本", "密码"), ("a", "é"), ("a", 'x"y')],
+)
+def test_client_and_server_agree_on_names_and_passwords(username, password):
+    ours = server({username: password})
+    messages = begun(username=username, password=password)
+    proof = ours.answer(messages.send(ours.answer(b"")))
+    assert ours.username == username
+    with pytest.raises(StopIteration):
+        messages.send(proof)
+
+
+def test_a_wrong_password_and_an_unknown_user_are_refused_alike():
+    said = set()
+    for users in ({"chris": "other"}, {"frida": "secret"}, {"chris": ""}, {}):
+        ours = server(users)
+        ours.answer(b"")
+        with pytest.raises(DigestError) as refused:
+            ours.answer(begun().send(CHALLENGE))
+        assert ours.username is None
+        said.add(str(refused.value))
+    assert said == {"the user or the password is wrong"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (b'nonce="OA6MG9tEQGm2hh"', b'nonce="replayed"', "nonce"),
+        (b"nc=00000001", b"nc=00000002", "nc"),
+        (b"qop=auth,", b"qop=auth-conf,", "qop"),
+        (b'realm="elwood.innosoft.com"', b'realm="elsewhere"', "realm"),
+        (b"imap/elwood", b"smtp/elwood", "digest-uri"),
+        (b'username="chris"', b'username=""', "no username"),
+        (b"charset=utf-8", b'authzid="admin"', "another user"),
+        (b"response=d388", b"response=d389", "password is wrong"),
+        (b"response=d388dad90d4bbd760a152321f2143af7", b'response="\xc3\xa9"', "password is wrong"),
+        (b"response=d388dad90d4bbd760a152321f2143af7", b"nothing", "malformed"),
+    ],
+)
+def test_an_answer_that_does_not_fit_the_challenge_is_refused(old, new, said):
+    ours = server({"chris": "secret", "admin": "x"})
+    ours.answer(b"")
+    answer = begun().send(CHALLENGE)
+    assert old in answer
+    with pytest.raises(DigestError, match=said):
+        ours.answer(answer.replace(old, new))
+    assert ours.username is None
+
+
+def test_a_login_that_begins_with_an_answer_is_refused():
+    with pytest.raises(DigestError, match="begins with an empty message"):
+        server({"chris": "secret"}).answer(begun().send(CHALLENGE))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.security.jaas import JaasError, parse_jaas
+from barnabas.security.jaas import JaasError, parse_jaas, parse_jaas_section
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -40,3 +40,27 @@ def test_what_is_no_entry_is_refused_without_its_values(text):
     with pytest.raises(JaasError) as refused:
         parse_jaas(text)
     assert "secret" not in str(refused.value)
+
+
+def test_a_section_of_a_file_is_found_by_its_name():
+    client = f'// both sides\nClient {{ {PLAIN} required username="a"; }};\n'
+    text = f'{client}Server {{\n {PLAIN} required user_a="b;}}";\n}};\n'
+    assert parse_jaas_section(text, "Server").users() == {"a": "b;}"}
+    assert parse_jaas_section(text, "Client").options == {"username": "a"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no section Server"),
+        (f"Client {{ {PLAIN} required; }};", "no section Server"),
+        (f"Server {PLAIN} required;", "{ is expected"),
+        (f"Server {{ {PLAIN} required;", "does not end with };"),
+        (f"Server {{ {PLAIN} required; }}", "; is expected"),
+        ("Server { };", "it is empty"),
+        (f"Server {{ {PLAIN} required; {PLAIN} required; }};", "one login module"),
+    ],
+)
+def test_a_file_without_the_section_says_what_is_missing(text, said):
+    with pytest.raises(JaasError, match=said):
+        parse_jaas_section(text, "Server")

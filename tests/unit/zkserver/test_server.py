@@ -4,6 +4,8 @@ import os
 import socket
 import stat
 import struct
+import subprocess
+import sys
 
 import pytest
 import trio
@@ -12,6 +14,7 @@ from kazoo.exceptions import NoAuthError, NodeExistsError, NotEmptyError
 from kazoo.recipe.lock import Lock
 from kazoo.security import make_digest_acl
 
+from barnabas.security.digest_md5 import DigestServer
 from barnabas.zkserver import storage
 from barnabas.zkserver.core import Core, Peer
 from barnabas.zkserver.errors import Code
@@ -224,3 +227,55 @@ async def test_where_somebody_is_required_nobody_else_may_do_anything(tmp_path):
 
 def auth(credentials):
     return encode_int(0) + encode_string("digest") + encode_buffer(credentials)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "No such file"),
+        ("Client { a.B required; };", "there is no section Server"),
+        ("Server { a.B required; };", "DigestLoginModule is expected"),
+        ("Server { a.DigestLoginModule required user_a=secret };", "does not end with ;"),
+    ],
+)
+def test_a_jaas_file_that_cannot_be_used_stops_the_start(tmp_path, text, said):
+    path = tmp_path / "jaas"
+    if text is not None:
+        path.write_text(text)
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "zookeeper",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        str(tmp_path / "d"),
+    ]
+    done = subprocess.run(
+        [*command, "--jaas", str(path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"--jaas {path}" in done.stderr
+    assert said in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_a_refused_login_ends_the_connection_and_nothing_else(tmp_path):
+    core = Core(
+        timeout_min_ms=1, timeout_max_ms=10_000,
+        login=lambda: DigestServer({"a": "b"}.get, realm="r", uri="zookeeper/zk-sasl-md5", nonce="n"),
+    )  # fmt: skip
+    session = core.begin_session(5000, b"p" * 16, 0, 0)
+    peer = Peer(session)
+
+    def asked(token):
+        answer = core.answer(peer, struct.pack(">ii", 1, Op.SASL) + encode_buffer(token), 0, 0)
+        return struct.unpack_from(">i", answer, 12)[0]
+
+    assert asked(b"") == Code.OK
+    assert asked(b'username="a",realm="r",nonce="n",nc=00000001,cnonce="c",response=0') == Code.AUTH_FAILED
+    assert peer.is_closed
+    assert not peer.identities
+    assert core.sessions.get(session.session_id) is session
