@@ -349,21 +349,35 @@ def table(found: dict[str, list[Values]]) -> str:
     heads = ["metric", *kinds, *(f"{kinds[0]} / {other}" for other in kinds[1:])]
     lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
     for key, title in METRICS.items():
-        medians = {
-            kind: statistics.median(one[key] for one in found[kind])
-            for kind in kinds
-            if found[kind] and key in found[kind][0]
-        }
+        measured = {kind: [one[key] for one in found[kind] if key in one] for kind in kinds}
+        medians = {kind: statistics.median(values) for kind, values in measured.items() if values}
         if not medians:
             continue
         cells = [
-            f"{medians[kind]:,.3g}" if medians[kind] < 1000 else f"{medians[kind]:,.0f}" for kind in kinds
+            _number(medians[kind]) + f" ({len(measured[kind])})" if kind in medians else "-" for kind in kinds
         ]
+        first = medians.get(kinds[0])
         ratios = [
-            f"{medians[kinds[0]] / medians[kind]:.2f}" if medians[kind] > 0 else "-" for kind in kinds[1:]
+            f"{first / medians[kind]:.2f}" if first is not None and medians.get(kind, 0) > 0 else "-"
+            for kind in kinds[1:]
         ]
         lines.append("| " + " | ".join([title, *cells, *ratios]) + " |")
     return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def earlier(path: Path) -> tuple[dict[str, list[Values]], dict[str, str]]:
+    """Return the values of earlier runs and what was measured, by kind. Raises BenchError."""
+    if not path.exists():
+        return {}, {}
+    try:
+        known = json.loads(path.read_text())
+        return dict(known["values"]), dict(known["kinds"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BenchError(f"{path} has no values of an earlier run") from error
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -377,13 +391,23 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--mb", type=int, default=300, help="megabytes for each throughput")
     parser.add_argument("--count", type=int, default=2_000, help="requests for the latencies")
     parser.add_argument("--data", type=Path, default=ROOT / ".data", metavar="DIR")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every value there")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE",
+        help="add every value to those that are there, and print the medians of all: a measurement in short pieces",
+    )  # fmt: skip
     options = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: terminated"))
     build()
     kinds = options.kinds.split(",")
-    found: dict[str, list[Values]] = {kind: [] for kind in kinds}
+    found: dict[str, list[Values]] = {}
     described: dict[str, str] = {}
+    if options.json:
+        try:
+            found, described = earlier(options.json)
+        except BenchError as error:
+            print(f"bench: {error}", file=sys.stderr)
+            return 1
+    found = {kind: found.get(kind, []) for kind in (*KINDS, *kinds) if kind in kinds or kind in found}
     directory = options.data.resolve() / f"clusters-{os.getpid()}"
     try:
         for number in range(options.rounds):
@@ -410,7 +434,7 @@ def main(argv: list[str] | None = None) -> int:
     print(", ".join(f"{name} {value}" for name, value in describe_machine().items()))
     for kind, text in described.items():
         print(f"- {kind}: {text}")
-    print(f"\nMedians of {options.rounds} rounds.\n\n{table(found)}")
+    print(f"\nMedians; how many rounds is in parentheses.\n\n{table(found)}")
     return 0
 
 

@@ -9,6 +9,7 @@ from bench.micro import (
     acls,
     cold,
     compaction,
+    controllers,
     coordinators,
     echo,
     imports,
@@ -37,6 +38,7 @@ GROUPS = {
     "partitions": partitions,
     "requests": requests,
     "coordinators": coordinators,
+    "controllers": controllers,
     "echo": echo,
     "acls": acls,
 }
