@@ -16,6 +16,7 @@ from compat.faults.hosts import HERE
 from compat.faults.machines import BROKERS, SESSION_S, ZOOKEEPERS, BrokerMachine, FaultyCluster
 
 AFTER_SESSION_S = SESSION_S + 2.0
+IN_SYNC_S = 60.0
 
 
 @dataclass(slots=True)
@@ -51,6 +52,16 @@ def stop(fault: Fault) -> str:
     fault.broker.stop()
     fault.broker.start()
     return "restarted"
+
+
+def rolling_restart(fault: Fault) -> str:
+    """SIGTERM and a start of each broker in turn, the next one once all replicas are in sync: no client notices."""
+    for broker_id in (fault.broker.broker_id, *fault.others):
+        machine = fault.cluster.brokers[broker_id]
+        machine.stop()
+        machine.start()
+        fault.cluster.wait_in_sync(IN_SYNC_S)
+    return f"{len(fault.others) + 1} brokers"
 
 
 def suspend(fault: Fault) -> str:
@@ -195,14 +206,18 @@ KINDS: dict[str, Kind] = {
     kind.__name__.replace("_", "-"): kind
     for kind in (
         kill, stop, suspend, suspend_shortly, isolate, cut_from_zookeeper, cut_from_brokers, cut_pair, cut_one_way,
-        zookeeper_restart, quorum_lost, disk_full, disk_broken, disk_slow,
+        zookeeper_restart, quorum_lost, disk_full, disk_broken, disk_slow, rolling_restart,
     )
 }  # fmt: skip
 NEEDS_FAILING_DISKS = {"disk-broken", "disk-slow"}
+BY_NAME = {"rolling-restart"}
+"""Kinds that are made up of others, and drawn only where they are asked for."""
 AFTER_KINDS = {"kill", "suspend", "isolate", "cut-from-zookeeper"}
 """Kinds after which others take over once the session has ended."""
 
 HANGING_KINDS = {"suspend", "isolate"}
 """Those of them in which clients wait for answers that never come, until their own request time-outs."""
 
-__all__ = ["AFTER_KINDS", "HANGING_KINDS", "KINDS", "NEEDS_FAILING_DISKS", "ClusterError", "Fault"]
+__all__ = [
+    "AFTER_KINDS", "BY_NAME", "HANGING_KINDS", "IN_SYNC_S", "KINDS", "NEEDS_FAILING_DISKS", "ClusterError", "Fault",
+]  # fmt: skip

@@ -23,7 +23,15 @@ from compat.faults.clients import (
     PlainLibrdkafka,
     Reader,
 )
-from compat.faults.faults import AFTER_KINDS, HANGING_KINDS, KINDS, NEEDS_FAILING_DISKS, Fault
+from compat.faults.faults import (
+    AFTER_KINDS,
+    BY_NAME,
+    HANGING_KINDS,
+    IN_SYNC_S,
+    KINDS,
+    NEEDS_FAILING_DISKS,
+    Fault,
+)
 from compat.faults.hosts import is_root
 from compat.faults.machines import FaultyCluster
 from compat.faults.pauses import Pauses, table
@@ -37,7 +45,6 @@ PRODUCERS: dict[str, type[Acknowledging]] = {
 }
 STAYING = {"franz-go"}
 """Clients that dial a broker that hangs again and again, and look for another leader only when it answers."""
-IN_SYNC_S = 60.0
 RESUMED_S = 30.0
 QUIET_S = (0.2, 1.0)
 
@@ -60,7 +67,8 @@ class Rounds:
         self._random = Random(seed)
         self._seed = seed
         possible = [kind for kind in KINDS if is_root() or kind not in NEEDS_FAILING_DISKS]
-        self._kinds = [kind for kind in kinds or possible if kind in possible]
+        drawn = [kind for kind in possible if kind not in BY_NAME]
+        self._kinds = [kind for kind in kinds or drawn if kind in possible]
         self._rate = rate
         self._figures = figures
         self._resume_within_s = resume_within_s
