@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="repeat one history, and print it")
     parser.add_argument("--count", type=int, default=1000, help="how many histories (1000)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
+    parser.add_argument("--seconds", type=float, default=0, help="begin no history after so many seconds")
     parser.add_argument("--cluster", action="store_true", help="histories of three brokers on a ZooKeeper")
     parser.add_argument("--harsh", action="store_true", help="... with faults that come closer together")
     parser.add_argument("--directed", action="store_true", help="... with faults at the worst moments")
@@ -51,7 +52,7 @@ def main() -> int:
             print(Plan.drawn(options.seed))
         return _repeat(judge, options.seed)
     with quiet_logs():
-        return _many(judge, options.first, options.count)
+        return _many(judge, options.first, options.count, options.seconds)
 
 
 def _planted() -> int:
@@ -67,19 +68,23 @@ def _planted() -> int:
     return 1 if missed else 0
 
 
-def _many(judge: Judge, first: int, count: int) -> int:
+def _many(judge: Judge, first: int, count: int, seconds: float) -> int:
     gc.freeze()
     failed = []
+    done = 0
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     for seed in range(first, first + count):
+        if seconds and time.perf_counter() - began_s > seconds:
+            break
         _, broken = judge(seed)
+        done += 1
         if broken:
             failed.append(seed)
             print(f"seed {seed}: {len(broken)} broken, the first: {broken[0]}", flush=True)
     took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
-    per_minute = count / cpu_s * 60
+    per_minute = done / cpu_s * 60
     print(
-        f"{count} histories from seed {first}: {len(failed)} broken {failed[:20]}; {took_s:.1f} s, "
+        f"{done} histories from seed {first}: {len(failed)} broken {failed[:20]}; {took_s:.1f} s, "
         f"{cpu_s:.1f} s of CPU, {per_minute:,.0f} a minute of CPU"
     )
     return 1 if failed else 0

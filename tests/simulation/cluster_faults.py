@@ -43,19 +43,32 @@ class ClusterFaults:
         self.zookeeper = zookeeper
         self.network = network
         self.note = note
+        self._decoded: dict[bytes, Any] = {}  # of what is looked at again and again
 
     # --- what ZooKeeper says --------------------------------------------------------------------------------
 
+    def state(self, path: str) -> Any:
+        """The state of a partition by its path, None where there is none yet. Not to be changed."""
+        data = self.zookeeper.data(path)
+        if data is None:
+            return None
+        state = self._decoded.get(data)
+        if state is None:
+            state = self._decoded[data] = json.loads(data)
+        return state
+
     def states(self) -> dict[str, Any]:
         """The state of each partition by its path."""
-        nodes = self.zookeeper.dump()
-        return {path: json.loads(data) for path, data in nodes.items() if path.endswith("/state")}
+        paths = [path for path in self.zookeeper.tree.nodes if path.endswith("/state")]
+        return {path: self.state(path) for path in sorted(paths)}
 
     def is_in_sync(self) -> bool:
         """Say whether all partitions have a leader, and all their replicas are in sync."""
+        count = len(self.machines)
         return all(
-            state["leader"] >= 0 and len(state["isr"]) == len(self.machines)
-            for state in self.states().values()
+            (state := self.state(path))["leader"] >= 0 and len(state["isr"]) == count
+            for path in self.zookeeper.tree.nodes
+            if path.endswith("/state")
         )
 
     async def until_in_sync(self) -> None:
@@ -75,7 +88,7 @@ class ClusterFaults:
 
     def controller(self) -> int:
         """The controller's id, 0 for none."""
-        data = self.zookeeper.dump().get("/controller")
+        data = self.zookeeper.data("/controller")
         return int(json.loads(data)["brokerid"]) if data else 0
 
     def some_leader(self) -> tuple[str, int]:
@@ -165,7 +178,7 @@ class ClusterFaults:
     async def _next_leader(self, path: str, before: int) -> int:
         with trio.move_on_after(LISTENING_S):
             while True:
-                leader = self.states().get(path, {"leader": -1})["leader"]
+                leader = (self.state(path) or {"leader": -1})["leader"]
                 if leader not in (-1, before):
                     return int(leader)
                 await trio.sleep(0.001)

@@ -58,14 +58,14 @@ class WorstMoments(ClusterFaults):
 
     def _target_of(self, index: int) -> Target:
         path = f"/brokers/topics/{TOPIC}/partitions/{index}/state"
-        assigned = json.loads(self.zookeeper.dump()[f"/brokers/topics/{TOPIC}"])["partitions"][str(index)]
-        leader = self.states()[path]["leader"]
-        heir, other = (one for one in assigned if one != leader)
+        topic = json.loads(self.zookeeper.data(f"/brokers/topics/{TOPIC}") or b"")
+        leader = self.state(path)["leader"]
+        heir, other = (one for one in topic["partitions"][str(index)] if one != leader)
         return Target(path, leader, heir, other)
 
     def isr(self, target: Target) -> list[int]:
         """The in-sync replicas of a partition."""
-        return list(self.states()[target.path]["isr"])
+        return list(self.state(target.path)["isr"])
 
     async def until_isr(self, target: Target, broker_id: int, *, is_in: bool) -> None:
         """Wait until a broker is in the ISR of a partition, or out of it, but not for ever."""
@@ -81,7 +81,7 @@ class WorstMoments(ClusterFaults):
 
     async def lose_leader_again(self, target: Target) -> None:
         """End the session of whoever leads now."""
-        leader = self.states()[target.path]["leader"]
+        leader = self.state(target.path)["leader"]
         if leader > 0:
             self.expire(leader)
             await self._next_leader(target.path, leader)

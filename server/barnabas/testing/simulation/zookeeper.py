@@ -48,6 +48,11 @@ class SimulatedZooKeeper:
         """Return the data of all znodes by path."""
         return {path: node.data for path, node in sorted(self._tree.nodes.items())}
 
+    def data(self, path: str) -> bytes | None:
+        """Return the data of a znode, None where there is none."""
+        node = self._tree.nodes.get(path)
+        return None if node is None else node.data
+
     @contextmanager
     def observed(self, observer: Callable[[str, bytes | None], object]) -> Iterator[None]:
         """Call `observer` with path and data (None: removed) at the moment of each change, while this lasts."""
