@@ -26,6 +26,11 @@ TOOLS = {
     "log": ("barnabas.logtool.command", "show, check and repair log dirs"),
     "storage": ("barnabas.logtool.storage_command", "prepare log dirs before the first start"),
     "cluster": ("barnabas.localcluster.command", "start several brokers and their ZooKeeper"),
+    "tap": ("barnabas.tap.command", "show what clients and brokers say to each other"),
+    "replay": (
+        "barnabas.tap.replay_command",
+        "send a recorded session to another broker, and compare its answers",
+    ),
     "test-server": ("barnabas.testing.server_command", "start a broker for tests, with a control API"),
     "zookeeper": ("barnabas.zkserver.command", "start a ZooKeeper server of one node"),
 }

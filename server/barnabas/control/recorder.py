@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from barnabas.faults import naming
+from barnabas.inspection.errors import error_codes
+from barnabas.inspection.messages import as_json
 from barnabas.wire import registry
-from barnabas.wire.primitives import ZERO_UUID
-from barnabas.wire.regions import FileRegion
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -25,13 +25,6 @@ if TYPE_CHECKING:
     from barnabas.requests.context import RequestContext
 
 RECORDED_MAX = 10_000
-ENTRIES_MAX = 1000
-"""So many entries of arrays of one request or answer are kept."""
-TEXT_CHARACTERS_MAX = 1000
-SECRETS = frozenset(("auth_bytes", "hmac", "salted_password", "salt", "session_token", "password"))
-"""Fields that let somebody log in."""
-MASK = "***"
-_SECRET_SETTINGS = ("password", "secret", "jaas", "keystore.key", "credential")
 
 
 @dataclass(slots=True, eq=False)
@@ -196,7 +189,7 @@ class Recorder:
         recorded.is_answered = True
         if response is not None:
             recorded.response = as_json(response)
-            recorded.error_codes = tuple(sorted({code for code in _codes(recorded.response) if code}))
+            recorded.error_codes = tuple(sorted({error.code for error in error_codes(response)}))
         self._tell()
 
     def _tell(self) -> None:
@@ -205,65 +198,3 @@ class Recorder:
 
     def _name_of(self, topic_id: bytes) -> str | None:
         return self._broker.services.metadata.image.topic_name(topic_id) if self._broker is not None else None
-
-
-def as_json(message: Any) -> dict[str, Any]:
-    """Return a request or answer as JSON: names as in Python, ids as in Kafka's tools, secrets masked, records counted."""
-    left = [ENTRIES_MAX]
-    found: dict[str, Any] = _plain(message, "", left)
-    return found
-
-
-def _plain(value: Any, name: str, left: list[int]) -> Any:
-    if is_dataclass(value):
-        is_secret = any(word in str(getattr(value, "name", "")) for word in _SECRET_SETTINGS)
-        found = {}
-        for field in fields(value):
-            inner = getattr(value, field.name)
-            if field.name == "unknown_tagged_fields" and inner is None:
-                continue
-            found[field.name] = (
-                MASK if is_secret and field.name == "value" and inner else _plain(inner, field.name, left)
-            )
-        return found
-    if name in SECRETS and value:
-        return MASK
-    if isinstance(value, list):
-        items = []
-        for item in value:
-            if left[0] <= 0:
-                items.append("...")
-                break
-            left[0] -= 1
-            items.append(_plain(item, name, left))
-        return items
-    if isinstance(value, dict):
-        return {str(key): _plain(inner, name, left) for key, inner in value.items()}
-    if isinstance(value, str):
-        return value[:TEXT_CHARACTERS_MAX]
-    if isinstance(value, bytes | bytearray | memoryview | FileRegion):
-        return _plain_bytes(value, name)
-    return value
-
-
-def _plain_bytes(value: bytes | bytearray | memoryview | FileRegion, name: str) -> Any:
-    """Return an id as text, and the size of anything else."""
-    if isinstance(value, bytes) and len(value) == len(ZERO_UUID) and name.endswith("id"):
-        from barnabas.ids import uuid_text
-
-        return uuid_text(value)
-    return {"bytes": len(value)}
-
-
-def _codes(value: Any) -> Iterator[int]:
-    """Yield every error code in an answer."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if name == "error_code" and isinstance(inner, int):
-                yield inner
-            else:
-                yield from _codes(inner)
-    elif isinstance(value, list):
-        items: Iterable[Any] = value
-        for item in items:
-            yield from _codes(item)

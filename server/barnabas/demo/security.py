@@ -16,13 +16,13 @@ import trio
 from barnabas.cluster.access_changes import AclAdded, ScramCredentialChanged
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.image import BrokerInfo, Change, ClusterImage
-from barnabas.demo.certificates import AUTHORITY, make_all, write_private
 from barnabas.environment.real import OsEntropy, OsThreads
 from barnabas.errors import StorageError
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.log.disk import OsDisk
 from barnabas.log.logdir import read_meta
 from barnabas.log.ownership import Ownership
+from barnabas.network.certificates import AUTHORITY, make_all, write_private
 from barnabas.security.acls import AccessControlEntry, AclBinding, PatternType, Permission, ResourcePattern
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.security.scram import SCRAM_SHA_512, credential

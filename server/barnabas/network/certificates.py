@@ -1,4 +1,4 @@
-"""A certificate authority for a demonstration, and the keys that it signs, as PEM files.
+"""A certificate authority of one's own, for demonstrations and taps, and the keys that it signs, as PEM files.
 
 The rule: what is there is used again; only the owner of the directory can read a key.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +25,7 @@ from cryptography.x509.oid import NameOID
 
 LIFETIME = timedelta(days=3650)
 AUTHORITY = "ca"
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class Signed(NamedTuple):
@@ -33,22 +35,29 @@ class Signed(NamedTuple):
     certificate: x509.Certificate
 
 
-def make_all(directory: Path, server: str, users: tuple[str, ...]) -> None:
+def make_all(
+    directory: Path,
+    server: str,
+    users: tuple[str, ...] = (),
+    *,
+    hosts: Sequence[str] = LOCAL_HOSTS,
+    authority_name: str = "Barnabas demonstration CA",
+) -> None:
     """Make the authority, the key of a server and those of its users, as far as they are not there. Raises OSError.
 
-    For each there are NAME.key, NAME.crt, and NAME.pem with both.
+    For each there are NAME.key, NAME.crt, and NAME.pem with both. `hosts` are the names and addresses of the server.
     """
     directory.mkdir(parents=True, exist_ok=True)
     authority = _read(directory, AUTHORITY)
     if authority is None:
-        authority = _sign("Barnabas demonstration CA", None)
+        authority = _sign(authority_name, None)
         _write(directory, AUTHORITY, authority)
     for name in (server, *users):
         if not (directory / f"{name}.pem").exists():
-            _write(directory, name, _sign(name, authority))
+            _write(directory, name, _sign(name, authority, hosts))
 
 
-def _sign(name: str, by: Signed | None) -> Signed:
+def _sign(name: str, by: Signed | None, hosts: Sequence[str] = LOCAL_HOSTS) -> Signed:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -64,15 +73,18 @@ def _sign(name: str, by: Signed | None) -> Signed:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
     if by is not None:
-        names = [
-            x509.DNSName("localhost"),
-            x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-            x509.IPAddress(ipaddress.ip_address("::1")),
-        ]
+        names = [_general_name(host) for host in hosts]
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(by.key.public_key())
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         builder = builder.add_extension(issuer, critical=False)
     return Signed(key, builder.sign(by.key if by is not None else key, hashes.SHA256()))
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _read(directory: Path, name: str) -> Signed | None:

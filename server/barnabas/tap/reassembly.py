@@ -1,0 +1,125 @@
+"""One direction of a TCP connection put together from captured segments. Pure.
+
+The rule: bytes are given in order, each once; what a capture lacks is a gap, given as late as the bounds allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+WAITING_BYTES_MAX = 4 << 20
+WAITING_SEGMENTS_MAX = 4096
+_WRAP = 1 << 32
+
+
+class Piece(NamedTuple):
+    """The next bytes of a stream; or, with `gap`, so many bytes that are missing before what comes next."""
+
+    at: float
+    data: bytes
+    gap: int = 0
+
+
+class Reassembly:
+    """Puts segments in order."""
+
+    def __init__(self) -> None:
+        self._next: int | None = None
+        """The sequence number that is to come."""
+        self._waiting: dict[int, tuple[float, bytes, int]] = {}
+        """Segments that came too early, by sequence number: time, payload, missing bytes at their end."""
+        self._waiting_bytes = 0
+        self.repeated_bytes = 0
+        self.early = 0
+        """So many segments came before one that they follow."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a sequence number is known."""
+        return self._next is not None
+
+    def begin(self, sequence: int) -> None:
+        """Begin after a SYN with this sequence number."""
+        self._next = (sequence + 1) % _WRAP
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    def feed(self, at: float, sequence: int, payload: bytes, missing: int = 0) -> Iterator[Piece]:
+        """Take a segment's payload; yields what is in order now."""
+        if not payload and not missing:
+            return
+        if self._next is None:
+            self._next = sequence
+        distance = (sequence - self._next) % _WRAP
+        if 0 < distance < _WRAP // 2:
+            self._wait(at, sequence, payload, missing)
+            while self._is_full():
+                yield from self._jump()
+            return
+        yield from self._take(at, sequence, payload, missing)
+        yield from self._follow()
+
+    def acknowledged(self, sequence: int) -> Iterator[Piece]:
+        """Be told that the receiver has everything before this sequence number: what is missing will not come any more.
+
+        Yields what has waited for it.
+        """
+        while self._waiting and self._next is not None and 0 < (sequence - self._next) % _WRAP < _WRAP // 2:
+            yield from self._jump()
+
+    def finish(self) -> Iterator[Piece]:
+        """Yield what still waits, with the gaps before it."""
+        while self._waiting:
+            yield from self._jump()
+
+    def _wait(self, at: float, sequence: int, payload: bytes, missing: int) -> None:
+        self.early += 1
+        known = self._waiting.get(sequence)
+        if known is not None:
+            if len(known[1]) >= len(payload):
+                self.repeated_bytes += len(payload)
+                return
+            self._waiting_bytes -= len(known[1])
+        self._waiting[sequence] = (at, payload, missing)
+        self._waiting_bytes += len(payload)
+
+    def _is_full(self) -> bool:
+        return len(self._waiting) > WAITING_SEGMENTS_MAX or self._waiting_bytes > WAITING_BYTES_MAX
+
+    def _take(self, at: float, sequence: int, payload: bytes, missing: int) -> Iterator[Piece]:
+        """Give a segment that begins at or before what is to come."""
+        assert self._next is not None
+        known = (self._next - sequence) % _WRAP  # so much of it has been given
+        if known >= len(payload) + missing:
+            self.repeated_bytes += len(payload)
+            return
+        self.repeated_bytes += min(known, len(payload))
+        fresh = payload[known:]
+        missing -= max(0, known - len(payload))
+        if fresh:
+            yield Piece(at, fresh)
+        if missing:
+            yield Piece(at, b"", missing)
+        self._next = (self._next + len(fresh) + missing) % _WRAP
+
+    def _follow(self) -> Iterator[Piece]:
+        """Give what has waited and is next now."""
+        while self._waiting:
+            assert self._next is not None
+            ready = [one for one in self._waiting if (self._next - one) % _WRAP < _WRAP // 2]
+            if not ready:
+                return
+            for sequence in sorted(ready, key=lambda one: (one - self._next) % _WRAP):  # type: ignore[operator]
+                at, payload, missing = self._waiting.pop(sequence)
+                self._waiting_bytes -= len(payload)
+                yield from self._take(at, sequence, payload, missing)
+
+    def _jump(self) -> Iterator[Piece]:
+        """Give up on what is missing before the first segment that waits."""
+        assert self._next is not None
+        start = self._next
+        first = min(self._waiting, key=lambda one: (one - start) % _WRAP)
+        yield Piece(self._waiting[first][0], b"", (first - start) % _WRAP)
+        self._next = first
+        yield from self._follow()
