@@ -73,7 +73,12 @@ class GroupCoordinator(Runtime["GroupShard"]):
         if entry.committed is not None:
             machine.transaction_ended(entry.producer_id, committed=entry.committed)
             return
-        for key, value in entry.records:
+        decoded = entry.decoded
+        for index, (key, value) in enumerate(entry.records):
+            committed = decoded.get(index) if decoded else None
+            if committed is not None:
+                machine.replay_commit(committed, entry.producer_id)
+                continue
             try:
                 machine.replay(key, value, loading=loading, producer_id=entry.producer_id)
             except PeerError as error:

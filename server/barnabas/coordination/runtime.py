@@ -388,7 +388,8 @@ class Runtime(Generic[M]):
             raise RequestError(client_code(error)) from error
         producer_id = out.producer[0] if out.producer else NO_PRODUCER_ID
         try:
-            self._replay(shard.partition, shard.machine, Entry(out.records, producer_id), loading=False)
+            entry = Entry(out.records, producer_id, decoded=out.decoded)
+            self._replay(shard.partition, shard.machine, entry, loading=False)
         except Exception:
             self._read_again(shard, "what was written could not be replayed")
             raise

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from barnabas.features import RecordVersions
 from barnabas.statemachine.decision import Record
+from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.records import group_metadata, offset_commit
 from barnabas.wire.generated.records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from barnabas.wire.generated.records.offset_commit import OffsetCommitKey, OffsetCommitValue
+
+LEADER_EPOCH_SINCE = 3
+"""The version of an offset's value from which on it has all fields but the expiry."""
+
+
+class CommittedOffset(NamedTuple):
+    """What a record of an offset says: None for its end."""
+
+    group_id: str
+    topic_partition: TopicPartition
+    value: OffsetCommitValue | None
 
 
 def group_record(group_id: str, value: GroupMetadataValue, versions: RecordVersions) -> Record:
@@ -28,6 +42,11 @@ def offset_record(
     expires = value.expire_timestamp >= 0
     version = versions.expiring_offset_commit if expires else versions.offset_commit
     return key, offset_commit.RECORD.encode_value(value, version)
+
+
+def is_whole(value: OffsetCommitValue, versions: RecordVersions) -> bool:
+    """Say whether all of an offset is in its record, so that a replay of the record leads to the same."""
+    return value.expire_timestamp < 0 and versions.offset_commit >= LEADER_EPOCH_SINCE
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:

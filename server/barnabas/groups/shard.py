@@ -26,7 +26,13 @@ from barnabas.groups.kinds import BY_RECORD_TYPE, KINDS, Kind
 from barnabas.groups.member import Joining
 from barnabas.groups.offsets import expired_offsets
 from barnabas.groups.pending import PendingOffsets
-from barnabas.groups.records import group_tombstone, offset_record, offset_tombstone
+from barnabas.groups.records import (
+    CommittedOffset,
+    group_tombstone,
+    is_whole,
+    offset_record,
+    offset_tombstone,
+)
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.share import membership as share_membership
 from barnabas.groups.share.group import ShareGroup
@@ -238,8 +244,10 @@ class GroupShard:
     ) -> None:
         """Commit offsets."""
         versions = self.settings.record_versions
-        for (topic, partition), value in offsets:
-            out.records.append(offset_record(group_id, topic, partition, value, versions))
+        for topic_partition, value in offsets:
+            if is_whole(value, versions):
+                out.decoded[len(out.records)] = CommittedOffset(group_id, topic_partition, value)
+            out.records.append(offset_record(group_id, *topic_partition, value, versions))
 
     def delete_offsets(
         self, group_id: str, topic_partitions: Iterable[TopicPartition], out: Decision
@@ -343,16 +351,13 @@ class GroupShard:
         Group metadata matters only then: while running, the group itself is ahead of it. Raises DecodeError.
         """
         kind = record_type_id(key)
-        if producer_id != NO_PRODUCER_ID:
-            if kind == offset_commit.RECORD.type_id:
-                where = offset_commit.RECORD.decode_key(key)
-                what = None if value is None else offset_commit.RECORD.decode_value(value)
-                self.pending.add(producer_id, where.group, (where.topic, where.partition), what)
-            return
         if kind == offset_commit.RECORD.type_id:
             where = offset_commit.RECORD.decode_key(key)
             committed = None if value is None else offset_commit.RECORD.decode_value(value)
-            self._replay_offset(where.group, (where.topic, where.partition), committed)
+            one = CommittedOffset(where.group, (where.topic, where.partition), committed)
+            self.replay_commit(one, producer_id)
+        elif producer_id != NO_PRODUCER_ID:
+            return
         elif kind == legacy_offset_commit.RECORD.type_id:
             old = legacy_offset_commit.RECORD.decode_key(key)
             committed = None if value is None else offset_commit.RECORD.decode_value(value)
@@ -377,6 +382,13 @@ class GroupShard:
         if group is None and make and kind.make is not None:
             group = self.groups[group_id] = kind.make(self, group_id)
         return group
+
+    def replay_commit(self, committed: CommittedOffset, producer_id: int) -> None:
+        """Replay what a record of an offset says, which counts when the transaction of its producer commits, if any."""
+        if producer_id != NO_PRODUCER_ID:
+            self.pending.add(producer_id, *committed)
+        else:
+            self._replay_offset(*committed)
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
         """A producer's transaction is at its end: what it has committed counts, or is forgotten."""

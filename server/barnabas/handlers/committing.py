@@ -32,6 +32,7 @@ BROKER_RETENTION = -1
 TIMESTAMP_MAX = 2**63 - 1
 COMMITS_AT_ONCE = 250
 """So many offsets are committed in one event: a few milliseconds' worth."""
+PARTITIONS_PER_CHECKPOINT = 16
 RECORD_BYTES_MIN = 41
 """What an offset takes in a batch besides the names of its group and topic, at least."""
 
@@ -120,13 +121,16 @@ class Commits:
         self._budget = budget
         self._requested: list[RequestedCommit] = []
         self._accepted: list[Answer] = []
+        self._taken = 0
 
     async def take(self, topic: str, partitions: Sequence[Partition], new_answer: Callable[[], A]) -> list[A]:
         """Take the offsets of a topic, "" for one that is not known by its id; returns its partitions' answers."""
         may_read = self._context.authorizes(Operation.READ, ResourceType.TOPIC, topic)
         answers = []
         for partition in partitions:
-            await self._budget.checkpoint()
+            self._taken += 1
+            if not self._taken % PARTITIONS_PER_CHECKPOINT:
+                await self._budget.checkpoint()
             answer = new_answer()
             answer.partition_index = partition.partition_index
             answers.append(answer)
@@ -152,10 +156,11 @@ class Commits:
         if info is None or not 0 <= index < len(info.partitions):
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         offset_metadata = partition.committed_metadata or ""
-        # Kafka calls them bytes, but counts UTF-16 code units.
+        # Kafka calls them bytes, but counts UTF-16 code units: as many as characters, or up to twice as many.
+        length_max = self._group_coordinator.settings.offset_metadata_bytes_max
         is_too_long = (
-            len(offset_metadata.encode("utf-16-le")) // 2
-            > self._group_coordinator.settings.offset_metadata_bytes_max
+            2 * len(offset_metadata) > length_max
+            and len(offset_metadata.encode("utf-16-le")) // 2 > length_max
         )
         now_ms = self._context.now_ms
         timestamp_ms: int = getattr(partition, "commit_timestamp", -1)  # in OffsetCommit v1

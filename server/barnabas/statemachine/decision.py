@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -33,6 +33,8 @@ class Decision:
     """
 
     records: list[Record] = field(default_factory=list)
+    decoded: dict[int, Any] = field(default_factory=dict)
+    """What some of the records say, by their index: who has just encoded them need not decode them."""
     replies: list[tuple[int, Any]] = field(default_factory=list)
     many_replies: list[ManyReplies] = field(default_factory=list)
     timers: dict[Hashable, int | None] = field(default_factory=dict)
@@ -45,6 +47,7 @@ class Decision:
     def clear(self) -> None:
         """Drop what was decided so far, for an event that decides otherwise after all."""
         self.records.clear()
+        self.decoded.clear()
         self.replies.clear()
         self.many_replies.clear()
         self.timers.clear()
@@ -69,6 +72,8 @@ class Entry:
     records: list[Record]
     producer_id: int = -1
     committed: bool | None = None
+    decoded: Mapping[int, Any] | None = None
+    """What some of the records say, by their index, where that is known."""
 
 
 def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+IDS_REMEMBERED_MAX, REMEMBERED_LENGTH_MAX = 20_000, 128
+"""Of so many ids, none longer than this, the partition is remembered: members name their group in each request."""
+
 
 def java_hash(text: str) -> int:
     """Java's String.hashCode: over UTF-16 code units, as a signed 32-bit number."""
@@ -17,5 +22,12 @@ def partition_for(text: str, count: int) -> int:
 
     Kafka takes the absolute value here, and zero for the one hash that has none; it clears the sign bit only for keys.
     """
+    return _remembered(text, count) if len(text) <= REMEMBERED_LENGTH_MAX else _partition_for(text, count)
+
+
+def _partition_for(text: str, count: int) -> int:
     value = java_hash(text)
     return (0 if value == -(1 << 31) else abs(value)) % count
+
+
+_remembered = lru_cache(IDS_REMEMBERED_MAX)(_partition_for)
