@@ -10,6 +10,8 @@ from codegen.emit import ARRAY_TABLES, Formats, Lines, class_alias, value_source
 from codegen.model import FIXED_SIZES, Field, Message
 from codegen.plan import COMPACT, Blob, BlobArray, FixedArray, Single, Step, StructArray, StructPlan, Tags
 
+RECORDS = "view[pos:stop]"
+"""Records are not copied: they are a part of the frame."""
 PREFIX_SIZES = {"": 0, "b": 1, "B": 1, "h": 2, "i": 4}
 
 
@@ -21,6 +23,8 @@ def emit_decoder(message: Message, plan: StructPlan, name: str, formats: Formats
     out.add(f"m = new({message.name})")
     emitter.struct(plan, "m")
     out.add("return m, pos")
+    if any(RECORDS in line for line in out.lines):
+        out.lines.insert(0, "    view = memoryview(buf)")
     return [f"def {name}(buf: Buffer, pos: int) -> tuple[{message.name}, int]:", *out.lines]
 
 
@@ -109,7 +113,7 @@ class _Decoder:
         value = {
             "string": 'str(buf[pos:stop], "utf-8", "replace")',
             "bytes": "bytes(buf[pos:stop])",
-            "records": "memoryview(buf)[pos:stop]",
+            "records": RECORDS,
         }[blob.type]
         out.add(f"{place} = {value}")
         out.add("pos = stop")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.endpoints import advertised_nodes
-from barnabas.handlers.fetch_reading import PartitionData, Reader, Served, answer_error
+from barnabas.handlers.fetch_reading import Reader, Served, answer_error
 from barnabas.requests.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 
@@ -149,10 +149,16 @@ async def _respond(
         if not count % PARTITIONS_PER_STEP:
             await checkpoint()
         if session is not None:
-            news = _is_news(want, data)
-            if incremental and not news:
+            has_records = bool(data.records)
+            is_news = want.tell(
+                data.high_watermark,
+                data.last_stable_offset,
+                data.log_start_offset,
+                is_error=data.error_code != 0,
+            )
+            if incremental and not (is_news or has_records or data.diverging_epoch.epoch >= 0):
                 continue
-            if len(data.records or b""):
+            if has_records:
                 with_records.append((want.topic, want.index))
         if topic is None or want.topic != last_key:
             topic = FetchResponse.FetchableTopicResponse()
@@ -173,22 +179,3 @@ async def _respond(
             for node in advertised_nodes(metadata.image, context.connection, leaders)
         ]
     return response
-
-
-def _is_news(want: SessionPartition, data: PartitionData) -> bool:
-    """Whether an incremental answer must name the partition; remembers what it was told."""
-    error = bool(data.error_code)
-    news = (
-        error
-        or want.told_error
-        or bool(len(data.records or b""))
-        or data.high_watermark != want.told_high_watermark
-        or data.last_stable_offset != want.told_last_stable_offset
-        or data.log_start_offset != want.told_log_start_offset
-        or data.diverging_epoch.epoch >= 0
-    )
-    want.told_high_watermark = data.high_watermark
-    want.told_last_stable_offset = data.last_stable_offset
-    want.told_log_start_offset = data.log_start_offset
-    want.told_error = error
-    return news

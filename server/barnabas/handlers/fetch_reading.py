@@ -6,6 +6,7 @@ error, and the others with records.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -14,6 +15,7 @@ from barnabas.cluster.endpoints import advertised_node
 from barnabas.config import broker as settings
 from barnabas.config.cluster import reads_from_rack
 from barnabas.errors import RequestError, StorageError, lacks_files
+from barnabas.replicas.reading import ConsumerReads
 from barnabas.replicas.replica import Replica
 from barnabas.replication.read_replica import preferred_replica
 from barnabas.requests.fetch_sessions import SessionPartition
@@ -23,9 +25,12 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.handlers.fetch_conversion import Unconverted
+    from barnabas.log.format.txn_index import AbortedTransaction
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.failures import LogDirFailures
     from barnabas.replicas.manager import Replicas
@@ -158,16 +163,23 @@ class Reader:
             self._first = context.correlation_id % len(wanted)
             wanted = wanted[self._first :] + wanted[: self._first]
         self._wanted = wanted
+        self._is_usual = version >= ZSTD_SINCE and not self.is_follower and not self._rack
         self._may_leave_out = incremental and version >= ZSTD_SINCE and not self._rack
 
     async def read(self, *, is_first: bool) -> ReadPass:
         """One pass over the partitions."""
         remaining = self._bytes_max
         done = ReadPass(is_first=is_first)
+        served = done.served
         topic: str | bytes | None = None
         name = ""
         is_known = may_read = False
-        is_quiet = self._is_idle if self.is_follower else self._is_quiet
+        reads: ConsumerReads | None = None
+        is_quiet: Callable[[str, SessionPartition], bool] = partial(self._is_idle, done)
+        if not self.is_follower:
+            usual = ConsumerReads(self._replicas, done.seen, reads_committed=self._reads_committed)
+            is_quiet = usual.is_quiet
+            reads = usual if self._is_usual else None
         for count, want in enumerate(self._wanted, 1):
             if not count % PARTITIONS_PER_CHECKPOINT:
                 await self._checkpoint()
@@ -176,12 +188,9 @@ class Reader:
                 name = topic if isinstance(topic, str) else self._metadata.image.topic_name(topic) or ""
                 is_known = name != "" or isinstance(topic, str)
                 may_read = is_known and self._may_read(name)
-            if may_read and self._may_leave_out and is_quiet(want, name, done):
+            if may_read and self._may_leave_out and is_quiet(name, want):
                 continue
-            data = PartitionData(
-                want.index, 0, 0, -1, -1, _NO_EPOCH_END, _NO_LEADER, _NO_SNAPSHOT, _NOT_ABORTED, -1, b""
-            )
-            done.served.append((want, data))
+            data: PartitionData | None = None
             try:
                 if not may_read:
                     raise RequestError(
@@ -189,8 +198,21 @@ class Reader:
                         if is_known or not self._may_follow
                         else ErrorCode.UNKNOWN_TOPIC_ID
                     )
-                size = self._read_partition(want, name, data, remaining if remaining > 0 else 0, done)
+                read = reads.read(name, want, remaining, not done.size) if reads is not None else None
+                if read is not None:
+                    size = read.size
+                    data = PartitionData(
+                        want.index, 0, read.high_watermark, read.last_stable_offset, read.log_start_offset,
+                        _NO_EPOCH_END, _NO_LEADER, _NO_SNAPSHOT,
+                        None if read.aborted is None else _aborted(read.aborted), -1, read.records,
+                    )  # fmt: skip
+                else:
+                    data = _unanswered(want)
+                    size = self._read_partition(want, name, data, max(remaining, 0), done)
             except (RequestError, StorageError) as failure:
+                if data is None:
+                    data = _unanswered(want)
+                served.append((want, data))
                 error = self._failures.failed(failure) if isinstance(failure, StorageError) else failure
                 if done.size and isinstance(failure, StorageError) and lacks_files(failure.cause):
                     # What was read keeps its files open until it is sent: enough for one answer.
@@ -202,6 +224,7 @@ class Reader:
                     data.current_leader = FetchResponse.LeaderIdAndEpoch(*leader)
                 done.must_answer = True
             else:
+                served.append((want, data))
                 done.size += size
                 remaining -= size
                 if data.diverging_epoch is not _NO_EPOCH_END:
@@ -216,32 +239,8 @@ class Reader:
             return self._may_follow
         return self._context.authorizes(Operation.READ, ResourceType.TOPIC, topic)
 
-    def _is_quiet(self, want: SessionPartition, topic: str, done: ReadPass) -> bool:
-        """Say whether an incremental answer leaves a partition out: nothing to read, and nothing that was not told."""
-        partition = self._replicas.find(topic, want.index)
-        if (
-            partition is None
-            or partition.closed
-            or want.told_error
-            or want.last_fetched_epoch >= 0
-            or want.current_leader_epoch not in (-1, partition.leader_epoch)
-        ):
-            return False
-        log = partition.log
-        last_stable, high_watermark = log.last_stable_offset, log.high_watermark
-        upper = last_stable if self._reads_committed else high_watermark
-        if (
-            not upper <= want.fetch_offset <= log.log_end_offset
-            or high_watermark != want.told_high_watermark
-            or last_stable != want.told_last_stable_offset
-            or log.log_start_offset != want.told_log_start_offset
-        ):
-            return False
-        done.seen[partition] = partition.growth.committed_bytes
-        return True
-
-    def _is_idle(self, want: SessionPartition, topic: str, done: ReadPass) -> bool:
-        """Say the same for a follower that has all there is, and take note that it has.
+    def _is_idle(self, done: ReadPass, topic: str, want: SessionPartition) -> bool:
+        """Say whether an answer leaves out a partition of which a follower has all there is; take note that it has.
 
         Most partitions of most fetches are such; reading them takes four times as long.
         """
@@ -333,12 +332,9 @@ class Reader:
                 return 0
             partition.sent_to_follower(size)
         if committed:
-            data.aborted_transactions = [
-                FetchResponse.AbortedTransaction(
-                    producer_id=aborted.producer_id, first_offset=aborted.first_offset
-                )
-                for aborted in partition_log.aborted_transactions(want.fetch_offset, result.next_offset)
-            ]
+            data.aborted_transactions = _aborted(
+                partition_log.aborted_transactions(want.fetch_offset, result.next_offset)
+            )
         if not size:
             return 0
         if version < RECORD_BATCHES_SINCE:
@@ -384,6 +380,20 @@ class Reader:
             if scope.cancelled_caught:
                 break
         return done
+
+
+def _unanswered(want: SessionPartition) -> PartitionData:
+    """Return the answer of a partition of which nothing is known yet."""
+    return PartitionData(
+        want.index, 0, 0, -1, -1, _NO_EPOCH_END, _NO_LEADER, _NO_SNAPSHOT, _NOT_ABORTED, -1, b""
+    )
+
+
+def _aborted(transactions: list[AbortedTransaction]) -> list[FetchResponse.AbortedTransaction]:
+    return [
+        FetchResponse.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        for one in transactions
+    ]
 
 
 def answer_error(data: PartitionData, error: RequestError) -> None:

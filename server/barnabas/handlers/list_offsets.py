@@ -38,6 +38,7 @@ DEBUGGING = -2
 """The replica id of a tool that may ask followers too."""
 LEADER_EPOCH_SINCE = 4
 OFFSET_NOT_AVAILABLE_SINCE = 5
+PARTITIONS_PER_CHECKPOINT = 16
 
 PartitionAnswer = ListOffsetsResponse.ListOffsetsPartitionResponse
 PartitionQuery = ListOffsetsRequest.ListOffsetsPartition
@@ -55,11 +56,14 @@ async def handle(
     checkpoint = budget.checkpoint
     asked: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
+    count = 0
     for topic in request.topics:
         for query in topic.partitions:
             key = (topic.name, query.partition_index)
             (repeated if key in asked else asked).add(key)
-            await checkpoint()
+            count += 1
+            if not count % PARTITIONS_PER_CHECKPOINT:
+                await checkpoint()
     response = ListOffsetsResponse()
     for topic in request.topics:
         answered = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name)
@@ -79,7 +83,9 @@ async def handle(
                     piecework=piecework,
                 )
             )
-            await checkpoint()
+            count += 1
+            if not count % PARTITIONS_PER_CHECKPOINT:
+                await checkpoint()
     return response
 
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.ports import TransactionVerifier
+    from barnabas.log.results import AppendResult
     from barnabas.loop_budget import LoopBudget
-    from barnabas.records.validate import ValidatedBatches
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
     from barnabas.requests.piecework import Piecework
@@ -48,6 +48,9 @@ _KNOWN_ACKS = (ACKS_ALL, 0, 1)
 PARTITIONS_PER_CHECKPOINT = 16
 BYTES_PER_PARTITION = 16 * 1024
 """Between two looks at the loop's budget: so many small partitions, or as many bytes of records."""
+LOOKS_PER_CHECKPOINT = 500
+"""So many batches are looked at for transactions in between."""
+BYTES_PER_CHECKPOINT = PARTITIONS_PER_CHECKPOINT * BYTES_PER_PARTITION
 
 PartitionResponse = ProduceResponse.PartitionProduceResponse
 _NO_LEADER = ProduceResponse.LeaderIdAndEpoch()
@@ -86,7 +89,9 @@ async def handle(
             context.close_after_response = True
             return None
         raise
-    topics = [await appender.append_topic(topic) for topic in request.topic_data]
+    topics = []
+    for topic in request.topic_data:
+        topics.append(await appender.append_topic(topic))  # noqa: PERF401 (a comprehension that waits is slower)
     if request.acks == 0:
         _end_without_response(context, topics)
         return None
@@ -124,6 +129,7 @@ class _Appender:
         self._checkpoint = budget.checkpoint
         self._piecework = piecework
         self._refused: dict[TopicPartition, RequestError] = {}
+        self._room = BYTES_PER_CHECKPOINT
 
     async def admit(self) -> None:
         """See that transactional records are in a transaction, and remember the partitions where they are not.
@@ -135,15 +141,15 @@ class _Appender:
         context, transactional_id = self._context, self._request.transactional_id
         parts: list[Part] = []
         is_transactional = False
+        count = 0
         for topic in self._request.topic_data:
             found = []
-            for count, data in enumerate(topic.partition_data, 1):
-                if (
-                    isinstance(data.records, memoryview)
-                    and (known := transactional_producer(data.records)) is not None
-                ):
+            for data in topic.partition_data:
+                known = transactional_producer(data.records)
+                if known is not None:
                     found.append((data.index, Producer(*known)))
-                if not count % PARTITIONS_PER_CHECKPOINT:
+                count += 1
+                if not count % LOOKS_PER_CHECKPOINT:
                     await self._checkpoint()
             if found:
                 is_transactional = True
@@ -189,31 +195,35 @@ class _Appender:
         may_write = self._context.authorizes(Operation.WRITE, ResourceType.TOPIC, name)
         acks, version, now_ms = self._request.acks, self._context.api_version, self._context.now_ms
         may_append = bool(name) and may_write and not self._refused and acks in _KNOWN_ACKS
-        room = PARTITIONS_PER_CHECKPOINT * BYTES_PER_PARTITION
+        leader, pending = self._replicas.leader, self.pending
         for data in topic.partition_data:
             index, records = data.index, data.records
-            room -= max(BYTES_PER_PARTITION, len(records or b""))
-            if room < 0:
-                room = PARTITIONS_PER_CHECKPOINT * BYTES_PER_PARTITION
+            size = len(records) if records else 0
+            self._room -= size if size > BYTES_PER_PARTITION else BYTES_PER_PARTITION
+            if self._room < 0:
+                self._room = BYTES_PER_CHECKPOINT
                 await self._checkpoint()
-            response = PartitionResponse(index, 0, 0, -1, -1, _NO_RECORD_ERRORS, None, _NO_LEADER)
-            responses.append(response)
+            partition: Replica | None = None
             try:
                 if not may_append:
                     self._check(name, index, may_write=may_write)
-                partition = self._replicas.leader(name, index)
+                partition = leader(name, index)
                 if not isinstance(records, memoryview):
                     raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
-                steps = partition.validation(records, acks=acks, api_version=version, now_ms=now_ms)
-                try:
-                    step = next(steps)
-                except StopIteration as end:  # it was short
-                    valid = end.value
-                else:
-                    valid = await self._piecework.go_on(steps, step)
-                self._append(partition, valid, response)
+                result = partition.append_at_once(records, acks, version, now_ms)
+                if result is None:
+                    result = await self._append_in_steps(partition, records)
             except RequestError as error:
-                _fail(self._context, name, response, error)
+                responses.append(_failed(self._context, name, index, partition, error))
+                continue
+            response = PartitionResponse(
+                index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset,
+                _NO_RECORD_ERRORS, None, _NO_LEADER,
+            )  # fmt: skip
+            responses.append(response)
+            end_offset = result.last_offset + 1
+            if partition.log.high_watermark < end_offset:
+                pending.append((partition, end_offset, response))
         return ProduceResponse.TopicProduceResponse(
             name=name, topic_id=topic.topic_id, partition_responses=responses
         )
@@ -231,27 +241,14 @@ class _Appender:
                 ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._request.acks}; -1, 0 and 1 are known"
             )
 
-    def _append(self, partition: Replica, valid: ValidatedBatches, response: PartitionResponse) -> None:
-        """Append validated records without letting anybody run in between, and fill in the answer. Raises RequestError."""
+    async def _append_in_steps(self, partition: Replica, records: memoryview) -> AppendResult:
+        """Validate records by steps; append them without letting anybody run in between. Raises RequestError."""
+        acks, version, now_ms = self._request.acks, self._context.api_version, self._context.now_ms
+        steps = partition.validation(records, acks=acks, api_version=version, now_ms=now_ms)
+        valid = await self._piecework.do(steps)
         if valid.batches and valid.batches[0].is_transactional:
             self._check_still_open(partition.topic, partition.index, valid.batches[0])
-        try:
-            result = partition.append(
-                valid,
-                acks=self._request.acks,
-                api_version=self._context.api_version,
-                now_ms=self._context.now_ms,
-            )
-        except RequestError as error:
-            if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                response.log_start_offset = partition.log.log_start_offset
-            raise
-        response.base_offset = result.base_offset
-        response.log_append_time_ms = result.log_append_time_ms
-        response.log_start_offset = result.log_start_offset
-        end_offset = result.last_offset + 1
-        if partition.log.high_watermark < end_offset:
-            self.pending.append((partition, end_offset, response))
+        return partition.append(valid, acks=acks, api_version=version, now_ms=now_ms)
 
     def _check_still_open(self, topic: str, index: int, header: BatchHeader) -> None:
         """Raise if the transaction that the records were admitted to has ended while they were validated."""
@@ -278,23 +275,23 @@ def _name_leaders(
         )
 
 
-def _fail(context: RequestContext, topic: str, response: PartitionResponse, error: RequestError) -> None:
-    response.error_code = error.code
-    response.base_offset = -1
-    response.error_message = error.message or None
-    response.record_errors = [
-        ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-        for index, message in getattr(error, "record_errors", ())
-    ]
+def _failed(
+    context: RequestContext, topic: str, index: int, partition: Replica | None, error: RequestError
+) -> PartitionResponse:
+    """Return the answer of a partition to which nothing was appended."""
     context.log(
-        log,
-        logging.INFO,
-        "refused produce requests",
-        "produce to %s-%d refused: %s",
-        topic,
-        response.index,
-        error,
+        log, logging.INFO, "refused produce requests", "produce to %s-%d refused: %s", topic, index, error
     )
+    response = PartitionResponse(
+        index, error.code, -1, -1, -1, _NO_RECORD_ERRORS, error.message or None, _NO_LEADER
+    )
+    response.record_errors = [
+        ProduceResponse.BatchIndexAndErrorMessage(batch_index=record, batch_index_error_message=message)
+        for record, message in getattr(error, "record_errors", ())
+    ]
+    if partition is not None and error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        response.log_start_offset = partition.log.log_start_offset
+    return response
 
 
 async def _wait(pending: Pending, request: ProduceRequest) -> None:

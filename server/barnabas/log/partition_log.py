@@ -29,7 +29,7 @@ from barnabas.log.trash import Trash
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import EndMarker
 from barnabas.records.steps import Steps, run
-from barnabas.records.validate import Origin, ValidatedBatches, validate_steps
+from barnabas.records.validate import Origin, ValidatedBatches, validate_at_once, validate_steps
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +131,12 @@ class PartitionLog(DurableLog):
         return validate_steps(
             records, api_version=api_version, config=self.config.rules, now_ms=now_ms, origin=origin
         )
+
+    def validate_at_once(
+        self, records: memoryview, *, now_ms: int, api_version: int
+    ) -> ValidatedBatches | None:
+        """Validate a producer's records as `validation` does; None where that takes several steps."""
+        return validate_at_once(records, api_version=api_version, config=self.config.rules, now_ms=now_ms)
 
     def append_valid(
         self,

@@ -113,7 +113,6 @@ class ReadableLog:
 
     # --- reading --------------------------------------------------------------------------------------------
 
-    @guarded
     def read(
         self, offset: int, *, max_bytes: int, upper_offset: int, min_one_batch: bool = True
     ) -> ReadResult:
@@ -131,6 +130,12 @@ class ReadableLog:
             )
         if offset >= upper_offset or offset == self.log_end_offset:
             return ReadResult(b"", offset)
+        try:
+            return self._read(offset, max_bytes, upper_offset, min_one_batch=min_one_batch)
+        except OSError as error:
+            raise failure_of("read", self, error) from error
+
+    def _read(self, offset: int, max_bytes: int, upper_offset: int, *, min_one_batch: bool) -> ReadResult:
         store = self.store
         found = store.find(offset)
         if found is None:
@@ -156,12 +161,17 @@ class ReadableLog:
         length = segment.file.read(4, position + LENGTH_OFFSET)
         return min(size, max(max_bytes, LOG_OVERHEAD + int.from_bytes(length, "big")))
 
-    @guarded
     def aborted_transactions(self, start_offset: int, upper_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that have records from `start_offset` up to before `upper_offset`.
 
         Raises StorageError.
         """
+        try:
+            return self._aborted_transactions(start_offset, upper_offset)
+        except OSError as error:
+            raise failure_of("aborted_transactions", self, error) from error
+
+    def _aborted_transactions(self, start_offset: int, upper_offset: int) -> list[AbortedTransaction]:
         aborted: list[AbortedTransaction] = []
         for segment in self.segments[self.store.index_of(start_offset) :]:
             if not segment.has_txn_index:

@@ -3,15 +3,13 @@
 The rule: values only; nothing here refers back to the log, but a region keeps its file open.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from barnabas.log.disk import File
 from barnabas.wire.regions import FileRegion
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)  # with an __init__ that can be compiled: one is made for each append
 class AppendResult:
     """What became of appended records: offsets as assigned, or as they were the first time for a duplicate.
 
@@ -23,12 +21,30 @@ class AppendResult:
     last_offset: int
     log_append_time_ms: int
     log_start_offset: int
-    record_count: int = 0
-    size: int = 0
-    duplicate: bool = False
+    record_count: int
+    size: int
+    duplicate: bool
+
+    def __init__(
+        self,
+        base_offset: int,
+        last_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        record_count: int = 0,
+        size: int = 0,
+        duplicate: bool = False,
+    ) -> None:
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_count = record_count
+        self.size = size
+        self.duplicate = duplicate
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class ReadResult:
     """What was read: whole batches, perhaps with a part of one at the end.
 
@@ -37,8 +53,16 @@ class ReadResult:
 
     records: FileRegion | bytes
     next_offset: int
-    file: File | None = None
-    position: int = -1
+    file: File | None
+    position: int
+
+    def __init__(
+        self, records: FileRegion | bytes, next_offset: int, file: File | None = None, position: int = -1
+    ) -> None:
+        self.records = records
+        self.next_offset = next_offset
+        self.file = file
+        self.position = position
 
     def to_bytes(self) -> bytes:
         """Return the bytes themselves. Raises OSError."""

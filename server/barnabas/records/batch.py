@@ -71,10 +71,10 @@ _UINT32: Final = Struct(">I")
 _INT16: Final = Struct(">h")
 
 
-def transactional_producer(records: Buffer | None) -> tuple[int, int] | None:
-    """Return the producer's id and epoch of records whose first batch is part of a transaction, else None."""
+def transactional_producer(records: object) -> tuple[int, int] | None:
+    """Return the producer's id and epoch of records in memory whose first batch is part of a transaction, else None."""
     if (
-        records is None
+        not isinstance(records, memoryview)
         or len(records) < HEADER_SIZE
         or records[MAGIC_OFFSET] != 2
         or not records[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_BIT

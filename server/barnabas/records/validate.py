@@ -48,7 +48,7 @@ from barnabas.records.errors import (
     UnsupportedCompressionError,
 )
 from barnabas.records.rules import AppendRules, RecordJudge
-from barnabas.records.scan import Scanner
+from barnabas.records.scan import BodyScan, Scanner
 from barnabas.records.steps import RECORDS_PER_STEP, Reserve, Steps, Work, run
 from barnabas.records.varint import Buffer
 
@@ -72,6 +72,7 @@ _NONE: Final = Codec.NONE
 
 _SUM_AT_ONCE_BYTES: Final = 4 << 20  # summed up in a millisecond
 _SMALL_EFFORT: Final = 4 * RECORDS_PER_STEP  # room for headers, and for looks at columns
+_AS_PRODUCED: Final = "producer"
 _WRONG_CHECKSUM: Final = "the checksum of the records is wrong"
 
 
@@ -166,10 +167,7 @@ def validate_steps(
     if header.magic == 2:
         if header.size != len(buf) and next(iter_batches(buf, header.size), None) is not None:
             raise InvalidRecordsError("one batch is allowed per partition, not several")
-        if header.size > config.max_message_bytes:
-            raise _too_large(header.size, config.max_message_bytes)
-        if header.base_offset != 0 and origin is _CLIENT:
-            raise InvalidRecordsError(f"a producer's batch begins at offset 0, not {header.base_offset}")
+        appender.check_place(header)
         if header.size > _SUM_AT_ONCE_BYTES:
             is_sound = yield Work(partial(check_crc, buf, 0, header))
         else:
@@ -179,12 +177,31 @@ def validate_steps(
         result = yield from appender.batch_steps(buf, header)
     else:
         result = yield from appender.message_steps(buf, header.magic)
-    if len(result.records) > config.segment_bytes:
-        raise RecordsError(
-            Code.RECORD_LIST_TOO_LARGE,
-            f"{len(result.records)} bytes of records do not fit a segment of {config.segment_bytes}",
-        )
-    return result
+    return appender.fitting(result)
+
+
+def validate_at_once(
+    buf: Buffer, *, api_version: int, config: AppendRules, now_ms: int
+) -> ValidatedBatches | None:
+    """Check a producer's records as `validate_steps` does, where they are one small batch that stays as it is.
+
+    As most are: no generator is made for them. None for all others, of which nothing has changed. Raises as
+    `validate_steps`.
+    """
+    if len(buf) < HEADER_SIZE or buf[MAGIC_OFFSET] != 2:
+        return None
+    header = read_header(buf)
+    size = LOG_OVERHEAD + header.batch_length
+    if size != len(buf) or size > SMALL_BYTES or header.records_count > RECORDS_PER_STEP:
+        return None
+    if api_version >= PRODUCE_VERSION_MAGIC_2:
+        _check_produce_version(header, api_version)
+    appender = _Appender(config, now_ms, _CLIENT)
+    appender.check_place(header)
+    if not check_crc(buf, 0, header):
+        raise CorruptRecordsError(_WRONG_CHECKSUM)
+    result = appender.batch_at_once(buf, header)
+    return None if result is None else appender.fitting(result)
 
 
 def _first_header(buf: Buffer) -> BatchHeader | None:
@@ -223,22 +240,66 @@ class _Appender:
         self.origin = origin
         self.judge = RecordJudge(config, now_ms)
 
-    def batch_steps(self, buf: Buffer, header: BatchHeader) -> Steps[ValidatedBatches]:
-        """Take a batch of magic 2 at the start of `buf`, in place if possible."""
-        config = self.config
+    def check_place(self, header: BatchHeader) -> None:
+        """Refuse a batch that is too large, or that a producer has given another place than the first."""
+        if header.size > self.config.max_message_bytes:
+            raise _too_large(header.size, self.config.max_message_bytes)
+        if header.base_offset != 0 and self.origin is _CLIENT:
+            raise InvalidRecordsError(f"a producer's batch begins at offset 0, not {header.base_offset}")
+
+    def fitting(self, result: ValidatedBatches) -> ValidatedBatches:
+        """Refuse what is larger than a segment."""
+        if len(result.records) > self.config.segment_bytes:
+            raise RecordsError(
+                Code.RECORD_LIST_TOO_LARGE,
+                f"{len(result.records)} bytes of records do not fit a segment of {self.config.segment_bytes}",
+            )
+        return result
+
+    def stays(self, buf: Buffer, header: BatchHeader) -> bool:
+        """Check the header of a producer's batch of magic 2; whether it alone shows that the batch stays as it is."""
         source = codec_of(header.codec)
-        if self.origin is not _CLIENT:
-            return self.patch(buf, header, header.max_timestamp)
         _check_client_header(header)
-        target = config.target_codec(source)
         if header.attributes & TIMESTAMP_TYPE_BIT:
             raise InvalidRecordsError(
                 "only the broker may set the timestamp type LogAppendTime", Code.INVALID_TIMESTAMP
             )
-        if target == source and not self.must_look_at_records(header):
-            return self.patch(buf, header, header.max_timestamp)
+        if self.config.target_codec(source) == source and not self.must_look_at_records(header):
+            return True
         if source is _LZ4:
             _check_lz4_frame(buf)
+        return False
+
+    def batch_at_once(self, buf: Buffer, header: BatchHeader) -> ValidatedBatches | None:
+        """Take a producer's batch of magic 2 in place if that is quickly done; None if there is more to do."""
+        if self.stays(buf, header):
+            return self.patch(buf, header, header.max_timestamp)
+        if self.config.compression_type != _AS_PRODUCED:
+            return None
+        scanner = self.scan_small(buf, header)
+        if scanner is None:
+            return None
+        scan = scanner.result()
+        if not (scan.offsets_consecutive and self.obeys(scan)):
+            return None
+        return self.patch(buf, header, scan.max_timestamp)
+
+    def obeys(self, scan: BodyScan) -> bool:
+        """Say whether all records obey the rules."""
+        judge = self.judge
+        return (
+            not (self.config.compacted and scan.null_keys)
+            and judge.is_timestamp_allowed(scan.min_timestamp)
+            and judge.is_timestamp_allowed(scan.max_timestamp)
+        )
+
+    def batch_steps(self, buf: Buffer, header: BatchHeader) -> Steps[ValidatedBatches]:
+        """Take a batch of magic 2 at the start of `buf`, in place if possible."""
+        if self.origin is not _CLIENT or self.stays(buf, header):
+            return self.patch(buf, header, header.max_timestamp)
+        config = self.config
+        source = codec_of(header.codec)
+        target = config.target_codec(source)
         scanner = self.scan_small(buf, header)
         if scanner is None:
             if source is _NONE:
@@ -252,11 +313,7 @@ class _Appender:
                 yield None
         try:
             scan = scanner.result()
-            judge = self.judge
-            if (config.compacted and scan.null_keys) or not (
-                judge.is_timestamp_allowed(scan.min_timestamp)
-                and judge.is_timestamp_allowed(scan.max_timestamp)
-            ):
+            if not self.obeys(scan):
                 yield from self.judge_steps(scanner.body, header)
             if target == source and scan.offsets_consecutive:
                 return self.patch(buf, header, scan.max_timestamp)

@@ -217,6 +217,28 @@ class Replica:
         self.appended(result)
         return result
 
+    def append_at_once(
+        self, records: memoryview, acks: int, api_version: int, now_ms: int
+    ) -> AppendResult | None:
+        """Validate and append a producer's records as the leader, where they are one small batch that stays as it is.
+
+        None if they are not, or are part of a transaction: nothing was done then. Raises RequestError as `validation`
+        and `append`.
+        """
+        self._check_replicas(acks)
+        log = self.log
+        valid = log.validate_at_once(records, now_ms=now_ms, api_version=api_version)
+        if valid is None or valid.batches[0].is_transactional:
+            return None
+        try:
+            result = log.append_valid(
+                valid, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
+            )
+        except StorageError as error:
+            raise self._context.storage_failed(error) from error
+        self.appended(result)
+        return result
+
     def _check_replicas(self, acks: int) -> None:
         """Raise NOT_ENOUGH_REPLICAS: no more replicas than there are need to be in sync, as since Apache Kafka 4.0."""
         state = self._leader_state()
@@ -242,14 +264,15 @@ class Replica:
 
     def appended(self, result: AppendResult) -> None:
         """Take note of an append to a leader: move the high watermark as far as replicas and medium allow."""
-        self.growth.appended(result.size, result.record_count)
-        if self.log.wants_flush:
+        log, growth = self.log, self.growth
+        growth.appended(result.size, result.record_count)
+        if log.wants_flush:
             self._context.request_flush(self)
         else:
-            self._own_end_offset = self.log.log_end_offset
+            self._own_end_offset = log.log_end_offset
             self._advance()
-        if self.log.high_watermark < self.log.log_end_offset:
-            self.growth.note_uncommitted(self.log.log_end_offset)
+        if log.high_watermark < log.log_end_offset:
+            growth.note_uncommitted(log.log_end_offset)
         if self._watchers_of_end:
             self._wake_watchers_of_end()
 

@@ -48,8 +48,8 @@ class LeaderState:
     """
 
     __slots__ = (
-        "_followers", "_pending", "broker_id", "epoch_start_offset", "high_watermark", "isr", "leader_epoch",
-        "partition_epoch", "replicas",
+        "_followers", "_pending", "broker_id", "epoch_start_offset", "has_followers", "high_watermark", "isr",
+        "leader_epoch", "partition_epoch", "replicas",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +78,8 @@ class LeaderState:
             for replica in self.replicas
             if replica != broker_id
         }
+        self.has_followers = bool(self._followers)
+        """Whether any other broker has a replica."""
         self._check()
 
     # --- what others say ------------------------------------------------------------------------------------
@@ -133,6 +135,7 @@ class LeaderState:
             for replica in self.replicas
             if replica != self.broker_id
         }
+        self.has_followers = bool(self._followers)
         if self._pending is not None and self._pending.partition_epoch < partition_epoch:
             self._pending = None
         self._check()
@@ -207,11 +210,6 @@ class LeaderState:
             for replica, state in self._followers.items()
             if replica in self.isr and state.log_start_offset <= fetch_offset <= state.end_offset
         ]
-
-    @property
-    def has_followers(self) -> bool:
-        """Whether any other broker has a replica."""
-        return bool(self._followers)
 
     # --- the in-sync replicas -------------------------------------------------------------------------------
 

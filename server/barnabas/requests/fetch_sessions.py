@@ -24,7 +24,7 @@ TopicKey = str | bytes
 """A topic's name (Fetch up to v12) or its id (v13+); a session never mixes the two."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)  # with an __init__ that can be compiled: a fetch may name thousands
 class SessionPartition:
     """What a fetcher wants of one partition, and what it was last told about it."""
 
@@ -32,13 +32,52 @@ class SessionPartition:
     index: int
     fetch_offset: int
     max_bytes: int
-    current_leader_epoch: int = -1
-    last_fetched_epoch: int = -1
-    log_start_offset: int = -1
-    told_high_watermark: int = -1
-    told_last_stable_offset: int = -1
-    told_log_start_offset: int = -1
-    told_error: bool = False
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    told_high_watermark: int
+    told_last_stable_offset: int
+    told_log_start_offset: int
+    told_error: bool
+
+    def __init__(
+        self,
+        topic: TopicKey,
+        index: int,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        log_start_offset: int = -1,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.told_high_watermark = -1
+        self.told_last_stable_offset = -1
+        self.told_log_start_offset = -1
+        self.told_error = False
+
+    def tell(
+        self, high_watermark: int, last_stable_offset: int, log_start_offset: int, *, is_error: bool
+    ) -> bool:
+        """Remember what the fetcher is told, and say whether any of it is new or an error."""
+        is_news = (
+            is_error
+            or self.told_error
+            or high_watermark != self.told_high_watermark
+            or last_stable_offset != self.told_last_stable_offset
+            or log_start_offset != self.told_log_start_offset
+        )
+        self.told_high_watermark = high_watermark
+        self.told_last_stable_offset = last_stable_offset
+        self.told_log_start_offset = log_start_offset
+        self.told_error = is_error
+        return is_news
 
 
 @dataclass(slots=True)

@@ -6,9 +6,7 @@ The rule: counting stops as soon as there is too much, so it costs little whatev
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection
 from dataclasses import fields, is_dataclass
-from operator import attrgetter
 from struct import Struct
 from struct import error as struct_error
 from typing import Any
@@ -20,21 +18,18 @@ PRODUCE = 0
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 
-_Getter = Callable[[Any], Any]
-
 
 class _Parts:
-    """The fields of a struct that hold entries of arrays."""
+    """The fields of a struct that hold entries of arrays, by name; those in `structs` are no arrays themselves.
 
-    __slots__ = ("arrays", "arrays_of_structs", "structs")
+    Each comes with the parts of what it holds, None where that has no arrays inside.
+    """
+
+    __slots__ = ("arrays", "structs")
 
     def __init__(self, kind: type[Any]) -> None:
-        self.arrays: list[_Getter] = []
-        """Those that are arrays, with no arrays inside."""
-        self.arrays_of_structs: list[tuple[_Getter, _Parts]] = []
-        """Those that are arrays of structs with arrays inside."""
-        self.structs: list[tuple[_Getter, _Parts]] = []
-        """Those that are structs with arrays inside."""
+        self.arrays: list[tuple[str, _Parts | None]] = []
+        self.structs: list[tuple[str, _Parts]] = []
         for field in fields(kind):
             text = str(field.type)
             is_array = text.startswith("list[")
@@ -42,46 +37,49 @@ class _Parts:
             nested = (
                 getattr(getattr(sys.modules[kind.__module__], outer, None), inner, None) if outer else None
             )
-            parts = _Parts(nested) if isinstance(nested, type) and is_dataclass(nested) else None
-            getter = attrgetter(field.name)
-            if parts is not None and parts:
-                (self.arrays_of_structs if is_array else self.structs).append((getter, parts))
-            elif is_array:
-                self.arrays.append(getter)
-
-    def __bool__(self) -> bool:
-        return bool(self.arrays or self.arrays_of_structs or self.structs)
+            parts = _parts_of(nested) if isinstance(nested, type) and is_dataclass(nested) else None
+            if is_array:
+                self.arrays.append((field.name, parts))
+            elif parts is not None:
+                self.structs.append((field.name, parts))
 
 
-_parts: dict[type[Any], _Parts] = {}
+_known: dict[type[Any], _Parts | None] = {}
+
+
+def _parts_of(kind: type[Any]) -> _Parts | None:
+    """Return the parts of a generated struct, None if there are no arrays in it."""
+    if kind not in _known:
+        parts = _Parts(kind)
+        _known[kind] = parts if parts.arrays or parts.structs else None
+    return _known[kind]
 
 
 def has_more_entries(message: Any, most: int) -> bool:
     """Say whether the arrays of a generated struct, nested ones included, have more than `most` entries together."""
-    parts = _parts.get(type(message))
-    if parts is None:
-        parts = _parts[type(message)] = _Parts(type(message))
-    return _left((message,), parts, most) < 0
+    parts = _parts_of(type(message))
+    return parts is not None and _left(message, parts, most) < 0
 
 
-def _left(structs: Collection[Any], parts: _Parts, left: int) -> int:
-    """Return how many of `left` entries more there may be beside those in `structs`; negative if there are too many."""
-    for get in parts.arrays:
-        left -= sum(map(len, filter(None, map(get, structs))))
-        if left < 0:
-            return left
-    for get, inner in parts.arrays_of_structs:
-        for items in filter(None, map(get, structs)):
+def _left(struct: Any, parts: _Parts, left: int) -> int:
+    """Return how many of `left` entries more there may be beside those in a struct; negative if there are too many."""
+    for name, inner in parts.arrays:
+        items = getattr(struct, name)
+        if items:
             left -= len(items)
             if left < 0:
                 return left
-            left = _left(items, inner, left)
+            if inner is not None:
+                for item in items:
+                    left = _left(item, inner, left)
+                    if left < 0:
+                        return left
+    for name, within in parts.structs:
+        value = getattr(struct, name)
+        if value is not None:
+            left = _left(value, within, left)
             if left < 0:
                 return left
-    for get, inner in parts.structs:
-        left = _left([one for one in map(get, structs) if one is not None], inner, left)
-        if left < 0:
-            return left
     return left
 
 

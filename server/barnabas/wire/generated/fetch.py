@@ -2425,6 +2425,7 @@ REQUEST: MessageCodec[FetchRequest] = MessageCodec(
 
 
 def decode_fetch_response_v0(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
     if end - pos < 4:
@@ -2472,7 +2473,7 @@ def decode_fetch_response_v0(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
                 stop = pos + n
                 if stop > end:
                     raise cut_short("PartitionData.Records", pos, end)
-                x2.records = memoryview(buf)[pos:stop]
+                x2.records = view[pos:stop]
                 pos = stop
             x2.last_stable_offset = -1
             x2.log_start_offset = -1
@@ -2538,6 +2539,7 @@ def encode_fetch_response_v0(m: FetchResponse, out: list[Chunk]) -> None:
 
 
 def decode_fetch_response_v1(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
     if end - pos < 8:
@@ -2585,7 +2587,7 @@ def decode_fetch_response_v1(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
                 stop = pos + n
                 if stop > end:
                     raise cut_short("PartitionData.Records", pos, end)
-                x2.records = memoryview(buf)[pos:stop]
+                x2.records = view[pos:stop]
                 pos = stop
             x2.last_stable_offset = -1
             x2.log_start_offset = -1
@@ -2650,6 +2652,7 @@ def encode_fetch_response_v1(m: FetchResponse, out: list[Chunk]) -> None:
 
 
 def decode_fetch_response_v4(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
     if end - pos < 8:
@@ -2715,7 +2718,7 @@ def decode_fetch_response_v4(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
                 stop = pos + n
                 if stop > end:
                     raise cut_short("PartitionData.Records", pos, end)
-                x2.records = memoryview(buf)[pos:stop]
+                x2.records = view[pos:stop]
                 pos = stop
             x2.log_start_offset = -1
             x2.diverging_epoch = _FetchResponse_EpochEndOffset()
@@ -2784,6 +2787,7 @@ def encode_fetch_response_v4(m: FetchResponse, out: list[Chunk]) -> None:
 
 
 def decode_fetch_response_v5(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
     if end - pos < 8:
@@ -2849,7 +2853,7 @@ def decode_fetch_response_v5(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
                 stop = pos + n
                 if stop > end:
                     raise cut_short("PartitionData.Records", pos, end)
-                x2.records = memoryview(buf)[pos:stop]
+                x2.records = view[pos:stop]
                 pos = stop
             x2.diverging_epoch = _FetchResponse_EpochEndOffset()
             x2.current_leader = _FetchResponse_LeaderIdAndEpoch()
@@ -2917,6 +2921,7 @@ def encode_fetch_response_v5(m: FetchResponse, out: list[Chunk]) -> None:
 
 
 def decode_fetch_response_v7(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
     if end - pos < 14:
@@ -2982,7 +2987,7 @@ def decode_fetch_response_v7(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
                 stop = pos + n
                 if stop > end:
                     raise cut_short("PartitionData.Records", pos, end)
-                x2.records = memoryview(buf)[pos:stop]
+                x2.records = view[pos:stop]
                 pos = stop
             x2.diverging_epoch = _FetchResponse_EpochEndOffset()
             x2.current_leader = _FetchResponse_LeaderIdAndEpoch()
@@ -3046,6 +3051,7 @@ def encode_fetch_response_v7(m: FetchResponse, out: list[Chunk]) -> None:
 
 
 def decode_fetch_response_v11(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
     if end - pos < 14:
@@ -3111,7 +3117,7 @@ def decode_fetch_response_v11(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                 stop = pos + n
                 if stop > end:
                     raise cut_short("PartitionData.Records", pos, end)
-                x2.records = memoryview(buf)[pos:stop]
+                x2.records = view[pos:stop]
                 pos = stop
             x2.diverging_epoch = _FetchResponse_EpochEndOffset()
             x2.current_leader = _FetchResponse_LeaderIdAndEpoch()
@@ -3172,6 +3178,7 @@ def encode_fetch_response_v11(m: FetchResponse, out: list[Chunk]) -> None:
 
 
 def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
     if end - pos < 11:
@@ -3254,7 +3261,7 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                 stop = pos + n - 1
                 if stop > end:
                     raise cut_short("PartitionData.Records", pos, end)
-                x2.records = memoryview(buf)[pos:stop]
+                x2.records = view[pos:stop]
                 pos = stop
             if pos >= end:
                 raise cut_short("PartitionData.tagged fields", pos, end)
@@ -3441,6 +3448,7 @@ def encode_fetch_response_v12(m: FetchResponse, out: list[Chunk]) -> None:
 
 
 def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
     if end - pos < 11:
@@ -3510,7 +3518,7 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                 stop = pos + n - 1
                 if stop > end:
                     raise cut_short("PartitionData.Records", pos, end)
-                x2.records = memoryview(buf)[pos:stop]
+                x2.records = view[pos:stop]
                 pos = stop
             if pos >= end:
                 raise cut_short("PartitionData.tagged fields", pos, end)
@@ -3693,6 +3701,7 @@ def encode_fetch_response_v13(m: FetchResponse, out: list[Chunk]) -> None:
 
 
 def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
     if end - pos < 11:
@@ -3762,7 +3771,7 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                 stop = pos + n - 1
                 if stop > end:
                     raise cut_short("PartitionData.Records", pos, end)
-                x2.records = memoryview(buf)[pos:stop]
+                x2.records = view[pos:stop]
                 pos = stop
             if pos >= end:
                 raise cut_short("PartitionData.tagged fields", pos, end)

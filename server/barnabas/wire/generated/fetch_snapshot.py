@@ -581,6 +581,7 @@ REQUEST: MessageCodec[FetchSnapshotRequest] = MessageCodec(
 
 
 def decode_fetch_snapshot_response_v0(buf: Buffer, pos: int) -> tuple[FetchSnapshotResponse, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(FetchSnapshotResponse)
     if end - pos < 7:
@@ -650,7 +651,7 @@ def decode_fetch_snapshot_response_v0(buf: Buffer, pos: int) -> tuple[FetchSnaps
             stop = pos + n - 1
             if stop > end:
                 raise cut_short("PartitionSnapshot.UnalignedRecords", pos, end)
-            x2.unaligned_records = memoryview(buf)[pos:stop]
+            x2.unaligned_records = view[pos:stop]
             pos = stop
             if pos >= end:
                 raise cut_short("PartitionSnapshot.tagged fields", pos, end)
@@ -779,6 +780,7 @@ def encode_fetch_snapshot_response_v0(m: FetchSnapshotResponse, out: list[Chunk]
 
 
 def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnapshotResponse, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(FetchSnapshotResponse)
     if end - pos < 7:
@@ -848,7 +850,7 @@ def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnaps
             stop = pos + n - 1
             if stop > end:
                 raise cut_short("PartitionSnapshot.UnalignedRecords", pos, end)
-            x2.unaligned_records = memoryview(buf)[pos:stop]
+            x2.unaligned_records = view[pos:stop]
             pos = stop
             if pos >= end:
                 raise cut_short("PartitionSnapshot.tagged fields", pos, end)

@@ -188,6 +188,7 @@ _unpack_from_iiB = Struct(">iiB").unpack_from
 
 
 def decode_produce_request_v0(buf: Buffer, pos: int) -> tuple[ProduceRequest, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(ProduceRequest)
     if end - pos < 10:
@@ -235,7 +236,7 @@ def decode_produce_request_v0(buf: Buffer, pos: int) -> tuple[ProduceRequest, in
                 stop = pos + n
                 if stop > end:
                     raise cut_short("PartitionProduceData.Records", pos, end)
-                x2.records = memoryview(buf)[pos:stop]
+                x2.records = view[pos:stop]
                 pos = stop
             x2.unknown_tagged_fields = None
             add2(x2)
@@ -281,6 +282,7 @@ def encode_produce_request_v0(m: ProduceRequest, out: list[Chunk]) -> None:
 
 
 def decode_produce_request_v3(buf: Buffer, pos: int) -> tuple[ProduceRequest, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(ProduceRequest)
     if end - pos < 2:
@@ -340,7 +342,7 @@ def decode_produce_request_v3(buf: Buffer, pos: int) -> tuple[ProduceRequest, in
                 stop = pos + n
                 if stop > end:
                     raise cut_short("PartitionProduceData.Records", pos, end)
-                x2.records = memoryview(buf)[pos:stop]
+                x2.records = view[pos:stop]
                 pos = stop
             x2.unknown_tagged_fields = None
             add2(x2)
@@ -392,6 +394,7 @@ def encode_produce_request_v3(m: ProduceRequest, out: list[Chunk]) -> None:
 
 
 def decode_produce_request_v9(buf: Buffer, pos: int) -> tuple[ProduceRequest, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(ProduceRequest)
     if pos >= end:
@@ -463,7 +466,7 @@ def decode_produce_request_v9(buf: Buffer, pos: int) -> tuple[ProduceRequest, in
                 stop = pos + n - 1
                 if stop > end:
                     raise cut_short("PartitionProduceData.Records", pos, end)
-                x2.records = memoryview(buf)[pos:stop]
+                x2.records = view[pos:stop]
                 pos = stop
             if pos >= end:
                 raise cut_short("PartitionProduceData.tagged fields", pos, end)
@@ -557,6 +560,7 @@ def encode_produce_request_v9(m: ProduceRequest, out: list[Chunk]) -> None:
 
 
 def decode_produce_request_v13(buf: Buffer, pos: int) -> tuple[ProduceRequest, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(ProduceRequest)
     if pos >= end:
@@ -615,7 +619,7 @@ def decode_produce_request_v13(buf: Buffer, pos: int) -> tuple[ProduceRequest, i
                 stop = pos + n - 1
                 if stop > end:
                     raise cut_short("PartitionProduceData.Records", pos, end)
-                x2.records = memoryview(buf)[pos:stop]
+                x2.records = view[pos:stop]
                 pos = stop
             if pos >= end:
                 raise cut_short("PartitionProduceData.tagged fields", pos, end)

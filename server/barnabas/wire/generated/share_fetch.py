@@ -1061,6 +1061,7 @@ REQUEST: MessageCodec[ShareFetchRequest] = MessageCodec(
 
 
 def decode_share_fetch_response_v0(buf: Buffer, pos: int) -> tuple[ShareFetchResponse, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(ShareFetchResponse)
     if end - pos < 7:
@@ -1156,7 +1157,7 @@ def decode_share_fetch_response_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRes
                 stop = pos + n - 1
                 if stop > end:
                     raise cut_short("PartitionData.Records", pos, end)
-                x2.records = memoryview(buf)[pos:stop]
+                x2.records = view[pos:stop]
                 pos = stop
             if pos >= end:
                 raise cut_short("PartitionData.AcquiredRecords", pos, end)
@@ -1398,6 +1399,7 @@ def encode_share_fetch_response_v0(m: ShareFetchResponse, out: list[Chunk]) -> N
 
 
 def decode_share_fetch_response_v1(buf: Buffer, pos: int) -> tuple[ShareFetchResponse, int]:
+    view = memoryview(buf)
     end = len(buf)
     m = new(ShareFetchResponse)
     if end - pos < 7:
@@ -1492,7 +1494,7 @@ def decode_share_fetch_response_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRes
             stop = pos + n - 1
             if stop > end:
                 raise cut_short("PartitionData.Records", pos, end)
-            x2.records = memoryview(buf)[pos:stop]
+            x2.records = view[pos:stop]
             pos = stop
             if pos >= end:
                 raise cut_short("PartitionData.AcquiredRecords", pos, end)
