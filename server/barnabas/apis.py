@@ -20,6 +20,7 @@ SASL_HANDSHAKE = 17
 API_VERSIONS = 18
 SASL_AUTHENTICATE = 36
 FETCH = 1
+METADATA = 3
 TELEMETRY = frozenset((71, 72))
 """Those that are served where somebody can read what clients push, or `telemetry.enable` asks for them."""
 

@@ -8,26 +8,31 @@ whose unsupported versions are answered with the supported ones (KIP-511).
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from barnabas import apis
 from barnabas.broker.codecs import INLINE_BYTES_MAX
+from barnabas.broker.repeated_answers import AFTER_CORRELATION_ID, RepeatedAnswers
 from barnabas.errors import PeerError, RequestError, StorageError
+from barnabas.metrics.meter import error_codes
 from barnabas.requests.context import RequestContext, Shared
 from barnabas.requests.login import token_answered, wait_after_failure
 from barnabas.security.authorizer import CLUSTER_NAME
 from barnabas.security.sasl.mechanism import LoginFailedError
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.headers import encode_response, parse_request_header
+from barnabas.wire.headers import encode_response, parse_request_header, response_start
 from barnabas.wire.regions import FileRegion
 
 if TYPE_CHECKING:
     from barnabas.broker.codecs import CodecWorker
+    from barnabas.broker.repeated_answers import Answer
     from barnabas.broker.services import Services
     from barnabas.cluster.store import MetadataStore
     from barnabas.metrics.meter import RequestMeter
@@ -49,6 +54,8 @@ It returns the response; None has nothing answered.
 Sender = Callable[[RequestContext, "Transport", list["Chunk"]], Awaitable[bool]]
 """Sends an answer in place of its transport, no chunks where nothing is to be answered; false closes the connection."""
 
+Encoded = tuple[list["Chunk"], Mapping[int, int] | None]
+"""The chunks of an answer, and the numbers of its error codes if they were counted."""
 
 _SERVED_AT_ONCE = frozenset({apis.API_VERSIONS, apis.SASL_HANDSHAKE, apis.SASL_AUTHENTICATE})
 """What is served before the controller has told a broker of its cluster, besides the controller's requests."""
@@ -79,6 +86,9 @@ class Pipeline:
         self._interceptor = interceptor
         self._sender = sender
         self._handlers: dict[int, Handler] = {}
+        # Who looks into answers, or may be refused some of one, has each made for itself.
+        is_same_for_all = interceptor is None and sender is None and not shared.asks_authorizer
+        self._repeated = RepeatedAnswers(services.metadata, services.replicas) if is_same_for_all else None
 
     async def answer(self, connection: ConnectionInfo, transport: Transport, frame: memoryview) -> bool:
         """Answer the request in `frame` (without its size field); false when the connection must be closed.
@@ -113,17 +123,38 @@ class Pipeline:
             context.quotas = quotas.begin(connection.user, header.client_id, api.key)
         started = self._now_s() if self._meter is not None else 0.0
         try:
-            request = await self._decode(api, context, frame, header)
+            repeated = self._repeated
+            if api.key != apis.METADATA or refused is not None or context.quotas is not None:
+                repeated = None
+            if repeated is not None:
+                again = repeated.find(connection, header, frame)
+                if again is not None:
+                    await self._send_again(api, context, transport, frame, again, started)
+                    return True
+                state = repeated.state
+            try:
+                if len(frame) <= INLINE_BYTES_MAX:
+                    request = api.decoders[header.api_version](frame, header.body_position)[0]
+                else:
+                    request = await self._codecs.decode(api, context, frame, header.body_position)
+            except PeerError as error:
+                raise _malformed(api, context, error) from error
             response = await self._respond(api, handler, context, request)
             if context.quotas is not None:
                 _throttle(context.quotas, connection, request, response, len(frame))
             size = 0
             codes: Mapping[int, int] | None = None  # where they have been counted already
             if response is not None:
-                encoded = await self._encode(api, context, request, response)
+                if self._codecs.is_large(response):
+                    encoded = await self._encode_aside(api, context, request, response)
+                else:
+                    encoded = self._encode(api, context, request, response)
                 if encoded is None:
                     return False
                 chunks, codes = encoded
+                if repeated is not None:
+                    codes = codes if codes is not None else Counter(error_codes(response))
+                    repeated.keep(connection, header, frame, chunks, codes, state)
                 if context.reservation is not None:
                     # What the handler needed is dropped now; what is sent stays until it is read.
                     in_memory = (len(one) for one in chunks if not isinstance(one, FileRegion))
@@ -153,6 +184,24 @@ class Pipeline:
                 context.quotas.end()
             if context.reservation is not None:
                 context.reservation.reduce(context.reservation.size)
+
+    async def _send_again(
+        self,
+        api: apis.Api,
+        context: RequestContext,
+        transport: Transport,
+        frame: memoryview,
+        answer: Answer,
+        started: float,
+    ) -> None:
+        """Send what was answered to the same question before."""
+        size = AFTER_CORRELATION_ID + len(answer.body)
+        await transport.send([response_start(len(answer.body), context.correlation_id) + answer.body])
+        if self._meter is not None:
+            self._meter.answered(
+                api.name, api.key, context.api_version, None, len(frame), size, self._now_s() - started,
+                answer.codes,
+            )  # fmt: skip
 
     # --- before anything is done ----------------------------------------------------------------------------
 
@@ -195,19 +244,6 @@ class Pipeline:
         response = unsupported_version(self._served, self._services.release, self._services.metadata.image)
         await transport.send(encode_response(header.api_key, 0, header.correlation_id, response))
 
-    async def _decode(
-        self, api: apis.Api, context: RequestContext, frame: memoryview, header: RequestHeader
-    ) -> Any:
-        try:
-            if len(frame) <= INLINE_BYTES_MAX:
-                return api.decoders[context.api_version](frame, header.body_position)[0]
-            return await self._codecs.decode(api, context, frame, header.body_position)
-        except PeerError as error:
-            raise PeerError(
-                f"{api.name} v{context.api_version} (correlation id {context.correlation_id}) "
-                f"from client {context.client_id!r}: {error}"
-            ) from error
-
     # --- answering ------------------------------------------------------------------------------------------
 
     async def _respond(self, api: apis.Api, handler: Handler, context: RequestContext, request: Any) -> Any:
@@ -243,22 +279,30 @@ class Pipeline:
         self._handlers[api.key] = handler
         return handler
 
-    async def _encode(
-        self, api: apis.Api, context: RequestContext, request: Any, response: Any
-    ) -> tuple[list[Chunk], Mapping[int, int] | None] | None:
-        """Return the chunks of the answer, and its error codes if they were counted; None where no error can be told."""
-        key, version, correlation_id = api.key, context.api_version, context.correlation_id
+    def _encode(self, api: apis.Api, context: RequestContext, request: Any, response: Any) -> Encoded | None:
+        """Return the chunks of the answer; None where no error can be told."""
         try:
-            if self._codecs.is_large(response):
-                return await self._codecs.encode(context, response)
-            return encode_response(key, version, correlation_id, response), None
+            return encode_response(api.key, context.api_version, context.correlation_id, response), None
         except Exception:
-            # Our own mistake: the client still gets an answer that it can act on.
-            log.exception("the answer cannot be written: %s", context)
-            response = _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
-            return (
-                None if response is None else (encode_response(key, version, correlation_id, response), None)
-            )
+            return self._encode_failure(api, context, request)
+
+    async def _encode_aside(
+        self, api: apis.Api, context: RequestContext, request: Any, response: Any
+    ) -> Encoded | None:
+        """Do the same in a thread."""
+        try:
+            return await self._codecs.encode(context, response)
+        except Exception:
+            return self._encode_failure(api, context, request)
+
+    @staticmethod
+    def _encode_failure(api: apis.Api, context: RequestContext, request: Any) -> Encoded | None:
+        """Our own mistake: the client still gets an answer that it can act on. To be called while it is handled."""
+        log.exception("the answer cannot be written: %s", context)
+        response = _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+        if response is None:
+            return None
+        return encode_response(api.key, context.api_version, context.correlation_id, response), None
 
 
 def ready(api: apis.Api, services: Services) -> Handler:
@@ -274,15 +318,27 @@ def ready(api: apis.Api, services: Services) -> Handler:
 
 
 def bound(handle: Callable[..., Awaitable[Any]], services: Services) -> Handler:
-    """Return a handler with the services that its keyword-only parameters name."""
+    """Return a handler with the services that its keyword-only parameters name, as their defaults: no call passes them."""
     code = handle.__code__
     names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    return partial(handle, **{name: getattr(services, name) for name in names}) if names else handle
+    if not names:
+        return handle
+    own = FunctionType(code, handle.__globals__, handle.__name__, handle.__defaults__, handle.__closure__)
+    own.__kwdefaults__ = {name: getattr(services, name) for name in names}
+    return own
 
 
 def _key_of(frame: memoryview) -> int:
     """Return the API key with which a frame begins, -1 for one that is too short."""
     return int.from_bytes(frame[:2], "big", signed=True) if len(frame) >= 2 else -1
+
+
+def _malformed(api: apis.Api, context: RequestContext, error: PeerError) -> PeerError:
+    """Return the error of a request that cannot be decoded, with what it is."""
+    return PeerError(
+        f"{api.name} v{context.api_version} (correlation id {context.correlation_id}) "
+        f"from client {context.client_id!r}: {error}"
+    )
 
 
 async def _refused(error: RequestError, _context: RequestContext, _request: Any) -> Any:

@@ -158,6 +158,11 @@ def encode_response(
     return codec.joined(out)
 
 
+def response_start(size: int, correlation_id: int) -> bytes:
+    """Return what comes before `size` bytes that follow a response's correlation id."""
+    return _SIZE_AND_CORRELATION_ID.pack(4 + size, correlation_id)
+
+
 def parse_response_header(buf: Buffer, key: int, version: int, pos: int = 0) -> tuple[int, int]:
     """Read the header of a response: (correlation id, position of the body). Raises DecodeError."""
     end = len(buf)
