@@ -132,6 +132,13 @@ def test_a_certificate_is_renewed_while_the_broker_runs(
     assert shown() == again.pem
     with pytest.raises(KafkaException):
         alter(tmp_path / "nowhere")
+    for other in (
+        signed({"CN": "broker", "O": "Castle"}, authority()),
+        signed({"CN": "broker"}, authority(), host="x"),
+    ):
+        new.write_text(other.key_pem + other.pem)
+        with pytest.raises(KafkaException):
+            alter(new)
     assert shown() == again.pem
 
 

@@ -1,7 +1,8 @@
 """Gives listeners the security that their settings ask for, at the start and when the settings change.
 
-The rule: what cannot be used never replaces what is in use. Key stores are read again when a setting of TLS or SASL is
-altered, also to what it was: so a certificate is renewed by replacing its file and altering its location (KIP-226).
+The rule: what cannot be used never replaces what is in use, nor does a certificate that is for somebody else. Key stores
+are read again when a setting of TLS or SASL is altered, also to what it was: so a certificate is renewed by replacing its
+file and altering its location (KIP-226).
 """
 
 from __future__ import annotations
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
     from barnabas.broker.listener import Listener
     from barnabas.cluster.image import Delta
     from barnabas.config.loading import BrokerConfig
+    from barnabas.network.tls_context import ServerTls
 
 log = logging.getLogger(__name__)
 
 
-def channel_of(listener: ListenerSettings, parts: LoginParts) -> Channel:
-    """Return the channel of a listener. Reads files. Raises SettingError."""
+def channel_of(listener: ListenerSettings, parts: LoginParts, replaced: ServerTls | None = None) -> Channel:
+    """Return the channel of a listener. Reads files.
+
+    Raises SettingError, also where its certificate may not take the place of that in `replaced`.
+    """
     offer = None
     if listener.has_sasl:
         from barnabas.broker.sasl_offers import sasl_offer
@@ -37,13 +42,21 @@ def channel_of(listener: ListenerSettings, parts: LoginParts) -> Channel:
     if not listener.has_tls:
         return Channel(offer)
     from barnabas.broker.tls_settings import tls_settings
+    from barnabas.network.tls_changes import check_replacement
     from barnabas.network.tls_context import server_tls
     from barnabas.network.tls_stores import TlsError
     from barnabas.security.principals import CertificateNames, NameRuleError
 
     try:
         names = CertificateNames(listener.get(settings.SSL_PRINCIPAL_MAPPING_RULES))
-        return Channel(offer, server_tls(tls_settings(listener)), names)
+        tls = server_tls(tls_settings(listener))
+        if replaced is not None:
+            check_replacement(
+                replaced, tls,
+                subject_may_change=listener.get(settings.SSL_ALLOW_DN_CHANGES),
+                alternative_names_may_change=listener.get(settings.SSL_ALLOW_SAN_CHANGES),
+            )  # fmt: skip
+        return Channel(offer, tls, names)
     except (TlsError, NameRuleError) as error:
         raise SettingError(f"listener {listener.name}: {error}") from error
 
@@ -66,7 +79,8 @@ class Securing:
             listener.channel = channel
 
     def _made(self, listener: Listener, config: BrokerConfig) -> Channel:
-        return channel_of(ListenerSettings(config, listener.name, listener.security_protocol), self._parts)
+        of_listener = ListenerSettings(config, listener.name, listener.security_protocol)
+        return channel_of(of_listener, self._parts, listener.channel.tls)
 
     async def check(self, config: BrokerConfig) -> None:
         """See that every listener could be secured as these settings say. Raises SettingError."""

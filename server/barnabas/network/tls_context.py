@@ -10,6 +10,7 @@ import ssl
 from dataclasses import dataclass
 
 from barnabas.network.tls_stores import (
+    KeyMaterial,
     StoreSettings,
     TlsError,
     as_file,
@@ -45,6 +46,10 @@ class ServerTls:
     context: ssl.SSLContext
     suites: frozenset[str]
     """The suites of TLS 1.3 that may be used; OpenSSL offers all of them, so the handshake's outcome is compared."""
+    certificate: str = ""
+    """The broker's own certificate, as PEM."""
+    has_trust_store: bool = False
+    """Whether a trust store is set, used or not."""
 
     @property
     def requires_certificate(self) -> bool:
@@ -60,11 +65,11 @@ def server_tls(settings: TlsSettings) -> ServerTls:
             "ssl.keystore.key and ssl.keystore.certificate.chain"
         )
     context = _context(ssl.PROTOCOL_TLS_SERVER, settings)
-    _load_key(context, settings)
+    material = _load_key(context, settings)
     context.verify_mode = CLIENT_AUTH[settings.client_auth]
     if context.verify_mode != ssl.CERT_NONE:
         _load_trust(context, settings)
-    return ServerTls(context, _suites(settings))
+    return ServerTls(context, _suites(settings), material.certificate, settings.trust_store.is_set)
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
@@ -143,7 +148,7 @@ def openssl_name(suite: str) -> str:
     return "-".join(parts).replace("_", "-")
 
 
-def _load_key(context: ssl.SSLContext, settings: TlsSettings) -> None:
+def _load_key(context: ssl.SSLContext, settings: TlsSettings) -> KeyMaterial:
     material = read_key_store(settings.key_store)
     where = settings.key_store.location or f"{settings.key_store.what}.key"
     try:
@@ -155,6 +160,7 @@ def _load_key(context: ssl.SSLContext, settings: TlsSettings) -> None:
         raise TlsError(
             f"{where}: private key and certificates cannot be used together ({_reason(error)}){password}"
         ) from None
+    return material
 
 
 def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:

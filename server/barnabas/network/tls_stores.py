@@ -7,6 +7,7 @@ wrong with which file, and never a password.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _DER_SEQUENCE = 0x30
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
 class TlsError(ValueError):
@@ -45,6 +47,12 @@ class KeyMaterial:
 
     pem: bytes = field(repr=False)
     password: str = field(default="", repr=False)
+
+    @property
+    def certificate(self) -> str:
+        """The owner's own certificate, as PEM; empty if there is none."""
+        found = _CERTIFICATE.search(self.pem)
+        return found[0].decode() if found is not None else ""
 
 
 def read_key_store(settings: StoreSettings) -> KeyMaterial:
