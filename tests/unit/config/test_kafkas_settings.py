@@ -1,0 +1,70 @@
+"""Every setting that Apache Kafka's brokers have is acted upon, warned of, or stops the start: none is unknown in silence.
+
+The lists are what Kafka's own classes say, written by `python -m compat.configs.settings`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from barnabas.config import tables
+
+from .test_without_effect import judged, other_value
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "settings"
+CURRENT = "kafka-4.3"
+OTHER_DEFAULTS = {
+    # docs/decisions/0030-defaults.md
+    "node.id", "process.roles", "controller.listener.names", "listeners",
+}  # fmt: skip
+
+
+class Kafkas(NamedTuple):
+    """A setting as Kafka defines it."""
+
+    name: str
+    type: str
+    default: str
+    importance: str
+    internal: str
+
+
+def settings_of(release: str) -> list[Kafkas]:
+    return [Kafkas(*line.split("\t")) for line in (GOLDEN / f"{release}.tsv").read_text().splitlines()]
+
+
+EVERY = {one.name: one for release in ("kafka-3.9", CURRENT) for one in settings_of(release)}
+
+
+def test_there_are_lists():
+    assert len(settings_of(CURRENT)) > 250
+    assert len(EVERY) > len(settings_of(CURRENT))
+
+
+@pytest.mark.parametrize("one", EVERY.values(), ids=lambda one: one.name)
+def test_each_setting_is_acted_upon_or_warned_of_or_stops_the_start(one):
+    row = tables.find(one.name)
+    assert row is not None, "nobody here knows it"
+    if (
+        not row.effect or one.name == "zookeeper.connect"
+    ):  # with it the broker is one of a cluster, where it acts
+        return
+    verdict = judged({one.name: other_value(row)})
+    (said,) = (*verdict.refusals, *verdict.ignored)
+    assert one.name in said
+    assert bool(verdict.refusals) == row.stops
+
+
+@pytest.mark.parametrize("one", settings_of(CURRENT), ids=lambda one: one.name)
+def test_each_setting_has_kafkas_type_default_and_importance(one):
+    row = tables.setting(one.name)
+    assert (row.kind.name, row.importance) == (one.type, one.importance)
+    if one.name in OTHER_DEFAULTS:
+        return
+    if one.default in ("(null)", "(required)"):
+        assert row.default in (None, "", ()), row.default
+    else:
+        assert row.format(row.default) == one.default
