@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from errno import ENOENT
 
 from barnabas.errors import StorageError
-from barnabas.log import logdir
 from barnabas.log.checkpointing import Checkpointer, CheckpointPlan
 from barnabas.log.config import LogConfig
 from barnabas.log.creating import Creation, NewLog, Wanted
@@ -20,13 +18,15 @@ from barnabas.log.disk import Disk, OsDisk, Usage
 from barnabas.log.format import CorruptFileError, names, properties
 from barnabas.log.format.names import DirKind
 from barnabas.log.format.properties import MetaProperties
-from barnabas.log.loading import LoadedLog, Loader
 from barnabas.log.logdir import Checkpoints
+from barnabas.log.missing_files import find_missing, missing_file_of
 from barnabas.log.moving import Move, Moves
 from barnabas.log.openfiles import OPEN_SEGMENTS_MAX, OpenFiles
+from barnabas.log.opening import Opener
 from barnabas.log.ownership import Ownership
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers import PRODUCER_ID_EXPIRATION_MS
+from barnabas.log.registry import LogRegistry
 from barnabas.log.removing import RemovalTask
 from barnabas.log.trash import Trash
 from barnabas.log.workers import OsWorkers, Workers
@@ -34,7 +34,7 @@ from barnabas.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 
-PREFERRED_MAX = 10_000  # wishes of clients for partitions that do not exist
+PREFERRED_MAX = 10_000  # log dirs that clients prefer for partitions that do not exist
 
 
 class LogManager:
@@ -60,13 +60,11 @@ class LogManager:
 
         With `node_id`, dirs that belong to a broker with another number are not opened.
         """
-        self.recovery_threads = recovery_threads
         self.dirs = list(dict.fromkeys(path.rstrip("/") for path in dirs))
         self.disk: Disk = disk or OsDisk()
         self.workers: Workers = workers or OsWorkers()
         self.ownership = Ownership(self.disk, node_id)
         self.config_for = config_for
-        self.producer_expiration_ms = producer_expiration_ms
         self.offline: dict[str, StorageError] = {}
         self.missing: dict[TopicPartition, str] = {}  # logs whose files vanished, with the directory they had
         self.checkpoints = Checkpointer(self.disk, self.ownership.check_in_place)
@@ -74,8 +72,12 @@ class LogManager:
         self.trash = Trash()
         self.moves = Moves(self.disk, self.trash)
         self._preferred: dict[TopicPartition, str] = {}
-        self._logs: dict[TopicPartition, PartitionLog] = {}
-        self._counts = dict.fromkeys(self.dirs, 0)  # how many logs are in each log dir
+        self._logs = LogRegistry(self.dirs, self.checkpoints)
+        self._opener = Opener(
+            self._logs, self.disk, self.pool, self.trash, self.moves, self.checkpoints,
+            config_for=config_for, producer_expiration_ms=producer_expiration_ms,
+            recovery_threads=recovery_threads, workers=self.workers,
+        )  # fmt: skip
         self.is_unclean = False
         """Whether a log dir is new, or was not closed cleanly before it was opened."""
         self.stays_unclean = False
@@ -85,7 +87,7 @@ class LogManager:
         return len(self._logs)
 
     def __iter__(self) -> Iterator[PartitionLog]:
-        return iter(list(self._logs.values()))
+        return iter(self._logs)
 
     @property
     def online(self) -> list[str]:
@@ -98,9 +100,9 @@ class LogManager:
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
         """Remember idle producers for so long from now on."""
-        self.producer_expiration_ms = expiration_ms
-        for log in self._logs.values():
-            log.producers.expiration_ms = expiration_ms
+        self._opener.producer_expiration_ms = expiration_ms
+        for partition_log in self._logs:
+            partition_log.producers.expiration_ms = expiration_ms
 
     # --- opening --------------------------------------------------------------------------------------------
 
@@ -113,7 +115,8 @@ class LogManager:
         for path in self.dirs:
             try:
                 self.ownership.take(path)
-                self._open_dir(path, now_ms)
+                self.ownership.read(path)
+                self.is_unclean |= not self._opener.open_dir(path, now_ms)
             except OSError as error:
                 self.take_offline(path, StorageError(path, error))
             except CorruptFileError as error:
@@ -131,136 +134,6 @@ class LogManager:
             self.ownership.release()
             raise
         self._end_moves(now_ms)
-
-    def _open_dir(self, path: str, now_ms: int) -> None:
-        self.ownership.read(path)
-        entries = self.disk.list(path)
-        is_clean = any(entry.name == names.CLEAN_SHUTDOWN for entry in entries)
-        if is_clean:
-            self.disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
-            self.disk.sync_dir(path)
-        known = logdir.read_checkpoints(self.disk, path, is_clean=is_clean)
-        keys = [
-            key
-            for entry in entries
-            if entry.is_dir and (key := self._recognise(path, entry.name, now_ms)) is not None
-        ]
-        if is_clean or len(keys) < 2 or self.recovery_threads < 2:
-            for key in keys:
-                self._load(path, key, known, now_ms)
-        else:
-            self._recover(path, keys, known, now_ms)
-        for key in {key for offsets in known[:4] for key in offsets}.difference(keys):
-            self.checkpoints.log_removed(path, key)
-        logdir.write_boot_id(self.disk, path)
-        if keys and not is_clean:
-            log.warning("%s was not closed cleanly: its %d logs were checked", path, len(keys))
-        self.is_unclean |= not is_clean
-
-    def _recover(self, path: str, keys: list[TopicPartition], known: Checkpoints, now_ms: int) -> None:
-        """Check and open these logs, several at a time. Raises OSError, CorruptFileError."""
-        from barnabas.log.recovering import load_many  # not on the way of a start after a clean stop
-
-        loaders = {key: self._loader_of(path, key, known, now_ms) for key in keys}
-        for key, loaded in load_many(path, loaders, self.recovery_threads, self.workers):
-            for segment in loaded.segments:
-                segment.count_in(self.pool)
-            self._take_in(path, key, known, loaders[key].config, loaded, now_ms)
-
-    def _load(self, path: str, key: TopicPartition, known: Checkpoints, now_ms: int) -> PartitionLog:
-        """Open the log of a partition. Raises OSError."""
-        loader = self._loader_of(path, key, known, now_ms)
-        return self._take_in(path, key, known, loader.config, loader.load(), now_ms)
-
-    def _loader_of(self, path: str, key: TopicPartition, known: Checkpoints, now_ms: int) -> Loader:
-        """What opens the log of a partition, with what the checkpoints say of it."""
-        loader = self._loader(f"{path}/{names.dir_name(*key)}", self.config_for(key[0]), now_ms)
-        loader.is_clean = known.is_clean
-        loader.is_cache_intact = known.is_cache_intact
-        loader.recovery_point = known.recovery_points.get(key, 0)
-        loader.log_start_offset = known.log_starts.get(key, 0)
-        loader.clean_offset = known.clean_offsets.get(key, 0)
-        return loader
-
-    def _take_in(
-        self,
-        path: str,
-        key: TopicPartition,
-        known: Checkpoints,
-        config: LogConfig,
-        loaded: LoadedLog,
-        now_ms: int,
-    ) -> PartitionLog:
-        high_watermark = known.high_watermarks.get(key, 0)
-        topic_id = logdir.read_topic_id(self.disk, f"{path}/{names.dir_name(*key)}")
-        added = self._add(path, key, config, loaded, topic_id, high_watermark, now_ms)
-        added.clean_offset = known.clean_offsets.get(key)
-        return added
-
-    def _loader(self, directory: str, config: LogConfig, now_ms: int) -> Loader:
-        return Loader(
-            self.disk, self.pool, directory, config, now_ms=now_ms,
-            producer_expiration_ms=self.producer_expiration_ms,
-        )  # fmt: skip
-
-    def _recognise(self, path: str, name: str, now_ms: int) -> TopicPartition | None:
-        """Say of which partition a directory is the log; deal with those that are none."""
-        found = names.parse_dir_name(name)
-        if found is None:
-            log.info("%s/%s is not of the form topic-partition: left alone", path, name)
-            return None
-        if found.kind is DirKind.DELETE:
-            self.trash.add(now_ms, path, [f"{path}/{name}"])
-            return None
-        if found.kind is DirKind.FUTURE:
-            self.moves.cut_off.append((path, name, (found.topic, found.partition)))
-            return None
-        if found.kind is not DirKind.CURRENT:
-            log.warning("%s/%s is a %s replica: left alone", path, name, found.kind.value)
-            return None
-        if found.topic == names.CLUSTER_METADATA_TOPIC:
-            return None
-        other = self._logs.get((found.topic, found.partition))
-        if other is not None:
-            raise StorageError(
-                path,
-                OSError(f"{name} is also in {other.log_dir}; remove the copy in the dir that failed last"),
-            )
-        return found.topic, found.partition
-
-    def _add(
-        self,
-        path: str,
-        key: TopicPartition,
-        config: LogConfig,
-        loaded: LoadedLog,
-        topic_id: bytes | None,
-        high_watermark: int,
-        now_ms: int,
-    ) -> PartitionLog:
-        partition_log = PartitionLog(
-            *key,
-            log_dir=path,
-            config=config,
-            disk=self.disk,
-            pool=self.pool,
-            trash=self.trash,
-            loaded=loaded,
-            topic_id=topic_id,
-            high_watermark=high_watermark,
-            now_ms=now_ms,
-        )
-        self._logs[key] = partition_log
-        self._counts[path] += 1
-        return partition_log
-
-    def _forget(self, partition_log: PartitionLog) -> None:
-        """Let a log go that is here no longer; what the checkpoints say of it must not be believed of another."""
-        key = (partition_log.topic, partition_log.partition)
-        del self._logs[key]
-        self._counts[partition_log.log_dir] -= 1
-        self.checkpoints.log_removed(partition_log.log_dir, key)
-        partition_log.abandon()
 
     # --- whose dirs they are --------------------------------------------------------------------------------
 
@@ -313,7 +186,7 @@ class LogManager:
         for path in self.online:
             self.ownership.check_in_place(path)  # otherwise it would be made again, empty
         new = []
-        counts = dict(self._counts)
+        counts = dict(self._logs.counts)
         for topic, partition, topic_id, config in wanted:
             key = (topic, partition)
             assert key not in self._logs, key
@@ -325,7 +198,7 @@ class LogManager:
                 self._rename_away(key, path, directory, DirKind.STRAY)
             if self.checkpoints.may_mislead(path, key):
                 self.write_checkpoints(path)
-            loader = self._loader(directory, config or self.config_for(topic), now_ms)
+            loader = self._opener.loader(directory, config or self.config_for(topic), now_ms)
             new.append(NewLog(key, path, topic_id, loader))
         return Creation(self.disk, self.workers, new)
 
@@ -339,7 +212,7 @@ class LogManager:
         assert new.loaded is not None
         for segment in new.loaded.segments:
             segment.count_in(self.pool)
-        return self._add(path, new.key, new.loader.config, new.loaded, new.topic_id, 0, now_ms)
+        return self._opener.add(path, new.key, new.loader.config, new.loaded, new.topic_id, 0, now_ms)
 
     def are_misleading(self, wanted: Sequence[Wanted]) -> bool:
         """Return whether checkpoints may still say something of logs that had these names: they must be written first."""
@@ -375,7 +248,7 @@ class LogManager:
             partition_log = self._logs.get(key)
             if partition_log is not None:
                 self._end_move(*key, now_ms)
-                self._forget(partition_log)
+                self._logs.remove(partition_log)
                 self.trash.directory_deleted(partition_log.dir)
                 path, directory = partition_log.log_dir, partition_log.dir
                 due_ms = now_ms + partition_log.config.file_delete_delay_ms
@@ -392,7 +265,7 @@ class LogManager:
         key = (topic, partition)
         partition_log = self._logs[key]
         self._end_move(topic, partition, now_ms)
-        self._forget(partition_log)
+        self._logs.remove(partition_log)
         kept = self._rename_away(key, partition_log.log_dir, partition_log.dir, DirKind.STRAY)
         self.trash.directory_renamed(partition_log.dir, kept)
         return kept
@@ -436,7 +309,7 @@ class LogManager:
         key = (old.topic, old.partition)
         move.complete()
         self.moves.swap(move, now_ms)
-        self._forget(old)
+        self._logs.remove(old)
         at_end = Checkpoints(
             {key: old.log_end_offset},
             {key: old.log_start_offset},
@@ -445,7 +318,7 @@ class LogManager:
             is_clean=True,
         )
         try:
-            new = self._load(move.target_dir, key, at_end, now_ms)
+            new = self._opener.load(move.target_dir, key, at_end, now_ms)
         except OSError as error:
             self.missing[key] = f"{move.target_dir}/{old.name}"
             raise StorageError(move.target_dir, error) from error
@@ -471,7 +344,7 @@ class LogManager:
                 try:
                     self.disk.rename(f"{path}/{name}", f"{path}/{names.dir_name(*key)}")
                     self.disk.sync_dir(path)
-                    self._load(path, key, Checkpoints(), now_ms)
+                    self._opener.load(path, key, Checkpoints(), now_ms)
                 except OSError as error:
                     self.take_offline(path, StorageError(path, error))
         self.moves.cut_off.clear()
@@ -484,9 +357,9 @@ class LogManager:
             return []
         log.error("taking log dir %s offline: %s", path, error.cause)
         self.offline[path] = error
-        lost = [partition_log for partition_log in self._logs.values() if partition_log.log_dir == path]
+        lost = self._logs.in_dir(path)
         for partition_log in lost:
-            self._forget(partition_log)
+            self._logs.remove(partition_log)
         self.trash.forget(path)
         self.checkpoints.forget(path)
         self.moves.lose(path)
@@ -500,63 +373,31 @@ class LogManager:
 
         Each answer is for `lose_missing`, which looks again: a log may just be deleted or moved.
         """
-        found: list[StorageError] = []
-        for path in self.online:
-            try:
-                self.ownership.check_in_place(path)
-                if not also_logs and not self.ownership.is_emptied(path):
-                    continue
-            except StorageError as error:
-                found.append(error)
-                continue
-            for partition_log in self:
-                if partition_log.log_dir == path and not partition_log.is_closed:
-                    missing = partition_log.missing_file()
-                    if missing is not None:
-                        cause = FileNotFoundError(ENOENT, "no such file", missing)
-                        found.append(StorageError(path, cause))
-        return found
+        return find_missing(self._logs, self.ownership, self.online, also_logs=also_logs)
 
     def lose_missing(self, error: StorageError) -> list[PartitionLog]:
         """Find out what is gone after something met a missing file; returns the logs that are offline for it.
 
         Nothing goes offline if all is there: the file was then removed or renamed by this broker itself.
         """
-        path = error.log_dir
         try:
-            self.ownership.check_in_place(path)
-            partition_log = self._log_of(error)
-            missing = partition_log.missing_file(all_segments=True) if partition_log is not None else None
-            if partition_log is None or missing is None:
-                log.warning("%s, but all that is needed is there", error)
-                return []
-            if self.ownership.is_emptied(path):
-                cause = "what was in it was removed while the broker had it open"
-                raise StorageError(path, FileNotFoundError(ENOENT, cause, missing))
+            found = missing_file_of(self._logs, self.ownership, error)
         except StorageError as failure:
-            return self.take_offline(path, failure)
+            return self.take_offline(error.log_dir, failure)
+        if found is None:
+            log.warning("%s, but all that is needed is there", error)
+            return []
+        partition_log, missing = found
         log.error(
             "%s-%d is offline: %s is gone, or is another file; somebody has removed it while the broker had it open. "
             "Nothing is written to it before a restart, which begins with what is left",
             partition_log.topic, partition_log.partition, missing,
         )  # fmt: skip
         self._end_move(partition_log.topic, partition_log.partition, 0)
-        self._forget(partition_log)
+        self._logs.remove(partition_log)
         self.trash.directory_deleted(partition_log.dir)
         self.missing[partition_log.topic, partition_log.partition] = partition_log.dir
         return [partition_log]
-
-    def _log_of(self, error: StorageError) -> PartitionLog | None:
-        """Return the log in whose directory a file was missing."""
-        cause = error.cause
-        filename = str(cause.filename) if isinstance(cause, OSError) else ""
-        name = filename.removeprefix(f"{error.log_dir}/").partition("/")[0]
-        found = names.parse_dir_name(name)
-        if found is None:
-            return None
-        partition_log = self._logs.get((found.topic, found.partition))
-        is_there = partition_log is not None and partition_log.dir == f"{error.log_dir}/{name}"
-        return partition_log if is_there else None
 
     # --- housekeeping ---------------------------------------------------------------------------------------
 
@@ -583,7 +424,7 @@ class LogManager:
     def write_checkpoints(self, path: str | None = None) -> None:
         """Write the checkpoints of all log dirs, or of one. Raises StorageError."""
         plan = self.checkpoints.begin(self.online if path is None else [path])
-        for partition_log in self._logs.values():
+        for partition_log in self._logs:
             plan.add(partition_log)
         self.checkpoints.write(plan)
         self.checkpoints.written(plan)
@@ -601,7 +442,7 @@ class LogManager:
 
         self.moves.cancel_all()
         for path in self.online:
-            logs = [partition_log for partition_log in self if partition_log.log_dir == path]
+            logs = self._logs.in_dir(path)
             plan = self.checkpoints.begin([path])
             try:
                 self.ownership.check_in_place(path)

@@ -1,0 +1,72 @@
+"""Files that somebody has removed under a running broker: found by looking, and by errors that met them.
+
+The rule: nothing goes offline for a file that this broker has removed or renamed itself meanwhile, so whoever acts looks
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from errno import ENOENT
+
+from barnabas.errors import StorageError
+from barnabas.log.format import names
+from barnabas.log.ownership import Ownership
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.registry import LogRegistry
+
+
+def find_missing(
+    registry: LogRegistry, ownership: Ownership, dirs: Iterable[str], *, also_logs: bool
+) -> list[StorageError]:
+    """Look whether log dirs are in place, and with `also_logs` the files that are written; an error for each that is not.
+
+    May be run in any thread.
+    """
+    found: list[StorageError] = []
+    for path in dirs:
+        try:
+            ownership.check_in_place(path)
+            if not also_logs and not ownership.is_emptied(path):
+                continue
+        except StorageError as error:
+            found.append(error)
+            continue
+        for partition_log in registry.in_dir(path):
+            if not partition_log.is_closed:
+                missing = partition_log.missing_file()
+                if missing is not None:
+                    found.append(StorageError(path, FileNotFoundError(ENOENT, "no such file", missing)))
+    return found
+
+
+def missing_file_of(
+    registry: LogRegistry, ownership: Ownership, error: StorageError
+) -> tuple[PartitionLog, str] | None:
+    """Return the log that misses a file, and the file, after an error has met one; None if all is there.
+
+    Raises StorageError if the whole log dir is gone, or was emptied.
+    """
+    path = error.log_dir
+    ownership.check_in_place(path)
+    partition_log = _log_of(registry, error)
+    missing = partition_log.missing_file(all_segments=True) if partition_log is not None else None
+    if partition_log is None or missing is None:
+        return None
+    if ownership.is_emptied(path):
+        cause = "what was in it was removed while the broker had it open"
+        raise StorageError(path, FileNotFoundError(ENOENT, cause, missing))
+    return partition_log, missing
+
+
+def _log_of(registry: LogRegistry, error: StorageError) -> PartitionLog | None:
+    """Return the log in whose directory a file was missing."""
+    cause = error.cause
+    filename = str(cause.filename) if isinstance(cause, OSError) else ""
+    name = filename.removeprefix(f"{error.log_dir}/").partition("/")[0]
+    found = names.parse_dir_name(name)
+    if found is None:
+        return None
+    partition_log = registry.get((found.topic, found.partition))
+    is_there = partition_log is not None and partition_log.dir == f"{error.log_dir}/{name}"
+    return partition_log if is_there else None

@@ -1,0 +1,187 @@
+"""Opening logs: what the directories in a log dir are, what its checkpoints say of them, and their recovery.
+
+The rule: the mark of a clean shutdown is gone before anything in a log dir is changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from barnabas.errors import StorageError
+from barnabas.log import logdir
+from barnabas.log.checkpointing import Checkpointer
+from barnabas.log.config import LogConfig
+from barnabas.log.disk import Disk
+from barnabas.log.format import names
+from barnabas.log.format.names import DirKind
+from barnabas.log.loading import LoadedLog, Loader
+from barnabas.log.logdir import Checkpoints
+from barnabas.log.moving import Moves
+from barnabas.log.openfiles import OpenFiles
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.registry import LogRegistry
+from barnabas.log.trash import Trash
+from barnabas.log.workers import Workers
+from barnabas.topic_partitions import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class Opener:
+    """Makes logs of what is on the disk, and puts them into the registry."""
+
+    def __init__(
+        self,
+        registry: LogRegistry,
+        disk: Disk,
+        pool: OpenFiles,
+        trash: Trash,
+        moves: Moves,
+        checkpoints: Checkpointer,
+        *,
+        config_for: Callable[[str], LogConfig],
+        producer_expiration_ms: int,
+        recovery_threads: int,
+        workers: Workers,
+    ) -> None:
+        self._registry = registry
+        self._disk = disk
+        self._pool = pool
+        self._trash = trash
+        self._moves = moves
+        self._checkpoints = checkpoints
+        self._config_for = config_for
+        self.producer_expiration_ms = producer_expiration_ms
+        self._recovery_threads = recovery_threads
+        self._workers = workers
+
+    # --- one log --------------------------------------------------------------------------------------------
+
+    def loader(self, directory: str, config: LogConfig, now_ms: int) -> Loader:
+        """Return what opens the log in a directory, or makes it there."""
+        return Loader(
+            self._disk, self._pool, directory, config, now_ms=now_ms,
+            producer_expiration_ms=self.producer_expiration_ms,
+        )  # fmt: skip
+
+    def load(self, path: str, key: TopicPartition, known: Checkpoints, now_ms: int) -> PartitionLog:
+        """Open the log of a partition in a log dir. Raises OSError."""
+        loader = self._loader_of(path, key, known, now_ms)
+        return self._add_loaded(path, key, known, loader.config, loader.load(), now_ms)
+
+    def add(
+        self,
+        path: str,
+        key: TopicPartition,
+        config: LogConfig,
+        loaded: LoadedLog,
+        topic_id: bytes | None,
+        high_watermark: int,
+        now_ms: int,
+    ) -> PartitionLog:
+        """Make a log of what a loader has loaded in a log dir."""
+        partition_log = PartitionLog(
+            *key,
+            log_dir=path,
+            config=config,
+            disk=self._disk,
+            pool=self._pool,
+            trash=self._trash,
+            loaded=loaded,
+            topic_id=topic_id,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+        self._registry.add(partition_log)
+        return partition_log
+
+    def _loader_of(self, path: str, key: TopicPartition, known: Checkpoints, now_ms: int) -> Loader:
+        """Return what opens the log of a partition, with what the checkpoints say of it."""
+        loader = self.loader(f"{path}/{names.dir_name(*key)}", self._config_for(key[0]), now_ms)
+        loader.is_clean = known.is_clean
+        loader.is_cache_intact = known.is_cache_intact
+        loader.recovery_point = known.recovery_points.get(key, 0)
+        loader.log_start_offset = known.log_starts.get(key, 0)
+        loader.clean_offset = known.clean_offsets.get(key, 0)
+        return loader
+
+    def _add_loaded(
+        self,
+        path: str,
+        key: TopicPartition,
+        known: Checkpoints,
+        config: LogConfig,
+        loaded: LoadedLog,
+        now_ms: int,
+    ) -> PartitionLog:
+        high_watermark = known.high_watermarks.get(key, 0)
+        topic_id = logdir.read_topic_id(self._disk, f"{path}/{names.dir_name(*key)}")
+        added = self.add(path, key, config, loaded, topic_id, high_watermark, now_ms)
+        added.clean_offset = known.clean_offsets.get(key)
+        return added
+
+    # --- a log dir ------------------------------------------------------------------------------------------
+
+    def open_dir(self, path: str, now_ms: int) -> bool:
+        """Open all logs in a log dir, and recover those that may need it; returns whether it was closed cleanly.
+
+        Raises OSError, CorruptFileError, and StorageError for a log that is in another log dir too.
+        """
+        entries = self._disk.list(path)
+        is_clean = any(entry.name == names.CLEAN_SHUTDOWN for entry in entries)
+        if is_clean:
+            self._disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
+            self._disk.sync_dir(path)
+        known = logdir.read_checkpoints(self._disk, path, is_clean=is_clean)
+        keys = [
+            key
+            for entry in entries
+            if entry.is_dir and (key := self._recognise(path, entry.name, now_ms)) is not None
+        ]
+        if is_clean or len(keys) < 2 or self._recovery_threads < 2:
+            for key in keys:
+                self.load(path, key, known, now_ms)
+        else:
+            self._recover(path, keys, known, now_ms)
+        for key in {key for offsets in known[:4] for key in offsets}.difference(keys):
+            self._checkpoints.log_removed(path, key)
+        logdir.write_boot_id(self._disk, path)
+        if keys and not is_clean:
+            log.warning("%s was not closed cleanly: its %d logs were checked", path, len(keys))
+        return is_clean
+
+    def _recover(self, path: str, keys: list[TopicPartition], known: Checkpoints, now_ms: int) -> None:
+        """Check and open these logs, several at a time. Raises OSError, CorruptFileError."""
+        from barnabas.log.recovering import load_many  # not on the way of a start after a clean stop
+
+        loaders = {key: self._loader_of(path, key, known, now_ms) for key in keys}
+        for key, loaded in load_many(path, loaders, self._recovery_threads, self._workers):
+            for segment in loaded.segments:
+                segment.count_in(self._pool)
+            self._add_loaded(path, key, known, loaders[key].config, loaded, now_ms)
+
+    def _recognise(self, path: str, name: str, now_ms: int) -> TopicPartition | None:
+        """Say of which partition a directory is the log; deal with those that are none."""
+        found = names.parse_dir_name(name)
+        if found is None:
+            log.info("%s/%s is not of the form topic-partition: left alone", path, name)
+            return None
+        if found.kind is DirKind.DELETE:
+            self._trash.add(now_ms, path, [f"{path}/{name}"])
+            return None
+        if found.kind is DirKind.FUTURE:
+            self._moves.cut_off.append((path, name, (found.topic, found.partition)))
+            return None
+        if found.kind is not DirKind.CURRENT:
+            log.warning("%s/%s is a %s replica: left alone", path, name, found.kind.value)
+            return None
+        if found.topic == names.CLUSTER_METADATA_TOPIC:
+            return None
+        other = self._registry.get((found.topic, found.partition))
+        if other is not None:
+            raise StorageError(
+                path,
+                OSError(f"{name} is also in {other.log_dir}; remove the copy in the dir that failed last"),
+            )
+        return found.topic, found.partition
