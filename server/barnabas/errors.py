@@ -6,6 +6,9 @@ dir offline. Anything else that escapes is our own bug.
 """
 
 from errno import EDQUOT, EMFILE, ENFILE, ENOSPC
+from typing import TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 
 class PeerError(Exception):
@@ -26,6 +29,15 @@ class RequestError(Exception):
             if self.message
             else f"error code {int(self.code)}"
         )
+
+
+def detached(error: E) -> E:
+    """Return a caught error that is kept for later, without its traceback.
+
+    The traceback has the frames that the error has passed, and these have the request and its answers, with the error in
+    them: a cycle, which would stay in memory until the next full garbage collection.
+    """
+    return error.with_traceback(None)
 
 
 _NO_ROOM = (ENOSPC, EDQUOT)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from barnabas.cluster import controller
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.config.loading import BrokerConfig
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.wire.generated.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
-class TopicWish:
+class NewTopic:
     """A topic that is asked for; `assignments` has the replicas by partition, empty where only counts are given."""
 
     name: str
@@ -30,7 +30,7 @@ class TopicWish:
 def create_topics(
     image: ClusterImage,
     config: BrokerConfig,
-    wishes: Sequence[TopicWish],
+    topics: Sequence[NewTopic],
     refused: dict[str, RequestError],
     *,
     with_each_other: bool = True,
@@ -43,23 +43,23 @@ def create_topics(
     """
     names: set[str] = set()
     similar: dict[str, str] = {}
-    for wish in wishes:
-        name = wish.name
+    for topic in topics:
+        name = topic.name
         try:
             if name in names:
                 raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
             changes = controller.create_topic(
-                image, config, name, wish.topic_id, wish.partitions, wish.replication_factor,
-                assignments=wish.assignments, settings=wish.settings,
+                image, config, name, topic.topic_id, topic.partitions, topic.replication_factor,
+                assignments=topic.assignments, settings=topic.settings,
             )  # fmt: skip
             if with_each_other and ("." in name or "_" in name):
                 other = similar.setdefault(name.replace(".", "_"), name)
                 if other != name:
                     raise controller.mixed_up(name, other)
             if charge is not None:
-                charge(name, len(wish.assignments) or wish.partitions)
+                charge(name, len(topic.assignments) or topic.partitions)
         except RequestError as error:
-            refused[name] = error.with_traceback(None)
+            refused[name] = detached(error)
             continue
         names.add(name)
         yield from changes

@@ -39,7 +39,7 @@ REWRITE_LINES_MIN = 1000
 
 
 @dataclass(slots=True, eq=False)
-class _Wish:
+class _PendingChange:
     """A change that somebody waits for: `image` is the one just after it."""
 
     decide: Decide
@@ -69,7 +69,7 @@ class EmbeddedStore:
         self._changes_read: list[Change] = []
         self._subscribers: list[Subscriber] = []
         self.patience_ms = PATIENCE_MS
-        self._waiting: list[_Wish] = []
+        self._waiting: list[_PendingChange] = []
         self._carrying_out: trio.Event | None = None  # set when nothing is left to do
         self._preparing = trio.CancelScope()
         self._is_open = False
@@ -122,51 +122,51 @@ class EmbeddedStore:
 
     async def change(self, decide: Decide) -> ClusterImage:
         """See MetadataStore.change; there is nobody else here who could be quicker."""
-        wish = _Wish(decide)
-        self._waiting.append(wish)
+        one = _PendingChange(decide)
+        self._waiting.append(one)
         if self._carrying_out is None:
             self._carrying_out = trio.Event()
             trio.lowlevel.spawn_system_task(self._carry_out_all, self._carrying_out)
         try:
-            await wish.done.wait()
+            await one.done.wait()
         except trio.Cancelled:
-            if wish in self._waiting:
-                self._waiting.remove(wish)
+            if one in self._waiting:
+                self._waiting.remove(one)
             raise
-        if wish.failure is not None:
-            raise wish.failure
-        assert wish.image is not None
-        return wish.image
+        if one.failure is not None:
+            raise one.failure
+        assert one.image is not None
+        return one.image
 
     async def _carry_out_all(self, done: trio.Event) -> None:
         """Make one change after the other until none waits."""
         with trio.CancelScope(shield=True):
             while self._waiting:
-                wishes, self._waiting = self._waiting, []
+                pending, self._waiting = self._waiting, []
                 try:
-                    await self._carry_out(wishes)
+                    await self._carry_out(pending)
                 except Exception as error:  # a defect: whoever has asked is told, and the next change is made
-                    for wish in wishes:
-                        wish.failure = wish.failure or error
-                for wish in wishes:
-                    wish.done.set()
+                    for one in pending:
+                        one.failure = one.failure or error
+                for one in pending:
+                    one.done.set()
         self._carrying_out = None
         done.set()
 
-    async def _carry_out(self, wishes: Sequence[_Wish]) -> None:
-        """Decide on all of these, keep what was decided, and publish it; each wish gets its image or its failure.
+    async def _carry_out(self, pending: Sequence[_PendingChange]) -> None:
+        """Decide on all of these, keep what was decided, and publish it; each one gets its image or its failure.
 
         Raises StorageError, when nothing was kept.
         """
         old = new = self._image
         groups: list[list[Change]] = []
-        for wish in wishes:
+        for one in pending:
             try:
-                changes, new = await self._decided(wish.decide, new)
+                changes, new = await self._decided(one.decide, new)
             except Exception as error:
-                wish.failure = error
+                one.failure = error
                 continue
-            wish.image = new
+            one.image = new
             if changes:
                 groups.append(changes)
         if not groups:

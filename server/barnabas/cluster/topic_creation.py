@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.cluster import controller
-from barnabas.cluster.creation import TopicWish, create_topics
+from barnabas.cluster.creation import NewTopic, create_topics
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.cluster.internal_topics import SHAPES
 from barnabas.cluster.timed_change import change_within
@@ -74,13 +74,15 @@ class LocalTopicCreation:
 
         def decide(image: ClusterImage) -> Iterator[Change]:
             refused.clear()
-            wishes = [self._wish(image, name) for name in dict.fromkeys(names) if name not in image.topics]
+            topics = [
+                self._new_topic(image, name) for name in dict.fromkeys(names) if name not in image.topics
+            ]
             try:
-                controller.check_partition_count(sum(wish.partitions for wish in wishes))
+                controller.check_partition_count(sum(topic.partitions for topic in topics))
             except RequestError as error:
-                refused.update((wish.name, error) for wish in wishes)
+                refused.update((topic.name, error) for topic in topics)
                 return
-            yield from create_topics(image, self._config, wishes, refused)
+            yield from create_topics(image, self._config, topics, refused)
 
         if not await change_within(self._metadata, decide, PATIENCE_MS):
             being_made = RequestError(ErrorCode.LEADER_NOT_AVAILABLE, "the topic is being made")
@@ -88,12 +90,12 @@ class LocalTopicCreation:
             return {name: refused.get(name, being_made) for name in names if name not in topics}
         return refused
 
-    def _wish(self, image: ClusterImage, name: str) -> TopicWish:
+    def _new_topic(self, image: ClusterImage, name: str) -> NewTopic:
         shape = default_shape(self._config, name)
         replicas = shape.replication_factor
         if name in SHAPES and not is_clustered(self._config):
             replicas = min(replicas, len(image.brokers))
-        return TopicWish(name, new_uuid(self._entropy), shape.partitions, replicas, settings=shape.settings)
+        return NewTopic(name, new_uuid(self._entropy), shape.partitions, replicas, settings=shape.settings)
 
 
 def default_shape(config: BrokerConfig, name: str) -> TopicShape:

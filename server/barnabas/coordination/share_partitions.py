@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.share.acknowledgement import Acknowledgement
 from barnabas.share.partition import SharePartition, Written
 from barnabas.share.records import UNKNOWN_OFFSET, StateKey
@@ -184,7 +184,7 @@ class SharePartitions:
                     raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 await self._write(shared, shared.records.release(member_id))
             except RequestError as error:
-                results[topic_id, index] = error.with_traceback(None)
+                results[topic_id, index] = detached(error)
         return results
 
     async def _write(self, shared: Shared, written: Written) -> None:

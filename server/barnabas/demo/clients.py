@@ -18,57 +18,59 @@ LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 def librdkafka(demo: Demo, user: str, address: str) -> str:
     """Return the settings of librdkafka, kcat and its bindings."""
-    return "\n".join(
-        (
-            f"bootstrap.servers={address}",
-            "security.protocol=SASL_SSL",
-            "sasl.mechanism=SCRAM-SHA-512",
-            f"sasl.username={user}",
-            f"sasl.password={demo.passwords[user]}",
-            f"ssl.ca.location={demo.authority}",
-        )
+    return _lines(
+        *_login(address),
+        f"sasl.username={user}",
+        f"sasl.password={demo.passwords[user]}",
+        f"ssl.ca.location={demo.authority}",
     )
 
 
 def librdkafka_with_certificate(demo: Demo, user: str, address: str) -> str:
     """Return the settings of librdkafka that shows a certificate; before 2.6.1 it cannot log in with SCRAM."""
-    return "\n".join(
-        (
-            f"bootstrap.servers={address}",
-            "security.protocol=SSL",
-            f"ssl.ca.location={demo.authority}",
-            f"ssl.certificate.location={demo.key_store(user)}",
-            f"ssl.key.location={demo.key_store(user)}",
-        )
+    return _lines(
+        f"bootstrap.servers={address}",
+        "security.protocol=SSL",
+        f"ssl.ca.location={demo.authority}",
+        f"ssl.certificate.location={demo.key_store(user)}",
+        f"ssl.key.location={demo.key_store(user)}",
     )
 
 
 def java(demo: Demo, user: str, address: str) -> str:
     """Return the settings of Java clients and Kafka's tools (`--command-config`)."""
-    return "\n".join(
-        (
-            f"bootstrap.servers={address}",
-            "security.protocol=SASL_SSL",
-            "sasl.mechanism=SCRAM-SHA-512",
-            f'sasl.jaas.config={LOGIN_MODULE} required username="{user}" password="{demo.passwords[user]}";',
-            "ssl.truststore.type=PEM",
-            f"ssl.truststore.location={demo.authority}",
-        )
+    return _lines(
+        *_login(address),
+        f'sasl.jaas.config={LOGIN_MODULE} required username="{user}" password="{demo.passwords[user]}";',
+        *_java_trust(demo),
     )
 
 
 def java_with_certificate(demo: Demo, user: str, address: str) -> str:
     """Return the settings of Java clients that show a certificate."""
-    return "\n".join(
-        (
-            f"bootstrap.servers={address}",
-            "security.protocol=SSL",
-            "ssl.keystore.type=PEM",
-            f"ssl.keystore.location={demo.key_store(user)}",
-            "ssl.truststore.type=PEM",
-            f"ssl.truststore.location={demo.authority}",
-        )
+    return _lines(
+        f"bootstrap.servers={address}",
+        "security.protocol=SSL",
+        "ssl.keystore.type=PEM",
+        f"ssl.keystore.location={demo.key_store(user)}",
+        *_java_trust(demo),
     )
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(lines)
+
+
+def _login(address: str) -> tuple[str, ...]:
+    return (
+        f"bootstrap.servers={address}",
+        "security.protocol=SASL_SSL",
+        "sasl.mechanism=SCRAM-SHA-512",
+    )
+
+
+def _java_trust(demo: Demo) -> tuple[str, ...]:
+    return ("ssl.truststore.type=PEM", f"ssl.truststore.location={demo.authority}")
 
 
 def kafka_python(demo: Demo, user: str, address: str) -> str:
@@ -101,16 +103,14 @@ def kafkajs(demo: Demo, user: str, address: str) -> str:
 
 def spark(demo: Demo, user: str, address: str) -> str:
     """Return a reader of Spark's Kafka source, in parentheses: as they are these lines are Python and Scala."""
-    return "\n".join(
-        (
-            '(spark.readStream.format("kafka")',
-            *(
-                f"  .option({_quoted(name, 'kafka.')}, {_quoted(value)})"
-                for name, _, value in (line.partition("=") for line in java(demo, user, address).split("\n"))
-            ),
-            '  .option("startingOffsets", "earliest")',
-            f'  .option("subscribe", "{PREFIX}").option("kafka.group.id", "{PREFIX}").load())',
-        )
+    return _lines(
+        '(spark.readStream.format("kafka")',
+        *(
+            f"  .option({_quoted(name, 'kafka.')}, {_quoted(value)})"
+            for name, _, value in (line.partition("=") for line in java(demo, user, address).split("\n"))
+        ),
+        '  .option("startingOffsets", "earliest")',
+        f'  .option("subscribe", "{PREFIX}").option("kafka.group.id", "{PREFIX}").load())',
     )
 
 

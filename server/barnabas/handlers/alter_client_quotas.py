@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.access_changes import ClientQuotaChanged
 from barnabas.cluster.image import Change, ClusterImage
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.handlers.config_resources import ALTERATIONS_PER_REQUEST_MAX
 from barnabas.quotas.entities import QuotaEntity, altered, entity_of, in_order
 from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
@@ -54,7 +54,7 @@ async def handle(
             try:
                 after = altered(one.entity, before, operations)
             except RequestError as error:
-                one.refused = error.with_traceback(None)
+                one.refused = detached(error)
             else:
                 if after != before:
                     yield ClientQuotaChanged(one.entity, tuple(after.items()))
@@ -90,7 +90,7 @@ async def _wanted(request: AlterClientQuotasRequest, *, budget: LoopBudget) -> l
             one.entity = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
             times[one.entity] += 1
         except RequestError as error:
-            one.refused = error.with_traceback(None)
+            one.refused = detached(error)
         wanted.append(one)
         await budget.checkpoint()
     for one in wanted:

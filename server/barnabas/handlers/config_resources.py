@@ -29,7 +29,7 @@ from barnabas.config.cluster import is_clustered
 from barnabas.config.listeners import concerns_security
 from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, BrokerConfig
 from barnabas.config.setting import INT, LIST, Setting, SettingError
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.handlers import broker_loggers
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
@@ -249,7 +249,7 @@ async def _alter(
             else:
                 _alter_loggers(one.name, one.alterations, validate_only=validate_only, broker_id=broker_id)
         except RequestError as error:
-            one.refused = error.with_traceback(None)
+            one.refused = detached(error)
         await budget.checkpoint()
 
     await _check_security(wanted, metadata.image, config, security, replace_all=replace_all)
@@ -260,7 +260,7 @@ async def _alter(
                 try:
                     change = _changed(image, one, replace_all=replace_all, config=config)
                 except RequestError as error:
-                    one.refused = error.with_traceback(None)
+                    one.refused = detached(error)
                 else:
                     yield change
 
@@ -293,7 +293,7 @@ async def _check_security(
             trial = config.with_dynamic(others, settings) if one.name else config.with_dynamic(settings, {})
             await security.check(trial)
         except RequestError as error:
-            one.refused = error.with_traceback(None)
+            one.refused = detached(error)
         except SettingError as error:
             one.refused = RequestError(ErrorCode.INVALID_REQUEST, str(error))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.cluster import controller
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.cluster.timed_change import change_within
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -58,7 +58,7 @@ async def handle(
                 if mutations is not None:
                     mutations.charge(name, added)
             except RequestError as error:
-                refused[name] = error.with_traceback(None)
+                refused[name] = detached(error)
                 continue
             room -= added
             yield from changes

@@ -11,14 +11,14 @@ from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cluster import controller
-from barnabas.cluster.creation import TopicWish, create_topics
+from barnabas.cluster.creation import NewTopic, create_topics
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.cluster.timed_change import change_within
 from barnabas.config import broker as settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, BrokerConfig
 from barnabas.config.setting import Setting
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.ids import new_uuid
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -57,7 +57,7 @@ async def handle(
         )
     except RequestError as error:
         return CreateTopicsResponse(topics=[_refused(name, refused.get(name, error)) for name in names])
-    wishes = await _wishes(request, names, refused, config=config, budget=budget, entropy=entropy)
+    topics = await _new_topics(request, names, refused, config=config, budget=budget, entropy=entropy)
 
     mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
     charge = mutations.charge if mutations is not None else None
@@ -67,7 +67,7 @@ async def handle(
         return create_topics(
             image,
             config,
-            list(wishes.values()),
+            list(topics.values()),
             refused,
             with_each_other=not request.validate_only,
             charge=charge,
@@ -79,13 +79,13 @@ async def handle(
     elif not await change_within(metadata, decide, request.timeout_ms):
         late = RequestError(ErrorCode.REQUEST_TIMED_OUT)
         refused = {name: refused.get(name, late) for name in names}
-    defaults = _configs(config, {}) if wishes else []
+    defaults = _configs(config, {}) if topics else []
     response = CreateTopicsResponse()
     for name in names:
         if name in refused:
             response.topics.append(_refused(name, refused[name]))
         else:
-            response.topics.append(_made(context, wishes[name], defaults, config=config))
+            response.topics.append(_made(context, topics[name], defaults, config=config))
         await budget.checkpoint()
     return response
 
@@ -133,7 +133,7 @@ async def _partition_count(
     return count
 
 
-async def _wishes(
+async def _new_topics(
     request: CreateTopicsRequest,
     names: Counter[str],
     refused: dict[str, RequestError],
@@ -141,9 +141,9 @@ async def _wishes(
     config: BrokerConfig,
     budget: LoopBudget,
     entropy: Entropy,
-) -> dict[str, TopicWish]:
+) -> dict[str, NewTopic]:
     """Return what is asked for, by name; adds the errors for what cannot be asked for in this way to `refused`."""
-    wishes: dict[str, TopicWish] = {}
+    topics: dict[str, NewTopic] = {}
     for topic in request.topics:
         name = topic.name
         if name in refused:
@@ -151,14 +151,14 @@ async def _wishes(
         try:
             if names[name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
-            wishes[name] = _wish(config, topic, entropy)
+            topics[name] = _new_topic(config, topic, entropy)
         except RequestError as error:
-            refused[name] = error.with_traceback(None)
+            refused[name] = detached(error)
         await budget.checkpoint()
-    return wishes
+    return topics
 
 
-def _wish(config: BrokerConfig, topic: CreateTopicsRequest.CreatableTopic, entropy: Entropy) -> TopicWish:
+def _new_topic(config: BrokerConfig, topic: CreateTopicsRequest.CreatableTopic, entropy: Entropy) -> NewTopic:
     overrides = _settings(topic)
     assignments = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
     if len(assignments) < len(topic.assignments):
@@ -172,7 +172,7 @@ def _wish(config: BrokerConfig, topic: CreateTopicsRequest.CreatableTopic, entro
         partitions = config.get(settings.NUM_PARTITIONS)
     if replicas == BROKER_DEFAULT:
         replicas = config.get(settings.DEFAULT_REPLICATION_FACTOR)
-    return TopicWish(topic.name, new_uuid(entropy), partitions, replicas, assignments, overrides)
+    return NewTopic(topic.name, new_uuid(entropy), partitions, replicas, assignments, overrides)
 
 
 def _refused(name: str, error: RequestError) -> Result:
@@ -180,26 +180,26 @@ def _refused(name: str, error: RequestError) -> Result:
 
 
 def _made(
-    context: RequestContext, wish: TopicWish, defaults: list[TopicConfig], *, config: BrokerConfig
+    context: RequestContext, new: NewTopic, defaults: list[TopicConfig], *, config: BrokerConfig
 ) -> Result:
     """A topic that was made, or could be; `defaults` are the settings of one that has none of its own."""
-    if not context.authorizes(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, wish.name, is_asked_for=False):
+    if not context.authorizes(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, new.name, is_asked_for=False):
         return Result(
-            name=wish.name,
+            name=new.name,
             error_message=None,
-            topic_id=wish.topic_id,
+            topic_id=new.topic_id,
             topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         )
-    assigned = wish.assignments
+    assigned = new.assignments
     result = Result(
-        name=wish.name,
+        name=new.name,
         error_message=None,
-        num_partitions=len(assigned) or wish.partitions,
-        replication_factor=len(next(iter(assigned.values()))) if assigned else wish.replication_factor,
-        topic_id=wish.topic_id,
+        num_partitions=len(assigned) or new.partitions,
+        replication_factor=len(next(iter(assigned.values()))) if assigned else new.replication_factor,
+        topic_id=new.topic_id,
     )
     if context.api_version >= CONFIGS_SINCE:
-        result.configs = _configs(config, wish.settings) if wish.settings else defaults
+        result.configs = _configs(config, new.settings) if new.settings else defaults
     return result
 
 

@@ -13,7 +13,7 @@ from barnabas.cluster import controller
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.cluster.timed_change import change_within
 from barnabas.config import broker as settings
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -138,7 +138,7 @@ async def _delete(
                 if mutations is not None:
                     mutations.charge(name, len(image.topics[name].partitions))
             except RequestError as error:
-                refused[name] = error.with_traceback(None)
+                refused[name] = detached(error)
                 continue
             yield from changes
 

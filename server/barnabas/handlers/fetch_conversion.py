@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.records.convert import down_convert_steps
 from barnabas.wire.generated.fetch import FetchResponse
 
@@ -47,7 +47,7 @@ async def convert(
         try:
             converted = await piecework.do(_steps(result, magic, want.fetch_offset))
         except RequestError as error:
-            failed.append((data, error.with_traceback(None)))
+            failed.append((data, detached(error)))
             continue
         data.records = (
             converted[: want.max_bytes] if context.api_version <= PARTIAL_FIRST_UNTIL else converted

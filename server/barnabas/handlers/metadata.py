@@ -15,7 +15,7 @@ from barnabas.cluster import controller
 from barnabas.cluster.image import ClusterImage, TopicInfo
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.handlers.partition_description import PartitionDescriber
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
@@ -191,7 +191,7 @@ async def _create_missing(
                     context.require(Operation.CREATE, ResourceType.TOPIC, name)
                 missing.append(name)
             except RequestError as error:
-                refused[name] = error.with_traceback(None)
+                refused[name] = detached(error)
         await budget.checkpoint()
     if missing:
         not_made = await topic_creation.ensure_all(missing)

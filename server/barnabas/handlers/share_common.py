@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cluster.endpoints import advertised_nodes
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.share.acknowledgement import Acknowledgement, check_acknowledgements
 from barnabas.share.sessions import SessionKey
@@ -77,7 +77,7 @@ async def acknowledge(
             if acknowledgements:
                 await shares.partitions.acknowledge((group_id, *topic_partition), member_id, acknowledgements)
         except RequestError as error:
-            outcomes[topic_partition] = error.with_traceback(None)
+            outcomes[topic_partition] = detached(error)
     return outcomes
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import BatchHeader, iter_batches
 from barnabas.records.control import ControlType, parse_type
@@ -61,7 +61,7 @@ async def look(
         try:
             each = await _read(topic_partition, shared, max(bytes_max // len(wanted), 1), budget=budget)
         except RequestError as error:
-            failed.append((topic_partition, error.with_traceback(None)))
+            failed.append((topic_partition, detached(error)))
         else:
             if each is not None:
                 found.append(each)

@@ -69,19 +69,22 @@ async def create_topic(call: Call) -> object:
     return Looking(local).topic(name)
 
 
-async def delete_topic(call: Call) -> object:
+async def delete_topic(call: Call) -> None:
     """Delete a topic with its records."""
     from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
     from barnabas.wire.generated.errors import ErrorCode
 
     name = call.path["topic"]
     response = await _local(call).ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), 5)
-    code = response.responses[0].error_code
-    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise NotThereError(f"there is no topic {name}")
+    _check_deleted(f"topic {name}", response.responses[0].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _check_deleted(what: str, code: int, not_there: int) -> None:
+    """Raise unless something was deleted: NotThereError where the broker does not know it, SeedError else."""
+    if code == not_there:
+        raise NotThereError(f"there is no {what}")
     if code:
-        raise SeedError(f"topic {name}: {error_name(code)}")
-    return None
+        raise SeedError(f"{what}: {error_name(code)}")
 
 
 async def show_records(call: Call) -> object:
@@ -124,19 +127,14 @@ async def set_offsets(call: Call) -> object:
     return await Looking(local).group(group)
 
 
-async def delete_group(call: Call) -> object:
+async def delete_group(call: Call) -> None:
     """Delete a group that has no members."""
     from barnabas.wire.generated.delete_groups import DeleteGroupsRequest
     from barnabas.wire.generated.errors import ErrorCode
 
     group = call.path["group"]
     response = await _local(call).ask(DeleteGroupsRequest(groups_names=[group]), 2)
-    code = response.results[0].error_code
-    if code == ErrorCode.GROUP_ID_NOT_FOUND:
-        raise NotThereError(f"there is no group {group}")
-    if code:
-        raise SeedError(f"group {group}: {error_name(code)}")
-    return None
+    _check_deleted(f"group {group}", response.results[0].error_code, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 async def plant_seeds(call: Call) -> object:
