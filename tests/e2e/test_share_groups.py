@@ -186,8 +186,16 @@ def test_every_version_joins_and_is_described(connection: Connection, version: i
     request = ShareGroupDescribeRequest(group_ids=[group, "nobody"], include_authorized_operations=True)
     described, unknown = connection.ask("ShareGroupDescribe", version, request).groups
     assert (described.group_state, described.assignor_name, len(described.members)) == ("Stable", "simple", 1)
-    assert described.members[0].assignment.topic_partitions[0].topic_name == group
+    # The epochs and the assignment that Kafka describes: what is known ahead is in the answer alone.
+    assert (described.group_epoch, described.members[0].member_epoch) == (2, 2)
+    assert described.members[0].assignment.topic_partitions == []
     assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    again = ShareGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=2)
+    stayed = connection.ask("ShareGroupHeartbeat", version, again)
+    assert (stayed.member_epoch, len(stayed.assignment.topic_partitions)) == (3, 1)
+    described = connection.ask("ShareGroupDescribe", version, request).groups[0]
+    assert (described.group_epoch, described.assignment_epoch) == (3, 3)
+    assert described.members[0].assignment.topic_partitions[0].topic_name == group
 
 
 def test_sessions_are_checked(connection: Connection, shared: tuple[str, bytes]) -> None:

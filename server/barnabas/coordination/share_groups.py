@@ -7,21 +7,17 @@ it is done. What is broken off in between is asked again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from barnabas.coordination.groups import GroupCoordinator
 from barnabas.coordination.ports import ShareStatePort
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.groups import share_states
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.share.membership import Answer, Beginning, Heartbeat
 from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Decision
 from barnabas.topic_partitions import TopicIdPartition
-from barnabas.wire.generated.share_group_heartbeat import (
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
-)
+from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatResponse
 
 
 class ShareGroups:
@@ -42,7 +38,8 @@ class ShareGroups:
     async def heartbeat(self, beat: Heartbeat) -> ShareGroupHeartbeatResponse:
         """A ShareGroupHeartbeat request. Raises RequestError.
 
-        Who is the first to want a topic need not wait for another heartbeat until it is told what to fetch.
+        Who is the first to want a topic need not wait for another heartbeat until it knows what to fetch; the group's epoch
+        rises, and the assignment is written down, at that heartbeat as in Kafka.
         """
         answer = await self._beat(beat)
         if answer.beginning is None:
@@ -51,13 +48,13 @@ class ShareGroups:
         for error in (await self._begin(group_id, answer.beginning)).values():
             if error is not None:
                 raise error
-        request = ShareGroupHeartbeatRequest(
-            group_id=group_id, member_id=beat.request.member_id, member_epoch=answer.response.member_epoch
+        member_id = beat.request.member_id
+        ahead = await self._groups.query(
+            group_id, lambda shard: shard.share_assignment_ahead(group_id, member_id)
         )
-        second = (await self._beat(replace(beat, request=request))).response
-        if second.assignment is None:
-            second.assignment = answer.response.assignment
-        return second
+        if ahead is not None:
+            answer.response.assignment = ahead
+        return answer.response
 
     async def _beat(self, beat: Heartbeat) -> Answer:
         now_ms = self._now_ms()
@@ -75,7 +72,7 @@ class ShareGroups:
             try:
                 await self._state.initialize((group_id, *topic_partition), beginning.state_epoch, offset)
             except RequestError as error:
-                results[topic_partition] = error.with_traceback(None)
+                results[topic_partition] = detached(error)
         done = [topic_partition for topic_partition, error in results.items() if error is None]
         failed = [topic_partition for topic_partition, error in results.items() if error is not None]
         await self._groups.perform(
@@ -118,7 +115,7 @@ class ShareGroups:
             try:
                 await self._state.delete((group_id, *topic_partition))
             except RequestError as error:
-                results[topic_partition[0]] = error.with_traceback(None)
+                results[topic_partition[0]] = detached(error)
         done = frozenset(topic_id for topic_id, error in results.items() if error is None)
         await self._groups.perform(
             group_id, lambda shard, out: share_states.deleted(shard, group_id, done, out)

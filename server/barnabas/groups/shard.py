@@ -50,6 +50,7 @@ from barnabas.wire.generated.heartbeat import HeartbeatRequest
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.records import group_metadata, legacy_offset_commit, offset_commit
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
+from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatResponse
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 
 GROUP_NOT_FOUND_SINCE = 9
@@ -200,6 +201,15 @@ class GroupShard:
     ) -> share_membership.Answer:
         """A ShareGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
         return protocols.share_heartbeat(self, beat, EventContext(self.image(), now_ms, out))
+
+    def share_assignment_ahead(
+        self, group_id: str, member_id: str
+    ) -> ShareGroupHeartbeatResponse.Assignment | None:
+        """Return what a member will be assigned at its next heartbeat; None if nothing is known of that."""
+        group = self.find(group_id, ShareGroup)
+        return (
+            share_membership.assignment_ahead(group, member_id, self.image()) if group is not None else None
+        )
 
     def sync(self, request: SyncGroupRequest, waiter: int, now_ms: int, out: Decision) -> None:
         """A SyncGroup request. Raises RequestError."""

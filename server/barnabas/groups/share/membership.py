@@ -109,13 +109,30 @@ def heartbeat(group: ShareGroup, beat: Heartbeat, context: EventContext) -> Answ
         heartbeat_interval_ms=group.settings.of_share_group(context.image, group.id).heartbeat_interval_ms,
     )
     if joins or request.subscribed_topic_names is not None or moved.assigned != before.assigned:
-        response.assignment = ShareGroupHeartbeatResponse.Assignment(
-            topic_partitions=[
-                ShareGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=partitions)
-                for topic_id, partitions in by_topic(moved.assigned)
-            ]
-        )
+        response.assignment = _assignment(moved.assigned)
     return Answer(response, _begin(group, members, epoch, context))
+
+
+def _assignment(topic_partitions: TopicIdPartitions) -> ShareGroupHeartbeatResponse.Assignment:
+    return ShareGroupHeartbeatResponse.Assignment(
+        topic_partitions=[
+            ShareGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in by_topic(topic_partitions)
+        ]
+    )
+
+
+def assignment_ahead(
+    group: ShareGroup, member_id: str, image: ClusterImage
+) -> ShareGroupHeartbeatResponse.Assignment | None:
+    """Return what a member will be assigned at its next heartbeat, as far as it is known now; None if that is nothing.
+
+    Nothing is decided: epochs and records follow at that heartbeat, as in Kafka.
+    """
+    if member_id not in group.members:
+        return None
+    target = _target(group, group.members.values(), image)[member_id]
+    return _assignment(target) if target else None
 
 
 def _may_assign(group: ShareGroup, context: EventContext) -> bool:
@@ -168,17 +185,23 @@ def _write_target(
     group: ShareGroup, members: Iterable[ShareMember], epoch: int, context: EventContext
 ) -> dict[str, TopicIdPartitions]:
     """Let the assignor decide again, and write what is different."""
+    target = _target(group, members, context.image)
+    write_target(group, epoch, target, records, context)
+    return target
+
+
+def _target(
+    group: ShareGroup, members: Iterable[ShareMember], image: ClusterImage
+) -> dict[str, TopicIdPartitions]:
     subscribers = [
         Subscriber(
             member.id,
-            topic_ids(member.topics, context.image),
+            topic_ids(member.topics, image),
             assigned=group.target.get(member.id, NO_PARTITIONS),
         )
         for member in members
     ]
-    target = assign_shared(subscribers, group.known.topic_partitions)
-    write_target(group, epoch, target, records, context)
-    return target
+    return assign_shared(subscribers, group.known.topic_partitions)
 
 
 def _moved(
