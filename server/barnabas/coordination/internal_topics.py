@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.records.any_magic import iter_any_records
-from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, encode_batch, iter_batches
+from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, check_crc, encode_batch, iter_batches
 from barnabas.records.control import ControlType, parse_type
+from barnabas.records.errors import CorruptRecordsError, RecordsError
 from barnabas.records.record import Record
 from barnabas.statemachine.decision import Entry
 
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.cluster.topic_creation import TopicCreation
     from barnabas.log.partition_log import PartitionLog
+    from barnabas.records.batch import BatchHeader
     from barnabas.replicas.manager import Replicas
+
+log = logging.getLogger(__name__)
 
 READ_BYTES = 1 << 20
 
@@ -94,26 +99,51 @@ class InternalTopic:
         return read_entries(self._replicas.leader(self._topic, partition).log)
 
 
-def read_entries(log: PartitionLog) -> Iterator[Entry]:
+def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
     """All batches of the log of a coordinator's partition, oldest first, up to where it ends by then.
 
-    Raises StorageError, RecordsError.
+    A batch with a wrong checksum is left out, with an error in the log: what it says is not believed.
+    Raises StorageError, and RecordsError where it cannot be known where the next batch begins.
     """
-    offset = log.log_start_offset
-    while offset < (end := log.log_end_offset):
-        data = log.read(offset, max_bytes=READ_BYTES, upper_offset=end, min_one_batch=True).to_bytes()
-        if not data:
-            return
-        for position, header in iter_batches(data):
-            offset = header.next_offset
-            records = [record for record in iter_any_records(data, position) if record.key is not None]
-            if header.is_control:
-                for record in records:
-                    kind = parse_type(record.key)
-                    if kind in (ControlType.ABORT, ControlType.COMMIT):
-                        yield Entry([], header.producer_id, kind is ControlType.COMMIT)
-                continue
-            yield Entry(
-                [(record.key, record.value) for record in records if record.key is not None],
-                header.producer_id if header.is_transactional else NO_PRODUCER_ID,
-            )
+    offset = partition_log.log_start_offset
+    while offset < (end := partition_log.log_end_offset):
+        try:
+            data = partition_log.read(
+                offset, max_bytes=READ_BYTES, upper_offset=end, min_one_batch=True
+            ).to_bytes()
+            if not data:
+                return
+            for position, header in iter_batches(data):
+                offset = header.next_offset
+                if check_crc(data, position, header):
+                    yield from _entries_of(data, position, header)
+                else:
+                    log.error(
+                        "%s: the batch of offsets %d to %d is damaged and left out; %s",
+                        partition_log.dir, header.base_offset, header.last_offset, _advice(partition_log),
+                    )  # fmt: skip
+        except RecordsError as error:
+            raise CorruptRecordsError(
+                f"{error.message}, at offset {offset}; {_advice(partition_log)}"
+            ) from error
+
+
+def _advice(partition_log: PartitionLog) -> str:
+    return (
+        "to cut out what is damaged, stop the broker and run: barnabas log repair --salvage "
+        f"{partition_log.dir}"
+    )
+
+
+def _entries_of(data: bytes, position: int, header: BatchHeader) -> Iterator[Entry]:
+    records = [record for record in iter_any_records(data, position) if record.key is not None]
+    if header.is_control:
+        for record in records:
+            kind = parse_type(record.key)
+            if kind in (ControlType.ABORT, ControlType.COMMIT):
+                yield Entry([], header.producer_id, kind is ControlType.COMMIT)
+        return
+    yield Entry(
+        [(record.key, record.value) for record in records if record.key is not None],
+        header.producer_id if header.is_transactional else NO_PRODUCER_ID,
+    )

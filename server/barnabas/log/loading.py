@@ -43,7 +43,7 @@ from barnabas.log.replay import replay_batch, replay_producers
 from barnabas.log.scan import iter_checked, sound_header_at
 from barnabas.log.segment import Segment
 from barnabas.log.snapshots import ProducerSnapshots
-from barnabas.records.errors import RecordsError
+from barnabas.records.errors import CorruptRecordsError, RecordsError
 
 log = logging.getLogger(__name__)
 
@@ -232,12 +232,17 @@ class Loader:
     def _check_end(self, segments: list[Segment]) -> int:
         """Return the end offset of a log that was closed cleanly.
 
-        Raises RecordsError if its end is damaged.
+        Raises RecordsError if its end is damaged, or is not where the log was closed: no checksum covers base offsets.
         """
         if not segments:
             return self.log_start_offset
         last = segments[-1]
-        return last.read_end_offset() if last.size else last.base_offset
+        end_offset = last.read_end_offset() if last.size else last.base_offset
+        if self.recovery_point and last.size and end_offset != self.recovery_point:
+            raise CorruptRecordsError(
+                f"it ends at offset {end_offset}, and was closed at {self.recovery_point}"
+            )
+        return end_offset
 
     def _recover(
         self,
