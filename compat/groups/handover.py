@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from compat.groups.compare import await_coordinators
 from compat.groups.roles import ALL, CLASSIC, Role
-from compat.kafka import KafkaError, RealKafka, free_port, release, tool_command
+from compat.kafka import KafkaError, RealKafka, ToolProcess, free_port, release
 from compat.kit.compare import Difference, KnownDifference, differences_between, judge
 from compat.kit.play import Play, both_serve, common_versions
 from compat.kit.sides import Side, StartError, barnabas
@@ -39,7 +38,6 @@ SETTINGS = {
     "group.streams.initial.rebalance.delay.ms": "0",
 }
 OLD_SETTINGS = {"num.partitions": "3", "inter.broker.protocol.version": "3.9"}
-TOOL_TIMEOUT_S = 120
 LAST_BATCH_OF = "__transaction_state"
 
 
@@ -109,23 +107,23 @@ def main() -> int:
     parser.add_argument("--keep", metavar="DIR", type=Path, help="leave everything there")
     options = parser.parse_args()
     differences: list[Difference] = []
-    for case in CASES:
-        if options.case and case.name not in options.case:
-            continue
-        with ExitStack() as stack:
-            if options.keep:
-                directory = options.keep / case.name
-                directory.mkdir(parents=True)
-            else:
-                directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="handover-")))
-            found = run(case, directory)
-        differences += found
+    with ToolProcess(release("4.x")) as jvm:
+        for case in CASES:
+            if options.case and case.name not in options.case:
+                continue
+            with ExitStack() as stack:
+                if options.keep:
+                    directory = options.keep / case.name
+                    directory.mkdir(parents=True)
+                else:
+                    directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="handover-")))
+                differences += run(case, directory, jvm)
     bad = judge(differences, KNOWN, complete=not options.case)
     print(f"{len(differences)} differences, {bad} of them not as known")
     return 1 if bad else 0
 
 
-def run(case: Case, directory: Path) -> list[Difference]:
+def run(case: Case, directory: Path, jvm: ToolProcess) -> list[Difference]:
     """Write, end, copy, continue with both, compare."""
     written = directory / "written"
     with writing(case, written) as (side, logs, end):
@@ -134,7 +132,7 @@ def run(case: Case, directory: Path) -> list[Difference]:
         play = Play(side, case.name, 0, versions)
         stages = [role.enter(play) for role in case.roles]
         play.close()
-        before = tools(case, side.port)
+        before = tools(case, side.port, jvm)
         end()
     if not case.clean:
         cut_last_batch(logs)
@@ -149,7 +147,7 @@ def run(case: Case, directory: Path) -> list[Difference]:
                 versions = both_serve(versions, common_versions(side))
                 if not case.version.startswith("4"):
                     versions.pop("ConsumerGroupDescribe", None)  # listed, and not served
-            after = tools(case, side.port)
+            after = tools(case, side.port, jvm)
             keep |= {f"tool {label}": text for label, text in after.items()}
             if case.clean:
                 keep |= {f"tool {label} as before": text == before[label] for label, text in after.items()}
@@ -266,14 +264,13 @@ NEW_TOOLS: dict[str, tuple[str, ...]] = {
 }
 
 
-def tools(case: Case, port: int) -> dict[str, dict[str, bool]]:
+def tools(case: Case, port: int, jvm: ToolProcess) -> dict[str, dict[str, bool]]:
     """What Kafka's command line tools say, without ports, and with the lines in an order of their own."""
     wanted = TOOLS | (NEW_TOOLS if case.version.startswith("4") else {})
     said: dict[str, dict[str, bool]] = {}
     for label, (name, *arguments) in wanted.items():
-        command = tool_command(release("4.x"), name, "--bootstrap-server", f"127.0.0.1:{port}", *arguments)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TOOL_TIMEOUT_S)
-        text = re.sub(rf":{port}\b", ":PORT", done.stdout + done.stderr)
+        _, written = jvm.run(name, "--bootstrap-server", f"127.0.0.1:{port}", *arguments)
+        text = re.sub(rf":{port}\b", ":PORT", written)
         lines = sorted(" ".join(line.split()) for line in text.splitlines() if line.strip())
         said[label] = {f"line {line}": True for line in lines}
     return said

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from compat.kafka.broker import RealKafka, ZooKeeperServer, free_port
 from compat.kafka.releases import KafkaError, release
-from compat.kafka.tools import run_tool, tool_command
+from compat.kafka.tools import ToolProcess, run_tool, tool_command
 
-__all__ = ["KafkaError", "RealKafka", "ZooKeeperServer", "free_port", "release", "run_tool", "tool_command"]
+__all__ = [
+    "KafkaError", "RealKafka", "ToolProcess", "ZooKeeperServer", "free_port", "release", "run_tool", "tool_command",
+]  # fmt: skip

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from threading import Timer
+from types import TracebackType
 
 from compat.kafka.process import java_command
 from compat.kafka.releases import KafkaError, Release
 
+RUNNER = Path(__file__).parent / "ToolRunner.java"
+SEPARATOR = "\x1f"
 TOOLS_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 # Where Kafka 4 has its tools; what an older line has elsewhere is below.
 TOOLS = {
@@ -53,18 +58,66 @@ TOOLS_3_9 = {
 }
 
 
-def tool_command(release: Release, name: str, *arguments: str) -> list[str]:
-    """The command line of a tool; `name` may also be a class. Raises KafkaError."""
+def tool_class(release: Release, name: str) -> str:
+    """The class of a tool; `name` may also be one. Raises KafkaError."""
     name = ALIASES.get(name, name)
     main = TOOLS.get(name, name if "." in name else "")
     if release.line == "3.9":
         main = TOOLS_3_9.get(name, main)
     if not main:
         raise KafkaError(f"no such tool: {name!r}; there are {', '.join(sorted(TOOLS))}")
-    return java_command(release, main, *arguments, options=TOOLS_JVM)
+    return main
+
+
+def tool_command(release: Release, name: str, *arguments: str) -> list[str]:
+    """The command line of a tool; `name` may also be a class. Raises KafkaError."""
+    return java_command(release, tool_class(release, name), *arguments, options=TOOLS_JVM)
 
 
 def run_tool(release: Release, name: str, *arguments: str) -> int:
     """Run a tool on this terminal; returns its exit code. Raises KafkaError."""
     sys.stdout.flush()
     return subprocess.run(tool_command(release, name, *arguments), check=False).returncode
+
+
+class ToolProcess:
+    """Tools that run one after the other in one JVM, for those who ask many of them: a context manager."""
+
+    def __init__(self, release: Release, *, timeout_s: float = 120) -> None:
+        self._release = release
+        self._timeout_s = timeout_s
+
+    def __enter__(self) -> ToolProcess:
+        """Start the JVM. Raises KafkaError."""
+        command = java_command(self._release, str(RUNNER), options=TOOLS_JVM)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def run(self, name: str, *arguments: str) -> tuple[int, str]:
+        """Run a tool: (exit code, what it has written). Raises KafkaError, also when it takes too long."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        line = SEPARATOR.join((tool_class(self._release, name), *arguments))
+        assert "\n" not in line
+        too_long = Timer(self._timeout_s, self._process.kill)
+        too_long.start()
+        try:
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
+            code, _, size = self._process.stdout.readline().decode().partition(" ")
+            text = self._process.stdout.read(int(size or 0)).decode()
+        except BrokenPipeError:
+            code = ""
+        finally:
+            too_long.cancel()
+        if not code:
+            raise KafkaError(f"{name} {' '.join(arguments)}: its JVM has ended, or took {self._timeout_s} s")
+        return int(code), text
