@@ -5,11 +5,17 @@ The exit code is 1 when an answer differs in a way that is not known.
 
 from __future__ import annotations
 
-from compat.admin import changing, reading
+from compat.admin import changing, edges, reading
 from compat.admin.known_differences import KNOWN
 from compat.kit.program import main
 
 SETTINGS = {"num.partitions": "3"}
 
 if __name__ == "__main__":
-    main("compat.admin.compare", __doc__, SETTINGS, lambda: [*changing.steps(), *reading.steps()], KNOWN)
+    main(
+        "compat.admin.compare",
+        __doc__,
+        SETTINGS,
+        lambda: [*changing.steps(), *reading.steps(), *edges.steps()],
+        KNOWN,
+    )

@@ -18,12 +18,15 @@ from typing import Any
 from compat.kit.sides import Side
 from compat.kit.wire import ZERO_UUID, Values, WireError
 
-WORDS = ("ErrorMessage", "Documentation", "ThrottleTimeMs", "ClusterId")
+TEXTS = ("ErrorMessage", "Documentation")
+"""Fields with words for people: compared is whether there are any, and whether there is null or an empty text."""
+WORDS = (*TEXTS, "ThrottleTimeMs", "ClusterId")
+NO_ERROR = "NONE"
 _ACL = ("Principal", "Host", "Operation", "PermissionType")
 KEYS = (
     ("PatternType", "ResourceType", "ResourceName", *_ACL), _ACL, ("ResourceType", "ResourceName"), ("Name",),
     ("PartitionIndex",), ("TopicName",), ("Key",), ("GroupId",), ("Topic",),
-    ("EntityType",), ("Entity",),
+    ("EntityType",), ("Entity",), ("ApiKey",),
 )  # fmt: skip
 """Fields that tell the entries of a list apart, where order means nothing."""
 SETS = ("SubscribedTopicNames", "SourceTopics")
@@ -108,7 +111,9 @@ def _ask(side: Side, step: Step, seen: Seen) -> Values:
 def _normal(value: Any, name: str = "") -> Any:
     """Lists by what tells their entries apart; words, random ids and ports replaced."""
     if isinstance(value, dict):
-        return {key: _normal(item, key) for key, item in value.items() if key not in WORDS}
+        return {key: _normal(item, key) for key, item in value.items() if key in TEXTS or key not in WORDS}
+    if name in TEXTS:
+        return value if value in (None, "", NO_ERROR) else "words"
     if isinstance(value, list) and name in SETS:
         return sorted(value)
     if isinstance(value, list):
