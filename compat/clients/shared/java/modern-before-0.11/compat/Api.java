@@ -10,7 +10,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 
-/** What is different in 0.9: no headers, no admin client, poll with milliseconds. */
+/** What is different before 0.11: no headers, no admin client, poll with milliseconds. */
 final class Api {
     static final boolean HEADERS = false;
 

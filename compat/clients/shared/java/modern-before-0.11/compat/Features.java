@@ -1,6 +1,6 @@
 package compat;
 
-/** What 0.9 lacks. */
+/** What the releases before 0.11 lack. */
 final class Features {
     private final Modern client;
 
