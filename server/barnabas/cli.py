@@ -16,6 +16,7 @@ from barnabas import __version__
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
+    from barnabas.broker.seams import Watcher
     from barnabas.config.loading import BrokerConfig
     from barnabas.demo.security import Demo
 
@@ -134,6 +135,10 @@ def _add_serve(commands: Any) -> None:
         help="make what this file describes and is not there: topics, records, groups, ACLs, users, quotas (YAML)",
     )  # fmt: skip
     serve.add_argument(
+        "--tap", metavar="OPTIONS", nargs="?", const="",
+        help="show each request with its answer; OPTIONS are those of `barnabas tap`, as errors,api=Produce,json=FILE",
+    )  # fmt: skip
+    serve.add_argument(
         "--control", metavar="HOST:PORT",
         help="where to serve the control API: faults, clock, connections, recorded requests (default: nowhere)",
     )  # fmt: skip
@@ -246,6 +251,7 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping
     try:
         check_workers(config.log_dirs, options.workers, is_clustered=is_clustered(config))
         prepare = _prepare(options, is_alone=options.workers == 1 and not is_clustered(config))
+        watcher = _watcher(options)
     except SettingError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return USAGE_ERROR
@@ -268,11 +274,26 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping
     if is_tested:
         from barnabas.control.process import run as run_with_control
 
-        return run_with_control(config, options.fault, prepare=prepare)
+        return run_with_control(config, options.fault, prepare=prepare, watcher=watcher)
 
     from barnabas.broker.process import run
 
-    return run(config, prepare)
+    return run(config, prepare, watcher)
+
+
+def _watcher(options: argparse.Namespace) -> Watcher | None:
+    """Return what shows requests; None without --tap. Raises SettingError."""
+    if options.tap is None:
+        return None
+    from barnabas.config.setting import SettingError
+    from barnabas.tap.broker_tap import BrokerTap
+
+    if options.workers > 1:
+        raise SettingError("--tap shows one broker, not --workers")
+    try:
+        return BrokerTap(options.tap)
+    except ValueError as error:
+        raise SettingError(f"--tap={options.tap}: {error}") from error
 
 
 def _prepare(options: argparse.Namespace, *, is_alone: bool) -> Callable[[Broker], Awaitable[None]] | None:

@@ -276,3 +276,37 @@ def test_admin_of_a_local_cluster_sees_the_tap_for_every_broker(tmp_path: Path) 
         finally:
             process.terminate()
             process.wait(60)
+
+
+@pytest.mark.parametrize("more", [(), ("--control", "127.0.0.1:0")], ids=["alone", "with control"])
+def test_serve_tap_shows_the_brokers_own_requests(
+    start_broker: StartBroker, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    file = tmp_path / "own.json"
+    broker = start_broker(options=[f"--tap=json={file},api=Produce,records,summary", *more])
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, client_id="orders-service")
+    producer.send("orders", b"hello").get(30)
+    producer.close()
+    broker.process.send_signal(signal.SIGTERM)
+    assert broker.process.stdout is not None
+    shown = broker.process.stdout.read()
+    assert broker.stop() == 0
+    assert "orders-service Produce v" in shown
+    assert "unusual" in shown or "requests on" in shown
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    (produced,) = [one for one in events if one["type"] == "exchange"]
+    assert (
+        produced["request"]["topic_data"][0]["partition_data"][0]["records"][0]["records"][0]["value"]
+        == "hello"
+    )
+
+
+def test_serve_tap_refuses_options_that_mean_nothing(tmp_path: Path) -> None:
+    for option, text in (
+        ("nonsense", "unrecognized arguments"),
+        ("api=Porduce", "no API"),
+        ("pcap=x", "barnabas tap"),
+    ):
+        done = run("serve", "--data", str(tmp_path), f"--tap={option}")
+        assert done.returncode == 2
+        assert text in done.stderr

@@ -9,6 +9,7 @@ import gc
 import logging
 import signal
 import sys
+from contextlib import nullcontext
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +18,7 @@ import trio
 from barnabas import output
 from barnabas.broker.assembly import assembled
 from barnabas.broker.codecs import SWITCH_SECONDS
+from barnabas.broker.seams import NO_SEAMS, Seams
 from barnabas.broker.startup import StartupError, exposures
 from barnabas.config.authorizer import has_authorizer
 from barnabas.config.cluster import is_clustered
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from barnabas.broker.app import Broker
+    from barnabas.broker.seams import Watcher
     from barnabas.config.loading import BrokerConfig
 
     Prepare = Callable[[Broker], Awaitable[None]]
@@ -35,15 +38,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def run(config: BrokerConfig, prepare: Prepare | None = None) -> int:
+def run(config: BrokerConfig, prepare: Prepare | None = None, watcher: Watcher | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the process's exit code.
 
-    `prepare` is awaited before the broker serves, and may raise StartupError.
+    `prepare` is awaited before the broker serves, and may raise StartupError. `watcher` sees all requests.
     """
     code = 0
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        trio.run(_run_until_signalled, config, prepare, restrict_keyboard_interrupt_to_checkpoints=True)
+        trio.run(
+            _run_until_signalled, config, prepare, watcher, restrict_keyboard_interrupt_to_checkpoints=True
+        )
     except* (StartupError, StorageError) as group:
         for error in leaves(group):
             print(f"barnabas: {error}", file=sys.stderr)
@@ -51,14 +56,24 @@ def run(config: BrokerConfig, prepare: Prepare | None = None) -> int:
     return code
 
 
-async def _run_until_signalled(config: BrokerConfig, prepare: Prepare | None) -> None:
+async def _run_until_signalled(
+    config: BrokerConfig, prepare: Prepare | None, watcher: Watcher | None
+) -> None:
+    seams = NO_SEAMS if watcher is None else Seams(interceptor=watcher.around(None))
+    beside = nullcontext() if watcher is None else watcher.running()
     with trio.open_signal_receiver(*end_signals()) as signals:
         async with trio.open_nursery() as listening:
             stopper = Stopper(may_break_off_start=is_clustered(config))
             listening.start_soon(stopper.run, signals)
             with stopper.starting:
-                async with assembled(config, real_environment()) as broker, trio.open_nursery() as nursery:
+                async with (
+                    beside,
+                    assembled(config, real_environment(), seams=seams) as broker,
+                    trio.open_nursery() as nursery,
+                ):
                     stopper.has_started(broker)
+                    if watcher is not None:
+                        watcher.attach(broker)
                     if prepare is not None:
                         await prepare(broker)
                     await nursery.start(_serve_then_cancel, broker, nursery.cancel_scope)

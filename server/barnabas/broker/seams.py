@@ -6,8 +6,9 @@ The rule: a broker without them has none, and pays for none: one look at a name 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from barnabas.broker.pipeline import Interceptor, Sender
@@ -29,3 +30,16 @@ class Seams:
 
 
 NO_SEAMS = Seams()
+
+
+class Watcher(Protocol):
+    """Who is shown the requests of a broker with their answers."""
+
+    def attach(self, broker: Any) -> None:
+        """Watch this broker from now on."""
+
+    def around(self, inner: Interceptor | None) -> Interceptor:
+        """Return an interceptor that watches, and has `inner` answer if it is one."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Do what is to be done beside the broker as long as it runs. Raises OSError."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.broker.app import Broker
+    from barnabas.broker.seams import Watcher
     from barnabas.config.loading import BrokerConfig
     from barnabas.control.clock import VirtualClock
     from barnabas.environment import Environment
@@ -85,8 +86,12 @@ class Host:
         clock: VirtualClock | None = None,
         prepare: Callable[[Broker], Awaitable[None]] | None = None,
         environment: Environment | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
-        """`prepare` is awaited once, before the first broker serves; `clock` is the one that Trio runs with."""
+        """`prepare` is awaited once, before the first broker serves; `clock` is the one that Trio runs with.
+
+        `watcher` sees all requests as the recorder does.
+        """
         self.config = config
         self.faulting = faulting if faulting is not None else Faulting()
         self.recorder = recorder
@@ -97,6 +102,7 @@ class Host:
         self.starts = 0
         """How often the broker has been started."""
         self._prepare = prepare
+        self._watcher = watcher
         self._environment = environment or real_environment()
         self._network = KeptPorts(self._environment.network)
         self._disk: FaultyDisk | None = None
@@ -134,12 +140,16 @@ class Host:
         environment, budget = self._surroundings()
         recorder, faulting = self.recorder, self.faulting
         intercept = faulting.intercept if recorder is None else recorder.around(faulting.intercept)
+        if self._watcher is not None:
+            intercept = self._watcher.around(intercept)
         seams = Seams(interceptor=intercept, sender=faulting.send, doorkeeper=faulting.meet)
         self._scope = trio.CancelScope()
         async with assembled(self.config, environment, budget=budget, seams=seams) as broker:
             faulting.attach(broker)
             if recorder is not None:
                 recorder.attach(broker)
+            if self._watcher is not None:
+                self._watcher.attach(broker)
             if self._prepare is not None:
                 prepare, self._prepare = self._prepare, None
                 await prepare(broker)

@@ -6,6 +6,7 @@ The rule: what is wrong with a rule, a file or an address is said before anythin
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import trio
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from barnabas.broker.app import Broker
+    from barnabas.broker.seams import Watcher
     from barnabas.config.loading import BrokerConfig
 
 USAGE_ERROR = 2
@@ -37,10 +39,11 @@ def run(
     faults: Sequence[str] = (),
     *,
     prepare: Callable[[Broker], Awaitable[None]] | None = None,
+    watcher: Watcher | None = None,
 ) -> int:
     """Run a broker with what its settings ask for, until SIGTERM or SIGINT; returns the process's exit code.
 
-    `faults` are rules in their short form; `prepare` is awaited before the broker serves.
+    `faults` are rules in their short form; `prepare` is awaited before the broker serves; `watcher` sees all requests.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
@@ -52,7 +55,7 @@ def run(
     code = 0
     try:
         trio.run(
-            _run_until_signalled, config, faulting, clock, prepare,
+            _run_until_signalled, config, faulting, clock, prepare, watcher,
             clock=clock, restrict_keyboard_interrupt_to_checkpoints=True,
         )  # fmt: skip
     except* (StartupError, StorageError) as group:
@@ -94,13 +97,15 @@ async def _run_until_signalled(
     faulting: Faulting,
     clock: VirtualClock | None,
     prepare: Callable[[Broker], Awaitable[None]] | None,
+    watcher: Watcher | None,
 ) -> None:
     address = config.get(settings.CONTROL_LISTENER)
     host = Host(
-        config, faulting=faulting, recorder=Recorder() if address else None, clock=clock, prepare=prepare
-    )
+        config, faulting=faulting, recorder=Recorder() if address else None, clock=clock, prepare=prepare,
+        watcher=watcher,
+    )  # fmt: skip
     with trio.open_signal_receiver(*end_signals()) as signals:
-        async with trio.open_nursery() as nursery:
+        async with nullcontext() if watcher is None else watcher.running(), trio.open_nursery() as nursery:
             stopper = Stopper(may_break_off_start=is_clustered(config))
             nursery.start_soon(stopper.run, signals)
             with stopper.starting:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import trio
 
@@ -43,6 +43,8 @@ from barnabas.tap.tls import TlsFiles, TlsOptionError, client_context, generated
 
 FAILED = 1
 USAGE_ERROR = 2
+END_SECONDS = 5.0
+"""How long what is still to be written may take at the end."""
 APPLICATION = f"barnabas tap {__version__}"
 
 
@@ -152,6 +154,21 @@ def _add_tls(found: argparse.ArgumentParser) -> None:
     brokers.add_argument(
         "--broker-any-name", action="store_true", help="do not compare a broker's name with its certificate"
     )
+
+
+class _OptionParser(argparse.ArgumentParser):
+    """A parser whose errors are raised."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise OptionError."""
+        raise OptionError(message)
+
+
+def options_of(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the options for what is shown. Raises OptionError."""
+    found = _OptionParser(prog="--tap", add_help=False, allow_abbrev=False)
+    add_shown(found)
+    return found.parse_args(arguments)
 
 
 def add_shown(found: argparse.ArgumentParser) -> None:
@@ -302,6 +319,15 @@ class Views:
         self.writers.append((name, writer))
         return writer.put
 
+    def end_lines(self, writing: trio.Nursery) -> None:
+        """Have the tasks of writers, in this nursery, end when all is written."""
+        if self.terminal is not None:
+            self.terminal.finish()
+            self.terminal = None
+        for _, writer in self.writers:
+            writer.close()
+        writing.cancel_scope.deadline = trio.current_time() + END_SECONDS
+
     def finish(self, *, with_summary: bool) -> None:
         """Show the summary."""
         if self.terminal is not None:
@@ -362,7 +388,7 @@ async def _serve(options: argparse.Namespace, settings: ProxySettings, filter_: 
 
         async with trio.open_nursery() as writing:
             for name, writer in views.writers:
-                writing.start_soon(_write, name, writer)
+                writing.start_soon(write_lines, name, writer)
             try:
                 async with trio.open_nursery() as nursery:
                     proxy = Proxy(settings, ends, keeper=keeper if views.capture is not None else None)
@@ -376,19 +402,15 @@ async def _serve(options: argparse.Namespace, settings: ProxySettings, filter_: 
                         break
                     nursery.cancel_scope.cancel()
             finally:
-                if views.terminal is not None:
-                    views.terminal.finish()
-                for _, writer in views.writers:
-                    writer.close()
-                writing.cancel_scope.deadline = trio.current_time() + 5
+                views.end_lines(writing)
                 problem = views.close_capture()
                 if problem:
                     print(f"barnabas tap: {options.pcap}: {problem}", file=sys.stderr)
-        views.terminal = None
         views.finish(with_summary=options.summary)
 
 
-async def _write(name: str, writer: LineWriter) -> None:
+async def write_lines(name: str, writer: LineWriter) -> None:
+    """Write lines until their writer is closed; say so where that fails."""
     await writer.run()
     if writer.failure is not None:
         print(f"barnabas tap: nothing more is written to {name}: {writer.failure}", file=sys.stderr)

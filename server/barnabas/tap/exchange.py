@@ -106,6 +106,10 @@ class Exchange:
             self._errors = error_codes(message, self.name_of)
         return self._errors
 
+    def refuse(self, errors: list[FoundError]) -> None:
+        """Give the errors of an answer that is not there to be looked at."""
+        self._errors = errors
+
     @property
     def topics(self) -> dict[str, set[int]]:
         """The topics that the request names, with the partitions."""
