@@ -1,4 +1,7 @@
-"""`python -m bench.profile produce|fetch|latency`: where a broker's time goes under one kind of load.
+"""`python -m bench.profile produce|fetch|latency|SCENARIO`: where a broker's time goes under one kind of load.
+
+SCENARIO is a name that `python -m bench --list` prints, of one whose rounds share a broker; they are repeated for the
+seconds asked for.
 
 The rule: the broker runs as it always does; py-spy looks at it from outside. Where py-spy may not (no ptrace),
 `--cprofile` runs it under cProfile, whose shares are skewed towards small functions.
@@ -12,16 +15,22 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.arms import Arm
 from bench.peers import Running
 from bench.peers.barnabas import Barnabas
+from bench.scenarios import ALL
+from bench.scenarios.base import Scenario
 from bench.scenarios.throughput import LARGE, QUEUE
 from bench.tools import ROOT, BenchError, build, loadgen
 
+MODES = ("produce", "fetch", "latency")
 SECONDS = 5
 RATE = 1000  # samples a second
 TOP = 30
@@ -94,11 +103,40 @@ def _print_samples(raw: Path) -> None:
         print(f"{hits / samples:7.1%}  {frame}")
 
 
+def _measured(scenario: Scenario, arm: Arm, seconds: float) -> str:
+    """Repeat a scenario's rounds; returns the figures of the last."""
+    until, number = time.monotonic() + seconds, 0
+    while True:
+        figures = scenario.measure(arm, number)
+        number += 1
+        if time.monotonic() >= until:
+            return ", ".join(f"{key} {value:,.1f}" for key, value in figures.items())
+
+
+@contextmanager
+def _loaded(
+    arguments: argparse.Namespace, arm: Arm, options: dict[str, object]
+) -> Iterator[tuple[Running, Callable[[], object]]]:
+    """A warm broker, and what loads it."""
+    scenario = next((one for one in ALL if one.name == arguments.mode), None)
+    if scenario is None:
+        with arm.fresh() as running:
+            _prepare(arguments.mode, running, arguments.size, arguments.seconds)
+            yield running, lambda: _load(arguments.mode, running, arguments.size, arguments.seconds, options)
+        return
+    scenario.prepare(arm)
+    try:
+        scenario.measure(arm, -1)
+        yield arm.running, lambda: _measured(scenario, arm, arguments.seconds)
+    finally:
+        scenario.finish(arm)
+        arm.stop_shared()
+
+
 def _profile(arguments: argparse.Namespace, arm: Arm, options: dict[str, object]) -> None:
-    with arm.fresh() as running:
-        _prepare(arguments.mode, running, arguments.size, arguments.seconds)
+    with _loaded(arguments, arm, options) as (running, load):
         if arguments.cprofile:
-            print(_load(arguments.mode, running, arguments.size, arguments.seconds, options))
+            print(load())
             profile = f"{running.data}.prof"
         else:
             raw = running.data.with_name("samples")
@@ -107,7 +145,7 @@ def _profile(arguments: argparse.Namespace, arm: Arm, options: dict[str, object]
             command += ["--native"] if arguments.native else []
             command += [] if arguments.lines else ["--function"]
             spy = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            print(_load(arguments.mode, running, arguments.size, arguments.seconds, options))
+            print(load())
             spy.send_signal(signal.SIGINT)
             if spy.wait(60) or not raw.exists():
                 assert spy.stderr is not None
@@ -122,7 +160,7 @@ def _profile(arguments: argparse.Namespace, arm: Arm, options: dict[str, object]
 def main(argv: list[str] | None = None) -> int:
     """Run; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.profile", description=__doc__)
-    parser.add_argument("mode", choices=["produce", "fetch", "latency"])
+    parser.add_argument("mode", choices=[*MODES, *(one.name for one in ALL)], metavar="MODE")
     parser.add_argument("--size", type=int, default=1024, help="bytes of a record")
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--native", action="store_true", help="C functions too (slows the broker down)")

@@ -11,7 +11,7 @@ import sys
 from bench.arms import Arm
 from bench.peers import Running
 from bench.scenarios.base import Metric, Scenario, Target
-from compat.hostile.attack import Attack
+from compat.hostile.attack import Attack, NoAnswer
 from compat.hostile.attack import Target as Attacked
 from compat.hostile.attacks import ATTACKS
 from compat.hostile.trial import Victim, quiet_beside, run
@@ -53,7 +53,12 @@ class Stalls(Scenario):
         if self.attack.leaves_state:
             with arm.fresh() as running:
                 return self._beside(arm, running, round_number)
-        return self._beside(arm, arm.running, round_number)
+        try:
+            return self._beside(arm, arm.running, round_number)
+        except NoAnswer as error:  # this attack or the one before was too much: the next gets a new broker
+            print(f"  {arm.label}: the broker does not answer any more ({error})", file=sys.stderr)
+            arm.stop_shared()
+            return {}
 
     def _beside(self, arm: Arm, running: Running, round_number: int) -> dict[str, float]:
         host, _, port = running.bootstrap.rpartition(":")
