@@ -230,6 +230,36 @@ def makers() -> Iterator[Step]:
     for name in ("made-4", "nothing"):
         values = {"TopicNames": [name], "TimeoutMs": 5000}
         yield Step(f"deletes {name}", "DeleteTopics", 5, values, ALICE)
+    yield from deletions()
+
+
+DELETERS = {
+    "who may describe": [acl(DESCRIBE, TOPIC, "*")],
+    "who may delete": [acl(DELETE, TOPIC, "*")],
+    "who may delete and not describe": [acl(DELETE, TOPIC, "*"), acl(DESCRIBE, TOPIC, "*", permission=DENY)],
+    "of the cluster, but not the topic": [
+        acl(DELETE, CLUSTER, CLUSTER_NAME),
+        acl(DELETE, TOPIC, "*", permission=DENY),
+    ],
+}
+
+
+def deletions() -> Iterator[Step]:
+    """DeleteTopics by name and by id, of topics that are there and that are not."""
+    for number, (label, acls) in enumerate(DELETERS.items()):
+        names = (f"gone-{number}", f"gone-by-id-{number}")
+        yield from topics(*names)
+        yield from set_acls(f"deleter {label}", acls)
+
+        def by_id(seen: Seen, number: int = number) -> Values:
+            made = seen[f"make gone-{number} gone-by-id-{number}"]["Topics"]
+            found = next(one["TopicId"] for one in made if one["Name"] == f"gone-by-id-{number}")
+            return {"Topics": [{"Name": None, "TopicId": found}], "TimeoutMs": 5000}
+
+        for name in (names[0], "nothing"):
+            values = {"TopicNames": [name], "TimeoutMs": 5000}
+            yield Step(f"deletes {name}, {label}", "DeleteTopics", 5, values, ALICE)
+        yield Step(f"deletes by id, {label}", "DeleteTopics", 6, by_id, ALICE)
 
 
 ENTRIES = {

@@ -10,10 +10,17 @@ from barnabas.config.setting import SettingError
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
 
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+
 
 def has_authorizer(config: BrokerConfig) -> bool:
     """Return whether anybody may be refused anything."""
     return bool(config.get(settings.AUTHORIZER_CLASS_NAME))
+
+
+def follows_acl_authorizer(config: BrokerConfig) -> bool:
+    """Return whether requests are decided as by a Kafka that keeps its ACLs in ZooKeeper (`AclAuthorizer`, up to 3.9)."""
+    return bool(config.get(settings.AUTHORIZER_CLASS_NAME) == ACL_AUTHORIZER)
 
 
 def super_users(config: BrokerConfig) -> frozenset[str]:

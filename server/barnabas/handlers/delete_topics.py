@@ -13,6 +13,7 @@ from barnabas.cluster import controller
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.cluster.timed_change import change_within
 from barnabas.config import broker as settings
+from barnabas.config.authorizer import follows_acl_authorizer
 from barnabas.errors import RequestError, detached
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -44,13 +45,13 @@ async def handle(
     image = metadata.image
     results: list[Result] = []
     wanted: Counter[tuple[str, bytes]] = Counter()
-    access = _Access(context)
+    access = _Access(context, is_in_zookeeper=follows_acl_authorizer(config))
     for (name, topic_id), count in (await _asked(request, budget=budget)).items():
         if name is not None and topic_id != ZERO_UUID:
             results.append(_refused(name, topic_id, "both a name and an id are given"))
         elif count > 1:
             results.append(_refused(name, topic_id, NAMED_TWICE))
-        elif name is not None and not (access.may_describe(name) and access.may_delete(name)):
+        elif name is not None and not access.may_delete_by_name(name):
             results.append(access.refusal_by_name(name, exists=name in image.topics))
         elif name is not None:
             wanted[name, image.topics[name].id if name in image.topics else ZERO_UUID] += 1
@@ -60,7 +61,7 @@ async def handle(
             results.append(
                 _refused(None, topic_id, "there is no topic with this id", ErrorCode.UNKNOWN_TOPIC_ID)
             )
-        elif not access.may_delete(found):
+        elif not access.may_delete_by_id(found):
             results.append(access.refusal_by_id(found, topic_id))
         else:
             wanted[found, topic_id] += 1
@@ -81,27 +82,38 @@ async def handle(
 
 
 class _Access:
-    """What the requester may do with topics, and the answers that tell it no more than it may know."""
+    """What the requester may do with topics, and the answers that tell it no more than it may know.
 
-    def __init__(self, context: RequestContext) -> None:
+    With KRaft DELETE on the cluster is enough for every topic, and a name can be deleted only by who may describe it. A
+    Kafka with ZooKeeper (`is_in_zookeeper`) asks for DELETE on the topic alone, and for DESCRIBE where it is named by its id.
+    """
+
+    def __init__(self, context: RequestContext, *, is_in_zookeeper: bool) -> None:
         self._context = context
-        self._all = context.authorizes(
+        self._is_in_zookeeper = is_in_zookeeper
+        self._all = not is_in_zookeeper and context.authorizes(
             Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
         )
 
-    def may_delete(self, name: str) -> bool:
+    def may_delete_by_name(self, name: str) -> bool:
+        return (self._is_in_zookeeper or self._may_describe(name)) and self._may_delete(name)
+
+    def may_delete_by_id(self, name: str) -> bool:
+        return (not self._is_in_zookeeper or self._may_describe(name)) and self._may_delete(name)
+
+    def _may_delete(self, name: str) -> bool:
         return self._all or self._context.authorizes(Operation.DELETE, ResourceType.TOPIC, name)
 
-    def may_describe(self, name: str) -> bool:
+    def _may_describe(self, name: str) -> bool:
         return self._all or self._context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
     def refusal_by_name(self, name: str, *, exists: bool) -> Result:
-        if not exists and self.may_describe(name):
+        if not exists and not self._is_in_zookeeper and self._may_describe(name):
             return _refused(name, ZERO_UUID, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return _refused(name, ZERO_UUID, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def refusal_by_id(self, name: str, topic_id: bytes) -> Result:
-        told = name if self.may_describe(name) else None
+        told = name if self._may_describe(name) else None
         return _refused(told, topic_id, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 

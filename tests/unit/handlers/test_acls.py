@@ -11,6 +11,7 @@ from barnabas.handlers.acl_requests import binding_of
 from barnabas.wire.generated.create_acls import CreateAclsRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_acls import DeleteAclsRequest
+from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
 from barnabas.wire.generated.describe_acls import DescribeAclsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest
@@ -196,6 +197,48 @@ async def test_decisions_follow_acls_at_once(asked):
     assert await sees() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     await delete(asked, to_delete(permission=2))
     assert await sees() == 0
+
+
+STANDARD, IN_ZOOKEEPER = (
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+)
+REFUSED, UNKNOWN = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+DELETE = 6
+DELETERS = {
+    "of the cluster": ([creation("kafka-cluster", kind=4, operation=DELETE)], (0, UNKNOWN, 0), (REFUSED,) * 3),
+    "who may describe": (
+        [creation("*", operation=DESCRIBE)],
+        (REFUSED, UNKNOWN, REFUSED),
+        (REFUSED, REFUSED, REFUSED),
+    ),
+    "who may delete": ([creation("*", operation=DELETE)], (0, UNKNOWN, 0), (0, UNKNOWN, 0)),
+    "who may delete and not describe": (
+        [creation("*", operation=DELETE), creation("*", operation=DESCRIBE, permission=2)],
+        (REFUSED, REFUSED, 0),
+        (0, UNKNOWN, REFUSED),
+    ),
+}
+
+
+@pytest.mark.parametrize("who", DELETERS)
+@pytest.mark.parametrize("authorizer", [STANDARD, IN_ZOOKEEPER])
+async def test_topics_are_deleted_by_whom_the_named_authorizer_lets(tmp_path, authorizer, who):
+    acls, with_kraft, with_zookeeper = DELETERS[who]
+    async with broker_to_ask(tmp_path, {**SETTINGS, "authorizer.class.name": authorizer}) as asked:
+        asked.connection.principal = ADMIN
+        topics = [CreateTopicsRequest.CreatableTopic(name, 1, 1) for name in ("t", "u")]
+        made = await asked(CreateTopicsRequest(topics=topics), 7)
+        await create(asked, *acls)
+        asked.connection.principal = ALICE
+        found = []
+        for name in ("t", "none"):
+            answer = await asked(DeleteTopicsRequest(topic_names=[name], timeout_ms=60_000), 5)
+            found.append(answer.responses[0].error_code)
+        state = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=made.topics[1].topic_id)
+        answer = await asked(DeleteTopicsRequest(topics=[state], timeout_ms=60_000), 6)
+        found.append(answer.responses[0].error_code)
+    assert tuple(found) == (with_kraft if authorizer == STANDARD else with_zookeeper)
 
 
 async def test_acls_are_there_after_a_restart(tmp_path):
