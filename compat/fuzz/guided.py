@@ -1,7 +1,10 @@
-"""python -m compat.fuzz.guided TARGET [libFuzzer's options]: a function of `compat.fuzz.pure`, guided by coverage.
+"""python -m compat.fuzz.guided TARGET [libFuzzer's options]: a function of bytes, guided by coverage.
 
     pip install atheris
     python -m compat.fuzz.guided decode -max_total_time=60
+    python -m compat.fuzz.guided login -max_total_time=60    # all that a client sends before a login, to a whole broker
+
+The functions are those of `compat.fuzz.pure`, and `compat.fuzz.guided_login`.
 
 Inputs that reach something new are kept below `.data/fuzz/TARGET`; one that shows a mistake is written to the current
 directory, and belongs into `compat/fuzz/corpus/TARGET`.
@@ -11,6 +14,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from compat.fuzz.guided_login import GuidedLogin
+    from compat.fuzz.pure import Pure
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,7 +32,9 @@ def main(given: list[str]) -> int:
         return 2
     with atheris.instrument_imports(include=["barnabas"]):
         from compat.fuzz import pure
-    targets = {one.name: one for one in pure.PURE}
+        from compat.fuzz.guided_login import GuidedLogin
+    login = GuidedLogin()
+    targets: dict[str, Pure | GuidedLogin] = {login.name: login, **{one.name: one for one in pure.PURE}}
     if not given or given[0] not in targets:
         print(f"python -m compat.fuzz.guided {'|'.join(targets)} [options of libFuzzer]")
         return 2

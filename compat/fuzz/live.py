@@ -20,6 +20,7 @@ from barnabas.client.settings import SaslCredentials
 from barnabas.wire.generated.metadata import MetadataRequest
 from compat.fuzz import logins
 from compat.fuzz.asking import Asker, LoginRefused
+from compat.fuzz.held import Held, kerberos
 from compat.fuzz.session import ANSWER_SECONDS_MAX, NO_REQUESTS, SECRET_TOPIC, SECRETS, Line, Session, line_of
 from compat.fuzz.simulated import ADMIN, credentials, set_up, settings
 from compat.fuzz.target import Finding, Growth, Play, Round, Target, rss_bytes
@@ -35,7 +36,7 @@ LOG_BYTES_A_MINUTE_MAX = 256 << 10
 RECORD_TYPES = (20, 21, 22, 23)
 RECORD_BYTES_MAX = (1 << 14) + 2048
 HANDSHAKE, ALERT = 22, 21
-Play1 = Callable[[random.Random, trio.SocketStream, Round], Any]
+Play1 = Callable[[random.Random, trio.SocketStream, Round, Held], Any]
 
 
 class Live:
@@ -53,11 +54,14 @@ class Live:
             "ssl.keystore.location": str(self._files.broker),
             "authentication.timeout.ms": "5000",
         }
+        self._held = Held(logins.hour_s())
+        if protocol.startswith("SASL"):
+            self._held.kerberos = kerberos(directory / "realm")
         listener = f"{protocol}://127.0.0.1:0"
         self._broker = Barnabas(
             directory,
             {
-                **({} if protocol == "PLAINTEXT" else settings(listener, jwks)),
+                **({} if protocol == "PLAINTEXT" else settings(listener, jwks, self._held.kerberos)),
                 "connection.failed.authentication.delay.ms": "0",
                 **(tls if protocol.endswith("SSL") else {}),
             },
@@ -75,7 +79,7 @@ class Live:
 
     async def _set_up(self) -> None:
         async with self._logged_in(ADMIN) as asker:
-            await set_up(asker)
+            await set_up(asker, self._held)
 
     @asynccontextmanager
     async def _logged_in(self, who: SaslCredentials | None) -> AsyncIterator[Asker]:
@@ -97,6 +101,7 @@ class Live:
 
     async def _play(self, rng: random.Random, count: int) -> Round:
         result = Round()
+        self._held.now_s = logins.hour_s()
 
         async def play() -> None:
             while result.inputs < count:
@@ -107,7 +112,7 @@ class Live:
                     result.found(f"the broker does not accept: {error}")
                     return
                 try:
-                    await self._session(random.Random(seed), stream, result)
+                    await self._session(random.Random(seed), stream, result, self._held)
                 finally:
                     await trio.aclose_forcefully(stream)
 
@@ -135,11 +140,17 @@ class Live:
         minutes = (time.monotonic() - self._began) / 60 + 1
         if len(text) > LOG_BYTES_A_MINUTE_MAX * minutes:
             findings.append(Finding(f"its log has {len(text) >> 10} KB after {minutes:.0f} minutes"))
-        findings += [Finding(f"its log has {secret.decode()!r}") for secret in SECRETS if secret in text]
+        findings += [
+            Finding(f"its log has {secret.decode()!r}")
+            for secret in (*SECRETS, *self._held.secrets)
+            if secret in text
+        ]
         try:
             self._broker.stop()
         except BrokerError as error:
             findings.append(Finding(str(error)))
+        if self._held.kerberos is not None:
+            self._held.kerberos.close()
         self._directory.cleanup()
         return findings
 
@@ -156,9 +167,9 @@ def _line(stream: trio.abc.HalfCloseableStream, result: Round) -> Line:
     return line_of(stream, end, result)
 
 
-async def frames(rng: random.Random, stream: trio.SocketStream, result: Round) -> None:
+async def frames(rng: random.Random, stream: trio.SocketStream, result: Round, held: Held) -> None:
     """Play a session as it is."""
-    await Session(rng, _line(stream, result), result, logins.hour_s()).play()
+    await Session(rng, _line(stream, result), result, held).play()
 
 
 # --- requests of those who may ask everything -----------------------------------------------------------------------
@@ -180,7 +191,7 @@ def _frames() -> list[bytes]:
     return _FRAMES
 
 
-async def requests(rng: random.Random, stream: trio.SocketStream, result: Round) -> None:
+async def requests(rng: random.Random, stream: trio.SocketStream, result: Round, held: Held) -> None:
     """Send requests of every API and version, mutated; each is answered, or its connection is closed."""
     line = _line(stream, result)
     try:
@@ -208,7 +219,7 @@ def _context() -> ssl.SSLContext:
 CONTEXT = _context()
 
 
-async def records(rng: random.Random, stream: trio.SocketStream, result: Round) -> None:
+async def records(rng: random.Random, stream: trio.SocketStream, result: Round, held: Held) -> None:
     """Shake hands, with some of the records damaged; what a broker answers must be records, too."""
     line = _line(stream, result)
     received = bytearray()
@@ -326,7 +337,7 @@ def _no_records(data: bytes) -> str:
     return ""
 
 
-async def frames_over_tls(rng: random.Random, stream: trio.SocketStream, result: Round) -> None:
+async def frames_over_tls(rng: random.Random, stream: trio.SocketStream, result: Round, held: Held) -> None:
     """Play a session behind a handshake that is right."""
     secured = trio.SSLStream(stream, CONTEXT, server_hostname="localhost", https_compatible=True)
     with trio.move_on_after(ANSWER_SECONDS_MAX) as waiting:
@@ -339,7 +350,7 @@ async def frames_over_tls(rng: random.Random, stream: trio.SocketStream, result:
         result.found("no handshake in time")
         return
     line = line_of(secured, _line(stream, result).end, result)
-    await Session(rng, line, result, logins.hour_s()).play()
+    await Session(rng, line, result, held).play()
 
 
 def _target(name: str, takes: str, protocol: str, session: Play1) -> Target:

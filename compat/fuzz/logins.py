@@ -12,6 +12,7 @@ import random
 import re
 import time
 from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -53,16 +54,21 @@ def plain(rng: random.Random) -> tuple[bytes, bool]:
     return data, f"\0{USER}\0{PASSWORD}".encode() in data
 
 
-def scram_first(rng: random.Random) -> bytes:
-    """Return a first message of SCRAM, most of them well-formed."""
+def scram_first(rng: random.Random, token_ids: Sequence[str] = ()) -> bytes:
+    """Return a first message of SCRAM, most of them well-formed; `token_ids` are those of delegation tokens."""
     gs2 = rng.choice(
         ("n,,", "n,,", "n,,", "y,,", "p=tls-unique,,", "n,a=alice,", "n,a=,", "n", ",,", "", "n,,n,,")
     )
     user = rng.choice((USER, USER, *NAMES))
+    is_of_token = bool(token_ids) and rng.random() < 0.3
+    if is_of_token:
+        user = rng.choice((*token_ids, *token_ids, token_ids[0][:-1]))
     nonce = rng.choice((b64encode(rng.randbytes(18)).decode(), *NONCES))
     extra = rng.choice(
         ("", "", "", ",tokenauth=true", ",m=x", ",x=", ",tokenauth=TRUE,a=b", "," * 100, ",a=b" * 500)
     )
+    if is_of_token and rng.random() < 0.7:
+        gs2, extra = "n,,", ",tokenauth=true"
     fields = [f"n={user}", f"r={nonce}"]
     if rng.random() < 0.1:
         rng.shuffle(fields)
@@ -71,16 +77,31 @@ def scram_first(rng: random.Random) -> bytes:
     return f"{gs2}{','.join(fields)}{extra}".encode()
 
 
-def scram_final(rng: random.Random, mechanism: str, first: bytes, challenge: bytes) -> tuple[bytes, bool]:
-    """Return a final message for a challenge, and whether it is right."""
+def scram_final(
+    rng: random.Random,
+    mechanism: str,
+    first: bytes,
+    challenge: bytes,
+    token: tuple[str, str] = ("", ""),
+    ended: tuple[str, str] = ("", ""),
+) -> tuple[bytes, bool]:
+    """Return a final message for a challenge, and whether it is right.
+
+    `token` and `ended` are delegation tokens, ids with their passwords: one that lets its owner in, and one that did so.
+    """
     fields = dict(re.findall(r"(?:^|,)([a-z])=([^,]*)", challenge.decode(errors="replace")))
     nonce, bare = fields.get("r", ""), first.partition(b",,")[2].decode(errors="replace")
     binding = "biws"
-    is_right = rng.random() < ENTITLED_SHARE * 3
-    password = PASSWORD if is_right else rng.choice(("", "x", PASSWORD + " ", "ü"))
+    named = re.search(r"(?:^|,)n=([^,]*)", bare)
+    user = named[1] if named else ""
+    passwords = {USER: PASSWORD, token[0]: token[1], ended[0]: ended[1]}
+    knows_it = rng.random() < (0.5 if user in (token[0], ended[0]) else ENTITLED_SHARE * 3)
+    password = passwords.get(user, PASSWORD) if knows_it else rng.choice(("", "x", PASSWORD + " ", "ü"))
+    # A token is one only where it is said to be, and nobody else is.
+    is_right = knows_it and user == (token[0] if "tokenauth=true" in bare else USER)
     kind = (
         "none"
-        if is_right
+        if knows_it
         else rng.choice(("none", "nonce", "cut-nonce", "binding", "proof", "missing", "order"))
     )
     if kind == "nonce":
@@ -120,6 +141,86 @@ def _proof(mechanism: str, password: str, challenge: dict[str, str], message: st
 @cache
 def _salted(algorithm: str, password: str, salt: bytes, iterations: int) -> bytes:
     return hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
+
+
+# --- GSSAPI ---------------------------------------------------------------------------------------------------------
+
+KERBEROS = bytes.fromhex("06092a864886f712010202")
+OTHER_MECHANISMS = (
+    bytes.fromhex("06062b0601050502"),  # SPNEGO
+    bytes.fromhex("060a2b06010401823702020a"),  # NTLM
+    bytes.fromhex("0600"),
+    bytes.fromhex("06ff2a"),
+)
+
+
+def _der(rng: random.Random, tag: int, content: bytes) -> bytes:
+    """Return a value of ASN.1, whose length is right most of the time."""
+    size = len(content)
+    if rng.random() < 0.1:
+        size = rng.choice((0, 1, size + 1, size + 100, 0x7FFF, 2**31 - 1, 2**32 - 1))
+    if rng.random() < 0.02:
+        return bytes((tag, 0x80)) + content  # of no length
+    if size < 0x80:
+        return bytes((tag, size)) + content
+    octets = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes((tag, 0x80 | len(octets))) + octets + content
+
+
+def _numbered(rng: random.Random, number: int, content: bytes) -> bytes:
+    return _der(rng, 0xA0 | number, content)
+
+
+def _encrypted(rng: random.Random) -> bytes:
+    """Return something encrypted by a key that is not there."""
+    kind = _numbered(rng, 0, _der(rng, 2, bytes((rng.choice((0, 1, 17, 18, 23, 255)),))))
+    content = rng.randbytes(rng.choice((0, 1, 16, 60, 300, 5000)))
+    return _der(rng, 0x30, kind + _numbered(rng, 2, _der(rng, 4, content)))
+
+
+def gssapi(rng: random.Random) -> bytes:
+    """Return a token of GSSAPI that needs no ticket: by the grammar of Kerberos (RFC 4121, RFC 4120), or beside it."""
+    if rng.random() < 0.1:
+        return rng.choice((b"", b"\x60", b"NTLMSSP\0\1\0\0\0" + bytes(24), b"\x05\x04\x01\xff" + bytes(28)))
+    realm = _der(rng, 0x1B, rng.choice((b"BARNABAS.TEST", b"", b"\0\n", b"X" * 2000)))
+    names = b"".join(_der(rng, 0x1B, rng.choice((b"kafka", b"localhost", b"", b"%s%n"))) for _ in range(2))
+    name = _der(
+        rng, 0x30, _numbered(rng, 0, _der(rng, 2, b"\x02")) + _numbered(rng, 1, _der(rng, 0x30, names))
+    )
+    five = _numbered(rng, 0, _der(rng, 2, rng.choice((b"\x05", b"\x05", b"\x04", b"\xff" * 9))))
+    ticket = _der(
+        rng,
+        0x61,
+        _der(
+            rng,
+            0x30,
+            five + _numbered(rng, 1, realm) + _numbered(rng, 2, name) + _numbered(rng, 3, _encrypted(rng)),
+        ),
+    )
+    options = _numbered(rng, 2, _der(rng, 3, b"\0" + rng.choice((b"\0\0\0\0", b"\x20\0\0\0", b"\xff"))))
+    kind = _numbered(rng, 1, _der(rng, 2, rng.choice((b"\x0e", b"\x0e", b"\x0f", b"\x1e"))))
+    request = five + kind + options + _numbered(rng, 3, ticket) + _numbered(rng, 4, _encrypted(rng))
+    body = _der(rng, 0x6E, _der(rng, 0x30, request))
+    number = rng.choice((b"\x01\0", b"\x01\0", b"\x01\0", b"\x02\0", b"\x03\0", b"\x04\x04", b"\0\0"))
+    mechanism = KERBEROS if rng.random() < 0.9 else rng.choice(OTHER_MECHANISMS)
+    token = _der(rng, 0x60, mechanism + number + body)
+    return damaged(rng, token) if rng.random() < 0.3 else token
+
+
+def damaged(rng: random.Random, token: bytes) -> bytes:
+    """Return a token with something changed, cut or added."""
+    data = bytearray(token or b"\0")
+    kind = rng.randrange(5)
+    at = rng.randrange(len(data))
+    if kind < 2:
+        data[at] ^= 1 << rng.randrange(8)
+    elif kind == 2:
+        del data[at:]
+    elif kind == 3:
+        data[at:at] = rng.randbytes(rng.choice((1, 4, 300)))
+    else:
+        data += rng.randbytes(rng.choice((1, 16)))
+    return bytes(data)
 
 
 # --- OAUTHBEARER ------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import random
 import re
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import trio
@@ -20,6 +21,7 @@ from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import decode_response
 from compat.fuzz import logins
+from compat.fuzz.held import Held, KerberosLogin
 from compat.fuzz.target import Round
 from compat.hostile.attacks.frames import NEVER_MUTATED
 from compat.hostile.messages import filled, framed, mutated
@@ -31,12 +33,18 @@ SECRETS = (SECRET_TOPIC.encode(), logins.PASSWORD.encode())
 ANSWER_BYTES_MAX = 64 * 1024
 ANSWER_SECONDS_MAX = 60.0
 """How long an answer, or the end of a connection, may take: far more than a busy machine, or a failed login, needs."""
+SHORTEST_FRAME_BYTES = 12
+"""Size, API, version and correlation id."""
 ECHO_BYTES_MAX = 64
 """The most that an answer without any error code may have: empty lists, or partitions of a transaction."""
 API_VERSIONS, HANDSHAKE, AUTHENTICATE, METADATA = 18, 17, 36, 3
 HANDSHAKE_CODES = (ErrorCode.NONE, ErrorCode.UNSUPPORTED_SASL_MECHANISM, ErrorCode.ILLEGAL_SASL_STATE)
 AUTHENTICATE_CODES = (ErrorCode.NONE, ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE)
-CHALLENGE = re.compile(rb'r=[\x21-\x2b\x2d-\x7e]+,s=[A-Za-z0-9+/=]+,i=\d+|\{"status":"invalid_token"\}')
+CHALLENGE = re.compile(
+    rb'r=[\x21-\x2b\x2d-\x7e]+,s=[A-Za-z0-9+/=]+,i=\d+|\{"status":"invalid_token"\}'
+    # Kerberos: the broker proves who it is (AP-REP), and offers security layers.
+    rb"|\x60[\s\S]+|\x05\x04[\s\S]+"
+)
 NO_REQUESTS = (
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100),
     b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -109,6 +117,17 @@ def bare(token: bytes) -> bytes:
     return struct.pack(">i", len(token)) + token
 
 
+def _token_in(answer: bytes, version: int | None) -> bytes:
+    """Return the token that a broker has answered with, in SaslAuthenticate of a version or bare."""
+    if version is None:
+        return answer
+    try:
+        response = decode_response(memoryview(answer), AUTHENTICATE, version)[1]
+    except DecodeError:
+        return b""
+    return bytes(response.auth_bytes)
+
+
 @dataclass(frozen=True)
 class Line:
     """A connection, seen from the client: `receive` returns b"" at the end; both raise OSError when it is broken."""
@@ -146,15 +165,18 @@ def line_of(stream: trio.abc.Stream, end: Callable[[], Awaitable[None]], result:
 class Session:
     """Lifecycle: `play`, once."""
 
-    def __init__(self, rng: random.Random, line: Line, result: Round, now_s: int) -> None:
-        """`now_s` is the broker's time in s since 1970."""
-        self._now_s = now_s
+    def __init__(self, rng: random.Random, line: Line, result: Round, held: Held) -> None:
+        self._held = held
+        self._kerberos = KerberosLogin(rng, held.kerberos)
         self._rng = rng
         self._line = line
         self._result = result
         self._sent: list[bytes] = []
         self._answers: list[bytes] = []
         self._data = b""
+        self._has_ended = False
+        self._news = trio.Event()
+        """Set when more has come, or the connection has ended."""
         self._is_entitled = False
         self._is_framed = True
         """Whether what was sent can be told apart: all sizes are right."""
@@ -162,19 +184,57 @@ class Session:
 
     async def play(self) -> None:
         """Send, read the answers until the broker closes, and judge them."""
+        async with trio.open_nursery() as nursery:
+            # Whoever does not read while it sends may wait for a broker that waits for it.
+            nursery.start_soon(self._read)
+            with suppress(OSError):
+                await self._send_all()
+            while not self._has_ended:
+                await self._news.wait()
+            nursery.cancel_scope.cancel()
+        self._judge()
+
+    async def play_bytes(self, data: bytes) -> None:
+        """Send what a client sends in its whole life, and judge the answers."""
+        rest = data
+        while len(rest) >= 4 and 0 <= (size := struct.unpack_from(">i", rest)[0]) <= len(rest) - 4:
+            self._sent.append(rest[: 4 + size])
+            rest = rest[4 + size :]
+        if rest or any(len(frame) < SHORTEST_FRAME_BYTES for frame in self._sent):
+            self._is_framed = False
+            self._sent.append(rest)
+        self._is_entitled = logins.PASSWORD.encode() in data
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read)
+            with suppress(OSError):
+                await self._line.send(data)
+                await self._line.end()
+            while not self._has_ended:
+                await self._news.wait()
+            nursery.cancel_scope.cancel()
+        self._judge()
+
+    async def _send_all(self) -> None:
+        if self._rng.random() < 0.6:
+            await self._exchange()
+        else:
+            await self._chaos()
+        await self._line.end()
+
+    async def _read(self) -> None:
+        """Take what comes, until the end."""
         try:
-            if self._rng.random() < 0.6:
-                await self._exchange()
-            else:
-                await self._chaos()
-            await self._line.end()
-            while part := await self._line.receive():
+            while len(self._data) <= ANSWER_BYTES_MAX and (part := await self._line.receive()):
                 self._data += part
-                if len(self._data) > ANSWER_BYTES_MAX:
-                    break
+                self._tell()
         except OSError:
             pass
-        self._judge()
+        self._has_ended = True
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
 
     def _id(self) -> int:
         self._next_id += 1
@@ -194,10 +254,9 @@ class Session:
                     answer, self._data = self._data[4 : 4 + size], self._data[4 + size :]
                     self._answers.append(answer)
                     return answer
-            part = await self._line.receive()
-            if not part:
+            if self._has_ended:
                 return None
-            self._data += part
+            await self._news.wait()
 
     # --- an exchange, step by step ------------------------------------------------------------------------------
 
@@ -213,15 +272,21 @@ class Session:
         await self._send(handshake(mechanism, version, self._id()))
         if await self._answer() is None:
             return
-        tokens = rng.choice((1, 1, 2, 3))
-        first = b""
+        tokens = 3 if mechanism == "GSSAPI" else rng.choice((1, 1, 2, 3))
+        first, token_version = b"", None
         for number in range(tokens):
             answered = self._answers[-1] if number else b""
-            challenge = CHALLENGE.search(answered)
-            token, is_right = self._token(mechanism, first, challenge[0] if challenge else b"")
+            if mechanism == "GSSAPI":
+                token, is_right = self._kerberos.token(_token_in(answered, token_version) if number else b"")
+            else:
+                challenge = CHALLENGE.search(answered)
+                token, is_right = self._token(mechanism, first, challenge[0] if challenge else b"")
             first = first or token
+            token_version = rng.choice((0, 1, 2)) if version else None
             self._is_entitled |= is_right
-            framed_token = authenticate(token, rng.choice((0, 1, 2)), self._id()) if version else bare(token)
+            framed_token = bare(token)
+            if token_version is not None:
+                framed_token = authenticate(token, token_version, self._id())
             if rng.random() < 0.1:
                 framed_token = self._mutated(framed_token)
                 await self._send(framed_token)
@@ -239,13 +304,19 @@ class Session:
                 (b"", b"\x01", b"\0", rng.randbytes(rng.randrange(1, 200)), b"\xff" * 60_000)
             ), False
         if mechanism.startswith("SCRAM"):
+            pairs = [
+                ("", "") if one is None else (one.token_id, one.password)
+                for one in (self._held.token, self._held.ended)
+            ]
             if challenge.startswith(b"r="):
-                return logins.scram_final(rng, mechanism, first, challenge)
-            return logins.scram_first(rng), False
+                return logins.scram_final(rng, mechanism, first, challenge, *pairs)
+            return logins.scram_first(rng, [token_id for token_id, _ in pairs if token_id]), False
         if mechanism == "OAUTHBEARER":
             if challenge and rng.random() < 0.8:
                 return rng.choice((b"\x01", b"", b"n,,\x01")), False
-            return logins.bearer(rng, self._now_s)
+            return logins.bearer(rng, self._held.now_s)
+        if mechanism == "GSSAPI":
+            return logins.gssapi(rng), False
         return logins.plain(rng)
 
     # --- chaos --------------------------------------------------------------------------------------------------
@@ -297,7 +368,7 @@ class Session:
         everything = b"".join(self._answers) + self._data
         if self._is_entitled:
             return
-        for secret in SECRETS:
+        for secret in (*SECRETS, *self._held.secrets):
             if secret in everything:
                 self._found(f"an answer has {secret.decode()!r} in it")
         while len(self._data) >= 4:

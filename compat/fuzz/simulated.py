@@ -6,8 +6,9 @@ import gc
 import logging
 import random
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import trio
@@ -23,10 +24,13 @@ from barnabas.testing.simulation.world import BEGIN_MS, World, run_world
 from barnabas.wire import registry
 from barnabas.wire.generated.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from barnabas.wire.generated.create_acls import CreateAclsRequest
+from barnabas.wire.generated.create_delegation_token import CreateDelegationTokenRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
+from barnabas.wire.generated.expire_delegation_token import ExpireDelegationTokenRequest
 from barnabas.wire.generated.metadata import MetadataRequest
 from compat.fuzz import logins
 from compat.fuzz.asking import Asker
+from compat.fuzz.held import Held, Kerberos, TokenPair, kerberos
 from compat.fuzz.session import SECRET_TOPIC, SECRETS, Line, Session, line_of
 from compat.fuzz.target import Finding, Growth, Play, Round, Target
 
@@ -38,11 +42,19 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SALT = b"fuzz-salt-of-16b"
 
 
-def settings(listener: str, jwks: Path, **other: str) -> dict[str, str]:
-    """Settings of a broker with every mechanism, on a listener called by its protocol."""
+def settings(listener: str, jwks: Path, kerberos: Kerberos | None, **other: str) -> dict[str, str]:
+    """Settings of a broker with every mechanism that there is, on a listener called by its protocol."""
     return {
         "listeners": listener,
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
+        + (",GSSAPI" if kerberos is not None else ""),
+        "delegation.token.secret.key": "fuzz",
+        "delegation.token.expiry.time.ms": "604800000",
+        **{
+            name: value
+            for name, value in (kerberos.settings() if kerberos is not None else {}).items()
+            if not name.startswith("listener.") or name.split(".")[2] in listener.lower()
+        },
         **{
             f"listener.name.{protocol}.plain.sasl.jaas.config": (
                 f'{PLAIN} required user_{logins.USER}="{logins.PASSWORD}" user_admin="{ADMIN_PASSWORD}";'
@@ -66,8 +78,11 @@ def credentials(mechanism: str, now_s: int) -> SaslCredentials:
     return SaslCredentials(mechanism, logins.USER, logins.PASSWORD)
 
 
-async def set_up(asker: Asker) -> None:
-    """Make what nobody may see, and users for SCRAM, who may see that and nothing else; to be asked by admin."""
+async def set_up(asker: Asker, held: Held) -> None:
+    """Make what nobody may see, and users for SCRAM, who may see that and nothing else; to be asked by admin.
+
+    Tokens of theirs go into `held`.
+    """
     topic = CreateTopicsRequest.CreatableTopic(SECRET_TOPIC, num_partitions=1, replication_factor=1)
     response = await asker.ask(CreateTopicsRequest([topic], timeout_ms=60_000), 5)
     assert not response.topics[0].error_code, response
@@ -88,13 +103,25 @@ async def set_up(asker: Asker) -> None:
         )
         answer = await asker.ask(AlterUserScramCredentialsRequest([], [change]), 0)
         assert not any(result.error_code for result in answer.results), answer
+    held.token = await _delegation_token(asker)
+    held.ended = await _delegation_token(asker)
+    ending = ExpireDelegationTokenRequest(b64decode(held.ended.password), -1)
+    assert not (await asker.ask(ending, 2)).error_code
+    held.secrets = [one.password.encode() for one in (held.token, held.ended)]
+
+
+async def _delegation_token(asker: Asker) -> TokenPair:
+    answer = await asker.ask(CreateDelegationTokenRequest("User", logins.USER, max_lifetime_ms=-1), 3)
+    assert not answer.error_code, answer
+    return TokenPair(answer.token_id, b64encode(answer.hmac).decode())
 
 
 class LogWatch(logging.Handler):
     """Formats every line of the broker's log, and keeps those that should not be."""
 
-    def __init__(self) -> None:
+    def __init__(self, held: Held) -> None:
         super().__init__()
+        self._held = held
         self.findings: list[Finding] = []
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -107,13 +134,29 @@ class LogWatch(logging.Handler):
             self.findings.append(Finding(f"the log says {record.levelname} {text[:500]}: {record.exc_info}"))
         elif not text.isprintable():
             self.findings.append(Finding(f"a line of the log has what cannot be printed: {text[:300]!r}"))
-        elif any(secret.decode() in text for secret in SECRETS):
+        elif any(secret.decode() in text for secret in (*SECRETS, *self._held.secrets)):
             self.findings.append(Finding(f"a line of the log has a secret: {text[:300]!r}"))
         elif len(text) > LINE_CHARS_MAX:
             self.findings.append(Finding(f"a line of the log has {len(text)} characters: {text[:200]!r}"))
 
 
 LINE_CHARS_MAX = 4096
+
+
+@contextmanager
+def watched(watch: LogWatch) -> Iterator[None]:
+    """Have a watch read every line of the log, and nobody else."""
+    logger = logging.getLogger("barnabas")
+    level, propagates = logger.level, logger.propagate
+    logger.addHandler(watch)
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(watch)
+        logger.setLevel(level)
+        logger.propagate = propagates
 
 
 def _line(stream: SimulatedStream, result: Round) -> Line:
@@ -123,7 +166,7 @@ def _line(stream: SimulatedStream, result: Round) -> Line:
     return line_of(stream, end, result)
 
 
-async def _round(world: World, broker: SimulatedBroker, rng: random.Random, count: int) -> Round:
+async def _round(world: World, broker: SimulatedBroker, rng: random.Random, count: int, held: Held) -> Round:
     """Play sessions, some at a time, until so many inputs were sent; then see that right logins are let in."""
     result = Round()
 
@@ -131,7 +174,7 @@ async def _round(world: World, broker: SimulatedBroker, rng: random.Random, coun
         while result.inputs < count:
             stream = await world.network.host("client").dial(broker.host, 9092)
             try:
-                await Session(random.Random(rng.getrandbits(64)), _line(stream, result), result, NOW_S).play()
+                await Session(random.Random(rng.getrandbits(64)), _line(stream, result), result, held).play()
             finally:
                 stream.transport.close()
 
@@ -167,11 +210,12 @@ async def _objects() -> int:
 class SimulatedLogins:
     """Worlds of a broker; each plays one round, so that a seed repeats it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_kerberos: bool = True) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="barnabas-fuzz-")
         self._jwks = Path(self._directory.name) / "jwks.json"
         self._jwks.write_text(logins.jwks())
         self._growth = Growth()
+        self._kerberos = kerberos(Path(self._directory.name) / "realm") if with_kerberos else None
         for key, api in apis.BY_KEY.items():  # or what is imported later would be taken for growth
             registry.codec(key)
             api.load()
@@ -179,39 +223,29 @@ class SimulatedLogins:
 
     def play(self, rng: random.Random, count: int) -> Round:
         """Play a round in a world of its own."""
-        watch = LogWatch()
-        logger = logging.getLogger("barnabas")
-        level, propagates = logger.level, logger.propagate
-        logger.addHandler(watch)
-        logger.setLevel(logging.DEBUG)
-        logger.propagate = False
-        try:
+        held = Held(NOW_S, kerberos=self._kerberos)
+        watch = LogWatch(held)
+        with watched(watch):
             result = run_world(
                 rng.getrandbits(64),
-                self._program(rng, count),
+                self._program(rng, count, held),
                 weather=Weather(0.0, 0.000_1, 0.02),
                 seconds_max=10**9,
             )
-        finally:
-            logger.removeHandler(watch)
-            logger.setLevel(level)
-            logger.propagate = propagates
         result.findings += watch.findings[:10]
         self._growth.look()
         return result
 
-    def _program(self, rng: random.Random, count: int) -> Callable[[World], object]:
+    def _program(self, rng: random.Random, count: int, held: Held) -> Callable[[World], object]:
         async def program(world: World) -> Round:
             async with trio.open_nursery() as nursery:
-                broker = SimulatedBroker(
-                    world, nursery, settings=settings("SASL_PLAINTEXT://broker:9092", self._jwks)
-                )
+                broker = self.broker(world, nursery)
                 await broker.start()
                 async with _logged_in(world, broker, ADMIN) as asker:
-                    await set_up(asker)
-                result = await _round(world, broker, rng, count // 10)
+                    await set_up(asker, held)
+                result = await _round(world, broker, rng, count // 10, held)
                 before = await _objects()
-                more = await _round(world, broker, rng, count - result.inputs)
+                more = await _round(world, broker, rng, count - result.inputs, held)
                 after = await _objects()
                 result.inputs += more.inputs
                 result.findings += more.findings
@@ -223,8 +257,15 @@ class SimulatedLogins:
 
         return program  # type: ignore[return-value]
 
+    def broker(self, world: World, nursery: trio.Nursery) -> SimulatedBroker:
+        """Return a broker with every mechanism, not started."""
+        listener = "SASL_PLAINTEXT://broker:9092"
+        return SimulatedBroker(world, nursery, settings=settings(listener, self._jwks, self._kerberos))
+
     def close(self) -> list[Finding]:
         """Return what was found of all rounds together."""
+        if self._kerberos is not None:
+            self._kerberos.close()
         self._directory.cleanup()
         return self._growth.findings()
 

@@ -11,6 +11,7 @@ from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateResponse
 from barnabas.wire.generated.sasl_handshake import SaslHandshakeResponse
 from barnabas.wire.headers import encode_response
 from compat.fuzz import pure
+from compat.fuzz.held import Held
 from compat.fuzz.session import AUTHENTICATE, HANDSHAKE, METADATA, SECRET_TOPIC, Line, Session
 from compat.fuzz.simulated import SimulatedLogins
 from compat.fuzz.target import Round
@@ -61,7 +62,7 @@ async def test_a_broker_that_says_too_much_is_found_out(answers, said):
     result = Round()
     for seed in range(3000):
         try:
-            await Session(random.Random(seed), Answers(answers), result, 0).play()
+            await Session(random.Random(seed), Answers(answers), result, Held(0)).play()
         except (struct.error, IndexError, TypeError, ValueError):
             continue  # this broker cannot answer in a version that was never published
         if any(said in finding.text for finding in result.findings):
