@@ -109,9 +109,19 @@ void print_quantiles_us(double *samples, size_t count) {
 
 /* --- librdkafka ------------------------------------------------------------------------------------------------ */
 
+static int throttle_ms_max;
+
+static void on_throttle(rd_kafka_t *rk, const char *broker_name, int32_t broker_id, int throttle_ms, void *opaque) {
+    (void)rk, (void)broker_name, (void)broker_id, (void)opaque;
+    if (throttle_ms > throttle_ms_max) throttle_ms_max = throttle_ms;
+}
+
+int longest_throttle_ms(void) { return throttle_ms_max; }
+
 rd_kafka_t *new_client(struct options *options, rd_kafka_type_t type) {
     char error[512];
     if (!options->topic) die("--topic is missing");
+    rd_kafka_conf_set_throttle_cb(options->conf, on_throttle);
     if (rd_kafka_conf_set(options->conf, "bootstrap.servers", options->bootstrap, error, sizeof error) != RD_KAFKA_CONF_OK)
         die("%s", error);
     rd_kafka_t *rk = rd_kafka_new(type, options->conf, error, sizeof error);

@@ -37,6 +37,8 @@ void print_quantiles_us(double *samples, size_t count);
 
 /* A client of the given kind from the options; the conf moves into it. */
 rd_kafka_t *new_client(struct options *options, rd_kafka_type_t type);
+/* The longest that a broker has had a client wait because of a quota, as far as rd_kafka_poll has heard of it. */
+int longest_throttle_ms(void);
 /* The end offset of every partition; waits until each has a leader. Returns their sum. */
 int64_t query_ends(rd_kafka_t *rk, const struct options *options, int64_t *starts, int64_t *ends);
 

@@ -27,6 +27,7 @@ int run_consume(struct options *options) {
     while (received < options->count) {
         int64_t left = options->count - received;  /* it would wait for a batch that nobody fills */
         ssize_t got = rd_kafka_consume_batch_queue(queue, STALL_TIMEOUT_MS, batch, left < BATCH ? (size_t)left : BATCH);
+        rd_kafka_poll(rk, 0);
         if (got <= 0) die("stalled after %lld messages", (long long)received);
         for (ssize_t i = 0; i < got; i++) {
             rd_kafka_message_t *message = batch[i];
@@ -46,8 +47,8 @@ int run_consume(struct options *options) {
     double seconds = monotonic_s() - start, cpu = own_cpu_s() - cpu_start;
     if (bytes != received * options->size_bytes) die("%lld messages have %lld bytes", (long long)received, (long long)bytes);
     printf("{\"mode\":\"consume\",\"messages\":%lld,\"seconds\":%.6f,\"messages_per_s\":%.0f,\"bytes_per_s\":%.0f,"
-           "\"client_cpu_s\":%.3f}\n",
-           (long long)received, seconds, (double)received / seconds, (double)bytes / seconds, cpu);
+           "\"client_cpu_s\":%.3f,\"throttle_ms_max\":%d}\n",
+           (long long)received, seconds, (double)received / seconds, (double)bytes / seconds, cpu, longest_throttle_ms());
     for (int i = 0; i < options->partitions; i++) rd_kafka_consume_stop(topic, i);
     rd_kafka_queue_destroy(queue);
     rd_kafka_topic_destroy(topic);

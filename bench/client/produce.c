@@ -89,8 +89,8 @@ int run_produce(struct options *options) {
     int64_t stored = query_ends(rk, options, NULL, NULL) - before;
     if (stored != sent) die("%lld messages were acknowledged, %lld are there", (long long)sent, (long long)stored);
     printf("{\"mode\":\"produce\",\"messages\":%lld,\"seconds\":%.6f,\"messages_per_s\":%.0f,\"bytes_per_s\":%.0f,"
-           "\"client_cpu_s\":%.3f}\n",
-           (long long)sent, seconds, (double)sent / seconds, (double)bytes / seconds, cpu);
+           "\"client_cpu_s\":%.3f,\"throttle_ms_max\":%d}\n",
+           (long long)sent, seconds, (double)sent / seconds, (double)bytes / seconds, cpu, longest_throttle_ms());
     rd_kafka_topic_destroy(topic);
     rd_kafka_destroy(rk);
     free(payloads);

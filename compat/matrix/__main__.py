@@ -64,6 +64,12 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--channels", default="", metavar="A,B", help="with --security only these (default: all)"
     )
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FILE",
+        help="with --security: what passed is kept there, and not run again (so the whole can be run in pieces)",
+    )
     options = parser.parse_args(given)
     options.channels = _chosen(parser, "channel", options.channels, CHANNELS)
     if options.security:
@@ -92,7 +98,8 @@ def _with_security(parser: argparse.ArgumentParser, options: argparse.Namespace)
     """The choice of clients and cases when only security is looked at."""
     if not re.fullmatch(r"(barnabas|kafka)(-.+)?", options.against):
         parser.error("--security starts the broker: --against barnabas or kafka")
-    is_all = not (options.clients or options.cases) and options.channels == list(CHANNELS)
+    is_all = options.keep or (not options.clients and options.channels == list(CHANNELS))
+    is_all = is_all and not options.cases
     if options.write and (not is_all or options.against != "barnabas"):
         parser.error("--write needs all clients, cases and channels against barnabas")
     options.clients = _chosen(parser, "client", options.clients, clients.names())
@@ -289,6 +296,7 @@ def _secured(options: argparse.Namespace) -> int:
         min(options.records, secured.RECORDS),
         options.jobs,
         options.against,
+        options.keep,
     )
     start = time.monotonic()
     try:
@@ -299,6 +307,10 @@ def _secured(options: argparse.Namespace) -> int:
         return 1
     print(f"\nagainst {options.against}, {time.monotonic() - start:.0f} s\n")
     print(outcomes.text(), flush=True)
+    missing = outcomes.lacks(clients.names())
+    if options.write and missing:
+        print(f"not written: {len(missing)} are still to be run, the first {' '.join(missing[0])}")
+        return 1
     if options.write:
         SECURED_PAGE.write_text(outcomes.page(wanted), encoding="utf-8")
     return 1 if outcomes.failures() else 0

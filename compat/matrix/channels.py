@@ -75,8 +75,6 @@ LACKS = (
     Lack("confluent-kafka*", "kerberos", "the wheel is built without Cyrus SASL"),
     Lack("kafka-python*", "kerberos", "it needs the package gssapi, compiled: see compat.security.kerberos"),
     Lack("aiokafka", "kerberos", "it needs the package gssapi, compiled"),
-    Lack("franz-go", "kerberos", "it needs its plugin for Kerberos, which is not tried here"),
-    Lack("sarama", "kerberos", "its Kerberos is not tried here"),
     Lack("kafka-go", "kerberos", "kafka-go has PLAIN and SCRAM"),
     Lack("kafkajs", "kerberos", "the client has no GSSAPI"),
     Lack("rskafka", "kerberos", "the client has no GSSAPI"),

@@ -301,6 +301,35 @@ class Outcomes:
 
     found: dict[tuple[str, str], Verdict]
 
+    @classmethod
+    def kept(cls, path: Path | None, against: str) -> Outcomes:
+        """Return what passed, or was not there, in runs that kept it; nothing of runs against another broker."""
+        if path is None or not path.exists():
+            return cls({})
+        read = json.loads(path.read_text())
+        if read["against"] != against:
+            return cls({})
+        return cls({(one["client"], one["channel"]): Verdict(*one["verdict"]) for one in read["outcomes"]})
+
+    def keep(self, path: Path, against: str) -> None:
+        """Write what need not be run again."""
+        outcomes = [
+            {
+                "client": client,
+                "channel": channel,
+                "verdict": [verdict.status, verdict.detail, verdict.seconds],
+            }
+            for (client, channel), verdict in sorted(self.found.items())
+            if verdict.status != "FAIL"
+        ]
+        path.write_text(json.dumps({"against": against, "outcomes": outcomes}, indent=1))
+
+    def lacks(self, names: Iterable[str]) -> list[tuple[str, str]]:
+        """What of these clients was not run."""
+        return [
+            (name, channel) for name in names for channel in CHANNELS if (name, channel) not in self.found
+        ]
+
     def failures(self) -> list[tuple[str, str, Verdict]]:
         """What failed."""
         return [(*key, verdict) for key, verdict in self.found.items() if verdict.status == "FAIL"]
@@ -339,7 +368,7 @@ class Outcomes:
 
     def markdown(self) -> str:
         """The table of that page."""
-        names = list(dict.fromkeys(client for client, channel in self.found if channel))
+        names = sorted({client for client, channel in self.found if channel})
         notes: list[str] = []
         lines = [f"| client | {' | '.join(CHANNELS)} |", "|---" * (len(CHANNELS) + 1) + "|"]
         for client in names:
@@ -372,6 +401,8 @@ class Wanted:
     records: int
     jobs: int
     against: str
+    kept: Path | None = None
+    """Where outcomes are kept: what passed already is not run again."""
 
 
 def run(wanted: Wanted, directory: Path, log: Callable[[str], Path]) -> Outcomes:
@@ -398,11 +429,16 @@ def _realm(directory: Path) -> Iterator[Realm | None]:
 def _run(wanted: Wanted, directory: Path, log: Callable[[str], Path], keys: Keys) -> Outcomes:
     ports = {name: free_port() for name in PROTOCOLS if name != "KERBEROS" or keys.realm is not None}
     broker = _broker(wanted.against, directory / "broker", ports, keys)
-    outcomes = Outcomes({})
+    outcomes = Outcomes.kept(wanted.kept, wanted.against)
     broker.start()
     try:
         prepare(ports)
-        pairs = [(client, CHANNELS[channel]) for client in wanted.clients for channel in wanted.channels]
+        pairs = [
+            (client, CHANNELS[channel])
+            for client in wanted.clients
+            for channel in wanted.channels
+            if (client, channel) not in outcomes.found
+        ]
 
         def one(pair: tuple[str, Channel]) -> Verdict:
             return _run_client(*pair, wanted, keys, ports, directory, log)
@@ -410,6 +446,8 @@ def _run(wanted: Wanted, directory: Path, log: Callable[[str], Path], keys: Keys
         with ThreadPoolExecutor(wanted.jobs) as pool:
             for (client, channel), verdict in zip(pairs, pool.map(one, pairs), strict=True):
                 outcomes.found[client, channel.name] = verdict
+                if wanted.kept is not None:
+                    outcomes.keep(wanted.kept, wanted.against)
                 print(verdict.status, client, channel.name, verdict.detail[:300], flush=True)
     finally:
         try:

@@ -1,10 +1,11 @@
 """What Kafka's own clients get under a quota, from Apache Kafka and from Barnabas: python -m compat.quotas.throughput.
 
-    python -m compat.quotas.throughput [--rates 1,10,100] [--seconds 25] [--version 4.x] [--one-by-one]
+    python -m compat.quotas.throughput [--rates 1,10,100] [--seconds 25] [--version 4.x] [--one-by-one] [--load rdkafka]
 
 Quotas are set and shown with kafka-configs; producer-perf-test and consumer-perf-test say what they got. Both brokers
 run at the same time, and are asked at the same time unless `--one-by-one` says otherwise, as rates near to what the machine
-can do need. The exit code is 1 where the throughput differs by more than 5 %, or only one of the clients was throttled.
+can do need. With `--load rdkafka` the clients are the C program of bench/client, which needs a tenth of the CPU. The exit
+code is 1 where the throughput differs by more than 5 %, or only one of the clients was throttled.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.tools import build, loadgen
 from compat.kafka.releases import release
 from compat.kafka.tools import tool_command
 from compat.kit.sides import Side, both
@@ -94,6 +96,27 @@ class Client:
         return Got(_rate_of_details(said), _metric(said, "fetch-throttle-time-avg"))
 
 
+class NativeClient(Client):
+    """The same with librdkafka: small records, as they are sent, and one connection for each partition's leader."""
+
+    def produce(self, topic: str, client_id: str, count: int) -> Got:
+        return self._run("produce", topic, count, {"client.id": client_id, "acks": 1, "linger.ms": 5})
+
+    def consume(self, topic: str, client_id: str, count: int) -> Got:
+        settings = {"client.id": client_id, "queued.max.messages.kbytes": 4096}
+        return self._run("consume", topic, count, settings)
+
+    def _run(self, mode: str, topic: str, count: int, settings: dict[str, object]) -> Got:
+        result = loadgen(
+            mode, self._bootstrap, client={"message.timeout.ms": 120_000, **settings} if mode == "produce" else settings,
+            topic=topic, size=RECORD_BYTES, count=count,
+        )  # fmt: skip
+        return Got(result["bytes_per_s"] / MB, result["throttle_ms_max"])
+
+
+LOADS = {"java": Client, "rdkafka": NativeClient}
+
+
 def _metric(said: str, name: str) -> float:
     """The largest value of a metric that is printed."""
     values = re.findall(rf"{name}:\{{[^}}]*\}}\s*:\s*([\d.]+|NaN)", said)
@@ -125,10 +148,13 @@ def main() -> int:
     parser.add_argument("--version", default="4.x")
     parser.add_argument("--one-by-one", action="store_true")
     parser.add_argument("--only", choices=("produce", "consume"))
+    parser.add_argument("--load", choices=LOADS, default="java", help="whose clients")
     options = parser.parse_args()
+    if options.load == "rdkafka":
+        build()
     bad = 0
     with tempfile.TemporaryDirectory(prefix="quotas-") as directory, both(version=options.version) as sides:
-        clients = [Client(side, options.version, Path(directory)) for side in sides]
+        clients = [LOADS[options.load](side, options.version, Path(directory)) for side in sides]
         with ThreadPoolExecutor(1 if options.one_by_one else len(clients)) as pool:
             for rate in map(int, options.rates.split(",")):
                 name, count = f"perf-{rate}", rate * MB * options.seconds // RECORD_BYTES

@@ -10,9 +10,13 @@ import (
 	"sync"
 	"time"
 
+	krb5 "github.com/jcmturner/gokrb5/v8/client"
+	"github.com/jcmturner/gokrb5/v8/config"
+	"github.com/jcmturner/gokrb5/v8/keytab"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/kerberos"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
@@ -52,8 +56,19 @@ func connection() []kgo.Opt {
 		options = append(options, kgo.SASL(login.AsSha512Mechanism()))
 	case "OAUTHBEARER":
 		options = append(options, kgo.SASL(oauth.Auth{Token: security.Token}.AsMechanism()))
+	case "GSSAPI":
+		options = append(options, kgo.SASL(withKerberos(security).AsMechanismWithClose()))
 	}
 	return options
+}
+
+// withKerberos is a login with the user's keytab.
+func withKerberos(security harness.Security) kerberos.Auth {
+	keys := harness.Got(keytab.Load(security.Keytab))
+	settings := harness.Got(config.Load(security.KerberosConfig))
+	return kerberos.Auth{
+		Client: krb5.NewWithKeytab(security.User, security.Realm, keys, settings), Service: "kafka",
+	}
 }
 
 func admin(do func(*kadm.Client)) {

@@ -44,6 +44,12 @@ func secure(made *sarama.Config) {
 	made.Net.SASL.Mechanism = sarama.SASLMechanism(security.Mechanism)
 	made.Net.SASL.User, made.Net.SASL.Password = security.User, security.Password
 	made.Net.SASL.TokenProvider = token(security.Token)
+	if security.Keytab != "" {
+		made.Net.SASL.GSSAPI = sarama.GSSAPIConfig{
+			AuthType: sarama.KRB5_KEYTAB_AUTH, ServiceName: "kafka", KeyTabPath: security.Keytab,
+			KerberosConfigPath: security.KerberosConfig, Username: security.User, Realm: security.Realm,
+		}
+	}
 	made.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient {
 		if security.Mechanism == "SCRAM-SHA-256" {
 			return &scramClient{hash: scram.SHA256}

@@ -13,6 +13,8 @@ type Security struct {
 	Mechanism, User, Password string
 	// Token is that of OAUTHBEARER.
 	Token string
+	// Keytab, Realm and KerberosConfig are for GSSAPI: the file with the user's key, and the krb5.conf.
+	Keytab, Realm, KerberosConfig string
 	// TLS is nil without it.
 	TLS *tls.Config
 }
@@ -22,6 +24,10 @@ func SecurityOfEnvironment() Security {
 	protocol := os.Getenv("COMPAT_SECURITY_PROTOCOL")
 	found := Security{
 		User: os.Getenv("COMPAT_SASL_USER"), Password: os.Getenv("COMPAT_SASL_PASSWORD"), Token: os.Getenv("COMPAT_SASL_TOKEN"),
+	}
+	if keytab := os.Getenv("COMPAT_SASL_KEYTAB"); keytab != "" {
+		found.Keytab, found.KerberosConfig = keytab, os.Getenv("KRB5_CONFIG")
+		found.User, found.Realm, _ = strings.Cut(found.User, "@")
 	}
 	if strings.HasPrefix(protocol, "SASL_") {
 		found.Mechanism = os.Getenv("COMPAT_SASL_MECHANISM")
