@@ -99,3 +99,6 @@ def barnabas(properties: Path, module: Sequence[str] = ("barnabas", "serve", "--
         ]
         if complaints:
             print(f"Barnabas complained:\n{log.read_text()[-4000:]}")
+        for line in log.read_text().splitlines():
+            if "the event loop was held up" in line:
+                print(f"Barnabas: {line}")

@@ -70,6 +70,7 @@ class SignedTokens:
         self._threads = threads
         self._clock_ms = clock_ms
         self._lock = trio.Lock()
+        self._key_set: KeySet | None = None
 
     async def check(self, token: str) -> Identity:
         """Return whose token it is. Raises TokenError."""
@@ -84,7 +85,8 @@ class SignedTokens:
 
     async def _refresh(self, key_id: object) -> None:
         def is_due() -> bool:
-            return self._jwks.is_due(self._now_s(), lacks_key=key_id is not None and not self._has(key_id))
+            lacks_key = key_id is not None and not self._has(key_id)
+            return self._key_set is None or self._jwks.is_due(self._now_s(), lacks_key=lacks_key)
 
         if not is_due():
             return
@@ -92,23 +94,38 @@ class SignedTokens:
             if not is_due():
                 return
             now_s = self._now_s()
+
+            def read() -> KeySet:
+                self._jwks.read(now_s)
+                return key_set_of(self._jwks.keys or {})
+
             try:
-                await self._threads.run(lambda: self._jwks.read(now_s))
+                self._key_set = await self._threads.run(read)
             except JwksError as error:
                 log.error("the keys that sign tokens cannot be read: %s", error)
-                if self._jwks.keys is None:
+                if self._key_set is None:
                     raise TokenError("there are no keys to check tokens with") from error
 
     def _has(self, key_id: object) -> bool:
-        keys = (self._jwks.keys or {}).get("keys", ())
-        return any(isinstance(key, dict) and key.get("kid") == key_id for key in keys)
+        return self._key_set is not None and any(key.kid == key_id for key in self._key_set.keys)
 
     def _claims(self, token: str) -> Mapping[str, Any]:
+        assert self._key_set is not None, "keys have been read"
         try:
-            keys = KeySet.import_key_set(self._jwks.keys)  # type: ignore[arg-type]
-            return jwt.decode(token, keys, algorithms=list(ALGORITHMS)).claims
+            return jwt.decode(token, self._key_set, algorithms=list(ALGORITHMS)).claims
         except (JoseError, ValueError, KeyError, TypeError) as error:
             raise TokenError(f"a token's signature cannot be checked: {type(error).__name__}") from error
+
+
+def key_set_of(jwks: Mapping[str, Any]) -> KeySet:
+    """Return the keys of a JWKS that can be used; what an issuer has besides is left out, and named in the log."""
+    found: list[Any] = []
+    for number, key in enumerate(jwks.get("keys", ())):
+        try:
+            found += KeySet.import_key_set({"keys": [key]}).keys
+        except (JoseError, ValueError, KeyError, TypeError, AttributeError) as error:
+            log.warning("key %d of those that sign tokens cannot be used: %s", number, type(error).__name__)
+    return KeySet(found)
 
 
 class UnsecuredTokens:

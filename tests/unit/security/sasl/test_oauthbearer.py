@@ -171,6 +171,24 @@ async def test_a_new_key_is_found_but_not_looked_for_all_the_time(jwks, tmp_path
     assert (await check.check(token(fresh))).name == "alice"
 
 
+async def test_keys_that_cannot_be_used_do_not_matter_beside_others(tmp_path):
+    path = tmp_path / "jwks.json"
+    odd = [{"kty": "of tomorrow", "kid": "odd"}, {"kid": "no type"}, "no key", {"kty": "RSA", "n": 5}]
+    path.write_text(json.dumps({"keys": [*odd, *KeySet([EC]).as_dict(private=False)["keys"]]}))
+    assert (await checker(Jwks(f"file://{path}", 3600)).check(token())).name == "alice"
+
+
+async def test_keys_are_read_once_for_many_logins(jwks, monkeypatch):
+    imported = []
+    monkeypatch.setattr(
+        KeySet, "import_key_set", lambda value, real=KeySet.import_key_set: imported.append(1) or real(value)
+    )
+    check = checker(jwks)
+    for _ in range(5):
+        await check.check(token())
+    assert len(imported) == len(jwks.keys["keys"])
+
+
 @pytest.mark.parametrize("url", ["ftp://x/y", "/etc/keys", "", "data:,x"])
 def test_keys_are_behind_urls_of_known_kinds(url):
     with pytest.raises(JwksError):
