@@ -85,7 +85,7 @@ class _Access:
     """What the requester may do with topics, and the answers that tell it no more than it may know.
 
     With KRaft DELETE on the cluster is enough for every topic, and a name can be deleted only by who may describe it. A
-    Kafka with ZooKeeper (`is_in_zookeeper`) asks for DELETE on the topic alone, and for DESCRIBE where it is named by its id.
+    Kafka with ZooKeeper (`is_in_zookeeper`) asks for DELETE on the topic alone, and for DESCRIBE where its id names it.
     """
 
     def __init__(self, context: RequestContext, *, is_in_zookeeper: bool) -> None:
