@@ -62,7 +62,7 @@ class GuidedLogin:
                     data = self._inbox.get()  # the loop stands still: no time passes in this world
                     result = Round()
                     stream = await world.network.host("client").dial(broker.host, 9092)
-                    line = _line(stream, result)
+                    line = _line(stream)
                     await Session(random.Random(0), line, result, held).play_bytes(data)
                     stream.transport.close()
                     self._outbox.put([one.text for one in (*result.findings, *watch.findings)])

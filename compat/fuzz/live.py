@@ -21,7 +21,16 @@ from barnabas.wire.generated.metadata import MetadataRequest
 from compat.fuzz import logins
 from compat.fuzz.asking import Asker, LoginRefused
 from compat.fuzz.held import Held, kerberos
-from compat.fuzz.session import ANSWER_SECONDS_MAX, NO_REQUESTS, SECRET_TOPIC, SECRETS, Line, Session, line_of
+from compat.fuzz.session import (
+    ANSWER_SECONDS_MAX,
+    NO_REQUESTS,
+    SECRET_TOPIC,
+    SECRETS,
+    Line,
+    Session,
+    StuckError,
+    line_of,
+)
 from compat.fuzz.simulated import ADMIN, credentials, set_up, settings
 from compat.fuzz.target import Finding, Growth, Play, Round, Target, rss_bytes
 from compat.hostile.attacks.frames import CHANGES_BROKER, NEVER_MUTATED
@@ -155,7 +164,7 @@ class Live:
         return findings
 
 
-def _line(stream: trio.abc.HalfCloseableStream, result: Round) -> Line:
+def _line(stream: trio.abc.HalfCloseableStream) -> Line:
     """Return a connection over a socket."""
 
     async def end() -> None:
@@ -164,12 +173,12 @@ def _line(stream: trio.abc.HalfCloseableStream, result: Round) -> Line:
         except trio.BrokenResourceError as error:
             raise ConnectionResetError from error
 
-    return line_of(stream, end, result)
+    return line_of(stream, end)
 
 
 async def frames(rng: random.Random, stream: trio.SocketStream, result: Round, held: Held) -> None:
     """Play a session as it is."""
-    await Session(rng, _line(stream, result), result, held).play()
+    await Session(rng, _line(stream), result, held).play()
 
 
 # --- requests of those who may ask everything -----------------------------------------------------------------------
@@ -193,7 +202,7 @@ def _frames() -> list[bytes]:
 
 async def requests(rng: random.Random, stream: trio.SocketStream, result: Round, held: Held) -> None:
     """Send requests of every API and version, mutated; each is answered, or its connection is closed."""
-    line = _line(stream, result)
+    line = _line(stream)
     try:
         for _ in range(8):
             result.inputs += 1
@@ -202,6 +211,8 @@ async def requests(rng: random.Random, stream: trio.SocketStream, result: Round,
         with trio.move_on_after(DRAIN_S):  # a fetch or a join may wait for as long as it says
             while await line.receive():
                 pass
+    except StuckError as stuck:
+        result.found(str(stuck))
     except OSError:
         pass
 
@@ -221,7 +232,7 @@ CONTEXT = _context()
 
 async def records(rng: random.Random, stream: trio.SocketStream, result: Round, held: Held) -> None:
     """Shake hands, with some of the records damaged; what a broker answers must be records, too."""
-    line = _line(stream, result)
+    line = _line(stream)
     received = bytearray()
     sent: list[bytes] = []
 
@@ -269,6 +280,8 @@ async def records(rng: random.Random, stream: trio.SocketStream, result: Round, 
         await line.end()
         while await receive():
             pass
+    except StuckError as stuck:
+        result.found(str(stuck), b"".join(sent))
     except OSError:
         pass
     problem = _no_records(bytes(received))
@@ -349,7 +362,7 @@ async def frames_over_tls(rng: random.Random, stream: trio.SocketStream, result:
     if waiting.cancelled_caught:
         result.found("no handshake in time")
         return
-    line = line_of(secured, _line(stream, result).end, result)
+    line = line_of(secured, _line(stream).end)
     await Session(rng, line, result, held).play()
 
 

@@ -111,7 +111,9 @@ async def set_up(asker: Asker, held: Held) -> None:
 
 
 async def _delegation_token(asker: Asker) -> TokenPair:
-    answer = await asker.ask(CreateDelegationTokenRequest("User", logins.USER, max_lifetime_ms=-1), 3)
+    renewer = CreateDelegationTokenRequest.CreatableRenewers("User", ADMIN.username)
+    request = CreateDelegationTokenRequest("User", logins.USER, [renewer], max_lifetime_ms=-1)
+    answer = await asker.ask(request, 3)
     assert not answer.error_code, answer
     return TokenPair(answer.token_id, b64encode(answer.hmac).decode())
 
@@ -159,11 +161,11 @@ def watched(watch: LogWatch) -> Iterator[None]:
         logger.propagate = propagates
 
 
-def _line(stream: SimulatedStream, result: Round) -> Line:
+def _line(stream: SimulatedStream) -> Line:
     async def end() -> None:
         stream.transport._outgoing.put(b"")
 
-    return line_of(stream, end, result)
+    return line_of(stream, end)
 
 
 async def _round(world: World, broker: SimulatedBroker, rng: random.Random, count: int, held: Held) -> Round:
@@ -174,7 +176,7 @@ async def _round(world: World, broker: SimulatedBroker, rng: random.Random, coun
         while result.inputs < count:
             stream = await world.network.host("client").dial(broker.host, 9092)
             try:
-                await Session(random.Random(rng.getrandbits(64)), _line(stream, result), result, held).play()
+                await Session(random.Random(rng.getrandbits(64)), _line(stream), result, held).play()
             finally:
                 stream.transport.close()
 

@@ -151,8 +151,9 @@ class Context:
 
     def unwrap(self, token: bytes) -> bytes:
         """Return the data of a message whose checksum and place in the sequence are right."""
+        own = bytes(bytearray(token))  # the library writes into what it is given
         try:
-            return bytes(self._context.unwrap(token).message)
+            return bytes(self._context.unwrap(own).message)
         except self._gssapi.exceptions.GSSError as error:
             raise _translated(error) from error
 

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from barnabas.wire.errors import EncodeError
 from barnabas.wire.generated.metadata import MetadataResponse
 from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateResponse
 from barnabas.wire.generated.sasl_handshake import SaslHandshakeResponse
@@ -63,8 +64,8 @@ async def test_a_broker_that_says_too_much_is_found_out(answers, said):
     for seed in range(3000):
         try:
             await Session(random.Random(seed), Answers(answers), result, Held(0)).play()
-        except (struct.error, IndexError, TypeError, ValueError):
-            continue  # this broker cannot answer in a version that was never published
+        except* (struct.error, IndexError, TypeError, ValueError, EncodeError):
+            pass  # this broker cannot answer in a version that was never published
         if any(said in finding.text for finding in result.findings):
             break
         result.findings.clear()

@@ -97,8 +97,11 @@ class GssapiExchange:
 
     def _establish(self, context: AcceptedContext, message: bytes) -> bytes:
         answer = context.step(message)
-        if answer or not context.is_established:
-            return answer or b""
+        if answer:
+            return answer
+        if not context.is_established:
+            # MIT's library wants more after tokens of errors and of drafts, and says nothing: no client goes on from there.
+            raise LoginFailedError("the token does not begin a login")
         return self._offer(context)  # without mutual authentication there is no token to answer with
 
     def _offer(self, context: AcceptedContext) -> bytes:
