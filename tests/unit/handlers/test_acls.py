@@ -206,7 +206,11 @@ STANDARD, IN_ZOOKEEPER = (
 REFUSED, UNKNOWN = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 DELETE = 6
 DELETERS = {
-    "of the cluster": ([creation("kafka-cluster", kind=4, operation=DELETE)], (0, UNKNOWN, 0), (REFUSED,) * 3),
+    "of the cluster": (
+        [creation("kafka-cluster", kind=4, operation=DELETE)],
+        (0, UNKNOWN, 0),
+        (REFUSED,) * 3,
+    ),
     "who may describe": (
         [creation("*", operation=DESCRIBE)],
         (REFUSED, UNKNOWN, REFUSED),
