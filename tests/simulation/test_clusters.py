@@ -18,6 +18,11 @@ SEEDS_THAT_FAILED = {
 }
 
 
+DIRECTED_THAT_FAILED = {
+    10015: "controllers were ended one after the other, and none was ever where the fault wanted it",
+}
+
+
 @pytest.fixture(autouse=True)
 def quiet():
     with quiet_logs():
@@ -41,3 +46,9 @@ def test_nothing_is_lost_when_faults_come_close_together_or_at_the_worst_moment(
 def test_seeds_that_have_failed(seed):
     _, broken = judged(seed)
     assert not broken, SEEDS_THAT_FAILED[seed]
+
+
+@pytest.mark.parametrize("seed", DIRECTED_THAT_FAILED)
+def test_directed_seeds_that_have_failed(seed):
+    _, broken = judged(seed, Kind.DIRECTED)
+    assert not broken, DIRECTED_THAT_FAILED[seed]

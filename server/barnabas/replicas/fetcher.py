@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +19,7 @@ from barnabas.client.errors import describe
 from barnabas.cluster.peers import PeerUnavailableError
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError, StorageError
-from barnabas.replicas.followed import Followed, Stage
+from barnabas.replicas.followed import Chosen, Followed, Stage
 from barnabas.replicas.following import Fetched, FollowerLog, slices
 from barnabas.replicas.remote_leader import (
     DIVERGING_EPOCH_SINCE,
@@ -53,6 +53,9 @@ ASIDE_WAIT_MS = 20
 ASIDE_SECONDS_MAX = 1.0
 """After so long a request beside another one is given up."""
 
+LOOK_AT_ALL_SECONDS = 0.5
+"""How often all partitions are looked at: what retention deletes here, or a topic's id that comes late, is seen by then."""
+
 PASSING = frozenset((
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.REPLICA_NOT_AVAILABLE,
@@ -81,6 +84,7 @@ class Way(NamedTuple):
 
     leader: RemoteLeader
     session: FetcherSession
+    chosen: Chosen
     is_aside: bool
     """Whether this is for partitions that came while a request was under way."""
 
@@ -95,10 +99,14 @@ class Fetcher:
     def __init__(self, leader: RemoteLeader, parts: FetcherParts) -> None:
         self.leader = leader
         self._parts = parts
-        self._main = Way(leader, FetcherSession(), is_aside=False)
+        self._main = Way(leader, FetcherSession(), Chosen(), is_aside=False)
         beside = replace(leader, channel=f"{leader.channel}-new")
-        self._beside = Way(beside, FetcherSession(is_kept=False), is_aside=True)
+        self._beside = Way(beside, FetcherSession(is_kept=False), Chosen(), is_aside=True)
         self._followed: dict[TopicPartition, Followed] = {}
+        # Those that the next request may have to treat in another way than the one before: all but those that are
+        # fetched from, in sync, and were not answered. So a request costs what has changed, not what is followed.
+        self._unsettled: dict[TopicPartition, None] = {}
+        self._look_at_all_at = -math.inf
         self._changed = trio.Event()
         self._came_aside = trio.Event()
         self._aside_lock = trio.Lock()
@@ -110,7 +118,9 @@ class Fetcher:
 
     def add(self, replica: Replica) -> None:
         """Follow a replica's leader in its leader epoch."""
-        followed = self._followed[replica.topic, replica.index] = Followed(replica)
+        key = replica.topic, replica.index
+        followed = self._followed[key] = Followed(replica)
+        self._unsettled[key] = None
         self._changed.set()
         if self._is_under_way:
             followed.is_aside = True
@@ -118,9 +128,11 @@ class Fetcher:
 
     def remove(self, replica: Replica) -> None:
         """Follow a replica's leader no more."""
-        followed = self._followed.get((replica.topic, replica.index))
+        key = replica.topic, replica.index
+        followed = self._followed.get(key)
         if followed is not None and followed.replica is replica:
-            del self._followed[replica.topic, replica.index]
+            del self._followed[key]
+            self._unsettled[key] = None
             self._changed.set()
 
     def _is_here(self, followed: Followed) -> bool:
@@ -168,7 +180,7 @@ class Fetcher:
         while True:
             await self._came_aside.wait()
             self._came_aside = trio.Event()
-            while any(followed.is_aside for followed in self._followed.values()):
+            while self._has_those_aside:
                 has_done = False
                 async with self._aside_lock:
                     with trio.move_on_after(ASIDE_SECONDS_MAX):
@@ -185,8 +197,7 @@ class Fetcher:
         """Wait until a partition may be tried again, or leave them all to the next request."""
         now = trio.current_time()
         due_s = min(
-            (one.again_at for one in self._followed.values() if one.is_aside and one.again_at > now),
-            default=math.inf,
+            (one.again_at for one in self._open() if one.is_aside and one.again_at > now), default=math.inf
         )
         if due_s - now > ASIDE_SECONDS_MAX:
             self._end_aside()
@@ -195,19 +206,30 @@ class Fetcher:
 
     async def _take_in_those_aside(self) -> None:
         """Add the partitions that were fetched beside the last request to the next one."""
-        if any(followed.is_aside for followed in self._followed.values()):
+        if self._has_those_aside:
             async with self._aside_lock:
                 self._end_aside()
 
+    @property
+    def _has_those_aside(self) -> bool:
+        return any(followed.is_aside for followed in self._open())
+
     def _end_aside(self) -> None:
-        for followed in self._followed.values():
+        for followed in self._open():
             followed.is_aside = False
+
+    def _open(self) -> Iterator[Followed]:
+        """The partitions that are not settled."""
+        for key in self._unsettled:
+            followed = self._followed.get(key)
+            if followed is not None:
+                yield followed
 
     async def _wait(self) -> None:
         """Wait until a partition comes, goes, or may be tried again; those that are throttled are looked at again soon."""
         backoff_s = self._parts.config.get(settings.REPLICA_FETCH_BACKOFF_MS) / 1000
         now = trio.current_time()
-        due_s = min((one.again_at for one in self._followed.values() if one.again_at > now), default=now)
+        due_s = min((one.again_at for one in self._open() if one.again_at > now), default=now)
         with trio.move_on_after(due_s - now if due_s > now else max(backoff_s, 0.01)):
             await self._changed.wait()
 
@@ -216,6 +238,7 @@ class Fetcher:
         if not self._is_unreachable:
             log.warning("%r: the leader cannot be asked: %s", self, error)
         self._is_unreachable = True
+        self._unsettled.update(dict.fromkeys(self._followed))
         for followed in self._followed.values():
             followed.is_in_sync = False
         backoff_ms = self._parts.config.get(settings.REPLICA_FETCH_BACKOFF_MS)
@@ -244,7 +267,7 @@ class Fetcher:
         now = trio.current_time()
         return [
             one
-            for one in self._followed.values()
+            for one in self._open()
             if one.stage is stage and one.is_aside is way.is_aside and one.again_at <= now
         ]
 
@@ -289,11 +312,16 @@ class Fetcher:
 
     async def _fetch(self, way: Way, version: int) -> bool:
         """Fetch once, and apply what comes; whether there was something to ask for."""
-        asked, max_wait_ms = await self._choose(way)
+        max_wait_ms = await self._choose(way)
+        chosen = way.chosen
         self._is_under_way = self._is_under_way or not way.is_aside
         try:
             answer = await way.leader.fetch(
-                [ask for _, ask in asked.values()], way.session, version=version, max_wait_ms=max_wait_ms
+                chosen.asks,
+                way.session,
+                version=version,
+                max_wait_ms=max_wait_ms,
+                changed=None if way.is_aside else chosen.take_changed(),
             )
         finally:
             if not way.is_aside:
@@ -303,11 +331,15 @@ class Fetcher:
         if answer.failure:
             log.info("%r: a new fetch session begins: %s", self, answer.failure)
             return True
+        fetched = []
         for key, data in answer.partitions:
-            if key in asked:
-                await self._apply(*asked[key], data)
+            followed = chosen.followed.get(key)
+            if followed is not None:
+                self._unsettled[key] = None
+                fetched.append(followed)
+                await self._apply(followed, chosen.asks[key], data)
                 await self._parts.budget.checkpoint()
-        await self._sync([asked[key][0] for key, _ in answer.partitions if key in asked])
+        await self._sync(fetched)
         return True
 
     @staticmethod
@@ -319,27 +351,37 @@ class Fetcher:
                 for replica in unsynced:
                     nursery.start_soon(_synced, replica)
 
-    async def _choose(self, way: Way) -> tuple[dict[TopicPartition, tuple[Followed, Ask]], int]:
-        """Return what to ask for now, and for how long (ms) the leader may wait for records."""
-        now = trio.current_time()
-        max_wait_ms: float = self._parts.config.get(settings.REPLICA_FETCH_WAIT_MAX_MS)
+    async def _choose(self, way: Way) -> int:
+        """Choose what to ask for now; returns for how long (ms) the leader may wait for records."""
+        now, chosen = trio.current_time(), way.chosen
+        wait_ms: float = self._parts.config.get(settings.REPLICA_FETCH_WAIT_MAX_MS)
         if way.is_aside:
-            max_wait_ms = min(max_wait_ms, ASIDE_WAIT_MS)
-        asked: dict[TopicPartition, tuple[Followed, Ask]] = {}
-        for key, followed in tuple(self._followed.items()):
-            if followed.is_aside is not way.is_aside or not self._is_here(followed):
-                continue
-            if followed.stage is Stage.FAILED:
-                continue
-            if followed.again_at > now:
-                max_wait_ms = min(max_wait_ms, math.ceil((followed.again_at - now) * 1000))
+            wait_ms = min(wait_ms, ASIDE_WAIT_MS)
+            chosen.clear()
+        elif now >= self._look_at_all_at:
+            self._look_at_all_at = now + LOOK_AT_ALL_SECONDS
+            self._unsettled.update(dict.fromkeys(self._followed))
+        for count, key in enumerate(tuple(self._unsettled), 1):
+            followed = self._followed.get(key)
+            is_chosen = is_settled = False
+            if followed is None or followed.stage is Stage.FAILED:
+                is_settled = True
+            elif followed.is_aside is not way.is_aside:
+                pass
+            elif followed.again_at > now:
+                wait_ms = min(wait_ms, math.ceil((followed.again_at - now) * 1000))
             elif followed.stage is not Stage.FETCHING:
-                max_wait_ms = 0  # there is something to do for it first
+                wait_ms = 0  # there is something to do for it first
             elif followed.is_in_sync or not self._parts.throttle.holds(followed.replica):
-                asked[key] = followed, followed.ask()
-                if not len(asked) % PARTITIONS_PER_STEP:
-                    await self._parts.budget.checkpoint()
-        return asked, int(max_wait_ms)
+                is_chosen, is_settled = True, followed.is_in_sync
+                chosen.put(key, followed, followed.ask())
+            if not is_chosen:
+                chosen.drop(key)
+            if is_settled and not way.is_aside:
+                del self._unsettled[key]
+            if not count % PARTITIONS_PER_STEP:
+                await self._parts.budget.checkpoint()
+        return int(wait_ms)
 
     async def _apply(self, followed: Followed, ask: Ask, data: PartitionData) -> None:
         """Apply the leader's answer for one partition."""
@@ -377,8 +419,6 @@ class Fetcher:
         assert isinstance(records, bytes | bytearray | memoryview)
         if len(records):
             self._parts.throttle.used(followed.replica, len(records))
-            key = ask.topic, ask.partition  # those that got nothing come first next time
-            self._followed[key] = self._followed.pop(key)
         for part in slices(records):
             if not follower.fetched(position, Fetched(part, high_watermark, start_offset)):
                 return

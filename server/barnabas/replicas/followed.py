@@ -11,6 +11,7 @@ from barnabas.replicas.remote_leader import NO_TOPIC_ID, Ask
 if TYPE_CHECKING:
     from barnabas.replicas.following import FollowerLog
     from barnabas.replicas.replica import Replica
+    from barnabas.topic_partitions import TopicPartition
 
 
 class Stage(Enum):
@@ -49,3 +50,40 @@ class Followed:
         assert self.follower is not None
         replica = self.replica
         return Ask(replica.topic, replica.index, replica.log.topic_id or NO_TOPIC_ID, self.follower.position)
+
+
+class Chosen:
+    """The partitions that the requests of one way name, with what is asked of each; kept from one request to the next."""
+
+    __slots__ = ("_changed", "asks", "followed")
+
+    def __init__(self) -> None:
+        self.followed: dict[TopicPartition, Followed] = {}
+        self.asks: dict[TopicPartition, Ask] = {}
+        """Those that have changed are last: they are served after those that got nothing."""
+        self._changed: dict[TopicPartition, None] = {}
+
+    def put(self, key: TopicPartition, followed: Followed, ask: Ask) -> None:
+        """Ask for a partition, from where it stands now."""
+        self.followed[key] = followed
+        if self.asks.get(key) != ask:
+            self.asks.pop(key, None)
+            self.asks[key] = ask
+            self._changed[key] = None
+
+    def drop(self, key: TopicPartition) -> None:
+        """Ask for a partition no more."""
+        if self.followed.pop(key, None) is not None:
+            del self.asks[key]
+            self._changed[key] = None
+
+    def clear(self) -> None:
+        """Ask for nothing."""
+        self.followed.clear()
+        self.asks.clear()
+        self._changed.clear()
+
+    def take_changed(self) -> list[TopicPartition]:
+        """Return the partitions in which `asks` has changed since this was called before."""
+        changed, self._changed = list(self._changed), {}
+        return changed

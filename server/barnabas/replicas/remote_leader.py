@@ -6,7 +6,7 @@ The rule: values in, values out; which partitions are asked for, and what follow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
@@ -67,6 +67,80 @@ class OffsetAnswer(NamedTuple):
     offset: int
 
 
+class Selection:
+    """What is fetched from a leader, as its session names it; kept from one request to the next."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[PartitionKey, Wanted] = {}
+        """Those that have changed are last."""
+        self.names: dict[PartitionKey, TopicPartition] = {}
+        self.uses_ids = False
+        self._keys: dict[TopicPartition, PartitionKey] = {}
+        self._without_id: set[TopicPartition] = set()
+        self._form: tuple[bool, bool, int] | None = None
+
+    async def update(
+        self,
+        asks: Mapping[TopicPartition, Ask],
+        changed: Iterable[TopicPartition] | None,
+        *,
+        version: int,
+        max_bytes: int,
+        budget: LoopBudget,
+    ) -> list[PartitionKey] | None:
+        """Be what `asks` says, of which these have changed (None: any); return the keys that may differ, None for any."""
+        if changed is None:
+            self._without_id = {one for one, ask in asks.items() if ask.topic_id == NO_TOPIC_ID}
+        else:
+            changed = tuple(changed)
+            for one in changed:
+                ask = asks.get(one)
+                if ask is not None and ask.topic_id == NO_TOPIC_ID:
+                    self._without_id.add(one)
+                else:
+                    self._without_id.discard(one)
+        uses_ids = version >= TOPIC_IDS_SINCE and not self._without_id
+        form = uses_ids, version >= DIVERGING_EPOCH_SINCE, max_bytes
+        if changed is None or form != self._form:
+            self._form, self.uses_ids = form, uses_ids
+            self.by_key.clear()
+            self.names.clear()
+            self._keys.clear()
+            for count, (one, ask) in enumerate(asks.items(), 1):
+                self._put(one, ask)
+                if not count % PARTITIONS_PER_STEP:
+                    await budget.checkpoint()
+            return None
+        keys: list[PartitionKey] = []
+        for count, one in enumerate(changed, 1):
+            key = self._keys.pop(one, None)
+            if key is not None:
+                del self.by_key[key], self.names[key]
+                keys.append(key)
+            ask = asks.get(one)
+            if ask is not None:
+                keys.append(self._put(one, ask))
+            if not count % PARTITIONS_PER_STEP:
+                await budget.checkpoint()
+        return keys
+
+    def _put(self, one: TopicPartition, ask: Ask) -> PartitionKey:
+        assert self._form is not None
+        uses_ids, tells_epoch, max_bytes = self._form
+        position = ask.position
+        key: PartitionKey = (ask.topic_id if uses_ids else ask.topic, ask.partition)
+        self._keys[one] = key
+        self.names[key] = one
+        self.by_key[key] = Wanted(
+            position.fetch_offset,
+            position.log_start_offset,
+            max_bytes,
+            position.current_leader_epoch,
+            position.last_fetched_epoch if tells_epoch else -1,
+        )
+        return key
+
+
 @dataclass(slots=True)
 class RemoteLeader:
     """One fetcher's view of the broker that it fetches from; its requests use one connection.
@@ -83,6 +157,7 @@ class RemoteLeader:
     own_epoch: Callable[[], int]
     """The epoch of this broker's registration, -1 if it has none."""
     budget: LoopBudget
+    _wanted: Selection = field(default_factory=lambda: Selection(), init=False)
 
     @property
     def _timeout_s(self) -> float:
@@ -97,32 +172,33 @@ class RemoteLeader:
     # --- Fetch ----------------------------------------------------------------------------------------------
 
     async def fetch(
-        self, asks: list[Ask], session: FetcherSession, *, version: int, max_wait_ms: int
+        self,
+        asks: Mapping[TopicPartition, Ask],
+        session: FetcherSession,
+        *,
+        version: int,
+        max_wait_ms: int,
+        changed: Iterable[TopicPartition] | None = None,
     ) -> FetchAnswer | None:
-        """Fetch from these partitions; None if there is nothing to ask for."""
-        uses_ids = version >= TOPIC_IDS_SINCE and all(ask.topic_id != NO_TOPIC_ID for ask in asks)
+        """Fetch from these partitions; None if there is nothing to ask for.
+
+        `changed` are those in which `asks` may differ from that of the call before; None where all may.
+        """
+        wanted = self._wanted
+        changed_keys = await wanted.update(
+            asks,
+            changed,
+            version=version,
+            max_bytes=self.config.get(settings.REPLICA_FETCH_MAX_BYTES),
+            budget=self.budget,
+        )
+        uses_ids = wanted.uses_ids
         if not uses_ids:
             version = min(version, TOPIC_IDS_SINCE - 1)
-        max_bytes = self.config.get(settings.REPLICA_FETCH_MAX_BYTES)
-        names: dict[PartitionKey, TopicPartition] = {}
-        wanted: dict[PartitionKey, Wanted] = {}
-        tells_epoch = version >= DIVERGING_EPOCH_SINCE
-        for topic, index, topic_id, position in asks:
-            key: PartitionKey = (topic_id if uses_ids else topic, index)
-            names[key] = (topic, index)
-            wanted[key] = Wanted(
-                position.fetch_offset,
-                position.log_start_offset,
-                max_bytes,
-                position.current_leader_epoch,
-                position.last_fetched_epoch if tells_epoch else -1,
-            )
-            if not len(wanted) % PARTITIONS_PER_STEP:
-                await self.budget.checkpoint()
         if version < SESSIONS_SINCE:
             session.lost()
-        request = session.next_request(wanted, uses_ids=uses_ids)
-        if not request.named and not request.forgotten and not wanted:
+        request = session.next_request(wanted.by_key, uses_ids=uses_ids, changed=changed_keys)
+        if not request.named and not request.forgotten and not wanted.by_key:
             return None
         message = await self._message(request, version=version, uses_ids=uses_ids, max_wait_ms=max_wait_ms)
         try:
@@ -136,7 +212,7 @@ class RemoteLeader:
         except BaseException:
             session.lost()
             raise
-        return self._read(request, response, session, names, uses_ids=uses_ids)
+        return self._read(request, response, session, wanted.names, uses_ids=uses_ids)
 
     async def _message(
         self, request: SessionRequest, *, version: int, uses_ids: bool, max_wait_ms: int

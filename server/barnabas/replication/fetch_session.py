@@ -57,8 +57,17 @@ class FetcherSession:
         self._uses_ids = False
         self._known: dict[PartitionKey, Wanted] = {}
 
-    def next_request(self, wanted: Mapping[PartitionKey, Wanted], *, uses_ids: bool) -> SessionRequest:
-        """Return the request that fetches exactly `wanted`; its keys have topic ids if `uses_ids`, else names."""
+    def next_request(
+        self,
+        wanted: Mapping[PartitionKey, Wanted],
+        *,
+        uses_ids: bool,
+        changed: Iterable[PartitionKey] | None = None,
+    ) -> SessionRequest:
+        """Return the request that fetches exactly `wanted`; its keys have topic ids if `uses_ids`, else names.
+
+        `changed` are the keys in which `wanted` may differ from that of the call before; None where all may.
+        """
         if uses_ids is not self._uses_ids:
             self._uses_ids = uses_ids
             self._begin_again()
@@ -66,8 +75,18 @@ class FetcherSession:
         if self._epoch == EPOCH_INITIAL:
             self._known = dict(wanted)
             return SessionRequest(self._id, EPOCH_INITIAL if self._is_kept else EPOCH_NONE, dict(wanted), [])
-        named = {key: want for key, want in wanted.items() if known.get(key) != want}
-        forgotten = [key for key in known if key not in wanted]
+        if changed is None:
+            named = {key: want for key, want in wanted.items() if known.get(key) != want}
+            forgotten = [key for key in known if key not in wanted]
+        else:
+            named, forgotten = {}, []
+            for key in dict.fromkeys(changed):
+                want = wanted.get(key)
+                if want is None:
+                    if key in known:
+                        forgotten.append(key)
+                elif known.get(key) != want:
+                    named[key] = want
         known.update(named)
         for key in forgotten:
             del known[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,8 +18,9 @@ from barnabas.cluster.peers import PeerUnavailableError
 from barnabas.config.loading import BrokerConfig
 from barnabas.loop_budget import LoopBudget
 from barnabas.records.batch import rebase
-from barnabas.replicas.fetcher import FetcherParts
+from barnabas.replicas.fetcher import LOOK_AT_ALL_SECONDS, FetcherParts
 from barnabas.replicas.fetching import ReplicaFetchers
+from barnabas.replicas.followed import Followed
 from barnabas.replicas.following import slices
 from barnabas.replicas.ports import NoThrottle
 from barnabas.replicas.replica import Replica
@@ -63,6 +65,11 @@ class Leader:
     damage: Callable[[bytes], bytes] | None = None
     is_away: bool = False
     lacks: frozenset[int] = frozenset()
+    has_sessions: bool = False
+    session: dict[int, Any] = field(default_factory=dict)
+    """What the session's requests want, by partition."""
+    told: dict[int, int] = field(default_factory=dict)
+    """The high watermark that the session's answers have told, by partition."""
 
     async def version_of(self, broker_id: int, key: int, **_: Any) -> int:
         await trio.lowlevel.checkpoint()
@@ -89,7 +96,32 @@ class Leader:
     def close(self, *_: Any) -> None:
         """Nothing is open."""
 
+    async def _fetch_in_session(self, request: FetchRequest, version: int) -> FetchResponse:
+        """Answer a request of a session, which is the only one: new partitions, and those with news."""
+        if not request.session_epoch:
+            self.session.clear()
+            self.told.clear()
+        for topic in request.topics:
+            self.session |= {want.partition: want for want in topic.partitions}
+        for gone in request.forgotten_topics_data:
+            for index in gone.partitions:
+                del self.session[index]
+        give_up_at = trio.current_time() + request.max_wait_ms / 1000
+        while True:
+            news = []
+            for index, want in self.session.items():
+                data = self._read(want, version)
+                if data.records or data.error_code or data.high_watermark != self.told.get(index):
+                    self.told[index] = data.high_watermark
+                    news.append(data)
+            if news or trio.current_time() >= give_up_at:
+                topic = FetchResponse.FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=news)
+                return FetchResponse(session_id=7, responses=[topic] if news else [])
+            await trio.sleep(0.001)
+
     async def _fetch(self, request: FetchRequest, version: int) -> FetchResponse:
+        if self.has_sessions and request.session_epoch >= 0:
+            return await self._fetch_in_session(request, version)
         response = FetchResponse()  # without a session
         found = False
         for topic in request.topics:
@@ -395,6 +427,55 @@ async def test_fetchers_end_when_they_have_nothing_to_do(autojump_clock: trio.te
         follower.fetchers.start(follower.of(1))
         await follower.until(lambda: follower.has(leader))
     assert follower.of(0).role is Role.FOLLOWER
+
+
+async def test_a_request_of_a_session_costs_what_has_changed(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = Leader(has_sessions=True)
+    follower = Follower(leader)
+    await follower.follow()
+    looked: Counter[int] = Counter()
+    ask = Followed.ask
+
+    def counted(followed: Followed) -> Any:
+        looked[followed.replica.index] += 1
+        return ask(followed)
+
+    async with follower.fetching():
+        await follower.until(lambda: len(leader.told) == PARTITIONS)
+        await trio.sleep(2)
+        monkeypatch.setattr(Followed, "ask", counted)
+        begun, requests = trio.current_time(), len(leader.asked)
+        for number in range(100):
+            leader.append(1, b"%d" % number)
+            await follower.until(lambda: follower.has(leader))
+        looks_at_all = (trio.current_time() - begun) / LOOK_AT_ALL_SECONDS + 2
+        named = [
+            want.partition
+            for one in leader.asked[requests:]
+            for topic in one.topics
+            for want in topic.partitions
+        ]
+        assert looked[1] >= 100
+        assert looked[0] <= looks_at_all
+        assert looked[2] <= looks_at_all
+        assert set(named) == {1}
+
+
+async def test_what_is_deleted_here_is_told_to_the_leader_soon(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    leader = Leader(has_sessions=True)
+    leader.append(1, b"a", b"b", b"c")
+    follower = Follower(leader)
+    await follower.follow()
+    async with follower.fetching():
+        await follower.until(lambda: follower.has(leader) and leader.session[1].fetch_offset == 3)
+        follower.of(1).log.delete_records_before(2)
+        assert (
+            await follower.until(lambda: leader.session[1].log_start_offset == 2) <= 2 * LOOK_AT_ALL_SECONDS
+        )
 
 
 def test_slices_end_between_batches() -> None:

@@ -52,13 +52,22 @@ def test_the_leader_always_serves_what_is_wanted(seed: int) -> None:
     random = Random(seed)
     session, leader = FetcherSession(), Leader(random.choice((0, 1, 10)))
     wanted: dict = {}
+    changed: list | None = None
     full = 0
     for _ in range(300):
+        if seed % 2:  # what has changed is said
+            changed = [("t", random.randrange(5)), ("u", 0)] if random.random() < 0.5 else []
         for _ in range(random.randrange(3)):
-            wanted["t", random.randrange(5)] = want(random.randrange(10))
+            key = "t", random.randrange(5)
+            wanted[key] = want(random.randrange(10))
+            if changed is not None:
+                changed.append(key)
         if wanted and random.random() < 0.2:
-            del wanted[random.choice(list(wanted))]
-        request = session.next_request(wanted, uses_ids=False)
+            key = random.choice(list(wanted))
+            del wanted[key]
+            if changed is not None:
+                changed.append(key)
+        request = session.next_request(wanted, uses_ids=False, changed=changed)
         full += request.is_full
         if random.random() < 0.1:
             leader.answer(request, uses_ids=False)
