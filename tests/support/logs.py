@@ -13,6 +13,7 @@ from barnabas.log.flushing import FlushTask
 from barnabas.log.format import names
 from barnabas.log.manager import LogManager
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.workers import Workers
 from barnabas.records.batch import encode_batch, iter_batches, read_records
 from barnabas.records.control import encode_end_marker
 from barnabas.records.record import Record
@@ -51,9 +52,12 @@ def quick_directory() -> Path:
 class Broker:
     """A log manager that can be stopped, crashed and started again."""
 
-    def __init__(self, *dirs: Path, disk: Disk | None = None, **settings) -> None:
+    def __init__(
+        self, *dirs: Path, disk: Disk | None = None, workers: Workers | None = None, **settings
+    ) -> None:
         self.dirs = [str(path) for path in dirs]
         self.disk = disk
+        self.workers = workers
         self.config = LogConfig(**settings)
         self.recovery_threads = 1
         self.start()
@@ -63,6 +67,7 @@ class Broker:
             self.dirs,
             config_for=lambda topic: self.config,
             disk=self.disk,
+            workers=self.workers,
             recovery_threads=self.recovery_threads,
         )
         self.manager.open(now_ms)

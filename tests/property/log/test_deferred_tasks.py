@@ -7,6 +7,7 @@ disk never fails here, so no log may go offline unless the test has removed its 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from errno import ENOENT
@@ -17,15 +18,20 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from barnabas.errors import StorageError
 from barnabas.log.cleaner.cleaner import LogCleaner
+from barnabas.log.creating import Wanted
 from barnabas.log.format import names
 from barnabas.log.format.names import DirKind
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.workers import OsWorkers
 from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.testing.simulation.world import InlineExecutor
 from tests.support.effort import examples
 from tests.support.logs import NOW_MS, TOPIC_ID, Broker, append, batch, read_all
 
 DIRS = ("/a", "/b")
 TOPICS = st.sampled_from(["s", "t"])
+MANY_TOPICS = st.sets(st.sampled_from(["s", "t", "u", "v", "w", "x"]), min_size=1).map(sorted)
+"""Made or deleted together: more than there are threads for."""
 DELAY_MS = 1_000
 
 
@@ -49,6 +55,14 @@ class Task:
     error: Exception | None = None
 
 
+class InlineWorkers(OsWorkers):
+    """Threads that do one thing after the other, so that a history repeats itself."""
+
+    def executor(self, threads: int) -> Executor:
+        del threads
+        return InlineExecutor()
+
+
 class DeferredTasks(RuleBasedStateMachine):
     @initialize(
         compacted=st.booleans(), preallocate=st.booleans(), segments_open=st.sampled_from([1, 2, 100])
@@ -59,6 +73,7 @@ class DeferredTasks(RuleBasedStateMachine):
         self.broker = Broker(
             *DIRS,
             disk=self.disk,
+            workers=InlineWorkers(),
             segment_bytes=400,
             index_interval_bytes=50,
             preallocate=preallocate,
@@ -83,6 +98,8 @@ class DeferredTasks(RuleBasedStateMachine):
         self.manager.pool.count_max = self.segments_open
         self.cleaner = LogCleaner(lambda: self.manager)
         self.tasks: list[Task] = []
+        self.being_made: set[str] = set()
+        self.being_deleted: set[str] = set()
 
     def log(self, topic: str) -> PartitionLog | None:
         return self.manager.get(topic, 0)
@@ -104,10 +121,14 @@ class DeferredTasks(RuleBasedStateMachine):
 
     @rule(topic=TOPICS)
     def create(self, topic: str) -> None:
-        if topic not in self.models:
+        if self.may_be_made(topic):
             with self.served():
                 self.manager.create(topic, 0, TOPIC_ID, now_ms=self.now)
             self.models[topic] = Model()
+
+    def may_be_made(self, topic: str) -> bool:
+        """Whether there is no such log, and none is being made or deleted: changes of metadata wait for each other."""
+        return topic not in self.models and topic not in self.being_made | self.being_deleted
 
     @rule(topic=TOPICS, count=st.integers(1, 12), size=st.integers(0, 150))
     def append(self, topic: str, count: int, size: int) -> None:
@@ -195,6 +216,7 @@ class DeferredTasks(RuleBasedStateMachine):
     def kill(self) -> None:
         """End as after kill -9: what was written is there, what was planned is not done."""
         gone = [topic for topic, model in self.models.items() if model.is_removed]
+        being_made, being_deleted = self.being_made, self.being_deleted
         self.broker.crash()
         self.kept = {entry.name for path in DIRS for entry in self.disk.list(path)}
         self.broker.start(self.now)
@@ -210,6 +232,14 @@ class DeferredTasks(RuleBasedStateMachine):
             log.advance_high_watermark(log.log_end_offset)
             assert log.log_start_offset <= model.start or not model.records
             model.start = log.log_start_offset  # what was not checkpointed yet
+        for topic in being_made:
+            if self.log(topic) is None:
+                self.create(topic)
+            else:
+                self.models[topic] = Model()
+        for topic in being_deleted:
+            if self.log(topic) is not None:
+                self.manager.delete(topic, 0, self.now)
 
     @rule(topic=TOPICS, only_file=st.booleans())
     def remove_from_under_it(self, topic: str, only_file: bool) -> None:
@@ -222,6 +252,38 @@ class DeferredTasks(RuleBasedStateMachine):
                 self.disk.remove(log.active.path(names.LOG))
             else:
                 self.disk.remove_tree(log.dir)
+
+    # --- deferred tasks: many logs made or deleted ----------------------------------------------------------
+
+    @rule(topics=MANY_TOPICS)
+    def plan_creation(self, topics: list[str]) -> None:
+        topics = [topic for topic in topics if self.may_be_made(topic)]
+        with self.served():
+            creation = self.manager.begin_creation([Wanted(topic, 0, TOPIC_ID) for topic in topics], self.now)
+            self.being_made.update(topics)
+
+            def finish() -> None:
+                for new in creation.logs:
+                    topic = new.key[0]
+                    with self.served():
+                        self.manager.finish_creation(new, self.now)
+                        self.models[topic] = Model()
+                    self.being_made.remove(topic)
+
+            self.plan("creation", creation.run, finish)
+
+    @rule(topics=MANY_TOPICS)
+    def plan_deletion(self, topics: list[str]) -> None:
+        topics = [topic for topic in topics if self.models.pop(topic, None) is not None]
+        with self.served():
+            deletion = self.manager.begin_deletion([(topic, 0) for topic in topics], self.now)
+            self.being_deleted.update(topics)
+
+            def finish() -> None:
+                self.being_deleted.difference_update(topics)
+                deletion.finish()
+
+            self.plan("deletion", deletion.run, finish)
 
     # --- deferred tasks: planned ----------------------------------------------------------------------------
 
@@ -323,6 +385,8 @@ class DeferredTasks(RuleBasedStateMachine):
             lambda topic: self.retire(topic, 1.0, False),
             lambda topic: [self.begin_move(topic, path) for path in DIRS],
             lambda topic: self.finish_first(),
+            lambda topic: self.plan_creation([topic, "u", "v"]),
+            lambda topic: self.plan_deletion([topic, "u", "v"]),
         )  # fmt: skip
         change, topic = data.draw(st.sampled_from(changes)), data.draw(TOPICS)
         left = data.draw(st.integers(0, 30))
