@@ -32,11 +32,12 @@ class RequestError(Exception):
 
 
 def detached(error: E) -> E:
-    """Return a caught error that is kept for later, without its traceback.
+    """Return a caught error that is kept for later, without its traceback and without what had caused it.
 
     The traceback has the frames that the error has passed, and these have the request and its answers, with the error in
     them: a cycle, which would stay in memory until the next full garbage collection.
     """
+    error.__context__ = error.__cause__ = None
     return error.with_traceback(None)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from barnabas.cluster.controller import check_reassignment
 from barnabas.cluster.ports import AcceptedState, ElectionType, ProposedState, Reassignment, Results
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class EmbeddedController:
             self._replicas.leader(topic, index)
         except RequestError as error:
             if error.code != ErrorCode.KAFKA_STORAGE_ERROR:
-                return error
+                return detached(error)
             if election_type is ElectionType.PREFERRED:
                 return RequestError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, error.message)
             if await self._lost_dirs.begin_again(topic, index):
@@ -93,7 +93,7 @@ class EmbeddedController:
             try:
                 check_reassignment(image, topic, index, replicas, keeps_factor=keeps_factor)
             except RequestError as error:
-                results[topic, index] = error
+                results[topic, index] = detached(error)
             await self._budget.checkpoint()
         return results
 

@@ -13,7 +13,7 @@ from barnabas.controller import partitions, reassignment
 from barnabas.controller.core import Core
 from barnabas.controller.state import PartitionState
 from barnabas.controller.steps import GIVE_WAY, PIECE, Steps, WriteStates, Written
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -54,7 +54,7 @@ def alter(
             else:
                 answers.append(decided)
         except RequestError as error:
-            answers.append(error)
+            answers.append(detached(error))
         if number % PIECE == PIECE - 1:
             yield GIVE_WAY
     if wanted:

@@ -20,7 +20,7 @@ from barnabas.controller.steps import (
     WriteAssignment,
     WriteReassignments,
 )
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -35,7 +35,7 @@ def alter(
             accepted[partition] = _checked(core, partition, target, keeps_factor=keeps_factor)
             results[partition] = None
         except RequestError as error:
-            results[partition] = error
+            results[partition] = detached(error)
     if accepted:
         yield from _leave_znode(lambda partition, _: partition in accepted)
         for partition, assignment in accepted.items():

@@ -25,7 +25,7 @@ from barnabas.config.loading import (
     BrokerConfig,
 )
 from barnabas.config.setting import Setting
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.handlers import broker_loggers
 from barnabas.handlers.config_resources import (
     check_broker_name,
@@ -93,7 +93,7 @@ def _entries(
         require_on_resource(context, Operation.DESCRIBE_CONFIGS, kind, name)
         described = _describe(kind, name, metadata=metadata, config=config, broker_id=broker_id)
     except RequestError as error:
-        return error
+        return detached(error)
     for entry in described:
         entry.is_default = context.api_version == 0 and entry.config_source == DEFAULT_CONFIG
         if not request.include_synonyms:

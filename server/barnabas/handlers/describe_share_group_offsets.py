@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
@@ -37,12 +38,14 @@ async def handle(
     replicas: Replicas,
     group_coordinator: GroupCoordinator,
     shares: Shares,
+    budget: LoopBudget,
 ) -> DescribeShareGroupOffsetsResponse:
     """Describe each group on its own; without topics, all that it has a state of."""
     response = DescribeShareGroupOffsetsResponse()
     for asked in request.groups:
         answer = Group(group_id=asked.group_id)
         response.groups.append(answer)
+        await budget.checkpoint()
         try:
             context.require(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id)
             if asked.topics is None:
@@ -56,12 +59,19 @@ async def handle(
             else:
                 topics = [(topic.topic_name, topic.partitions) for topic in asked.topics]
             for name, partitions in topics:
+                await budget.checkpoint()
                 if not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
                     answer.topics.append(_refused(name, partitions))
                     continue
                 answer.topics.append(
                     await _topic(
-                        asked.group_id, name, partitions, metadata=metadata, replicas=replicas, shares=shares
+                        asked.group_id,
+                        name,
+                        partitions,
+                        metadata=metadata,
+                        replicas=replicas,
+                        shares=shares,
+                        budget=budget,
                     )
                 )
         except RequestError as error:
@@ -108,12 +118,14 @@ async def _topic(
     metadata: MetadataStore,
     replicas: Replicas,
     shares: Shares,
+    budget: LoopBudget,
 ) -> Topic:
     info = metadata.image.topics.get(name)
     topic = Topic(topic_name=name, topic_id=info.id if info else bytes(16))
     for index in partitions:
         partition = Partition(partition_index=index, start_offset=UNKNOWN_OFFSET)
         topic.partitions.append(partition)
+        await budget.checkpoint()
         try:
             if info is None:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
