@@ -5,7 +5,8 @@ The rule: whoever assembles the broker says how the part is made; whoever uses i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from importlib import import_module
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -14,12 +15,31 @@ T = TypeVar("T")
 class Lazy(Generic[T]):
     """A part that is made by the first `get`."""
 
-    __slots__ = ("_make", "if_made")
+    __slots__ = ("_beside", "_make", "_modules", "if_made")
 
-    def __init__(self, make: Callable[[], T]) -> None:
+    def __init__(
+        self,
+        make: Callable[[], T],
+        *modules: str,
+        beside: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
+    ) -> None:
+        """`modules` are what `make` imports: that takes so long that `ready` has it done by `beside`, in a thread."""
         self._make = make
+        self._modules = modules
+        self._beside = beside
         self.if_made: T | None = None
         """The part, None as long as nobody has asked for it."""
+
+    def load(self) -> None:
+        """Import what making the part needs."""
+        for module in self._modules:
+            import_module(module)
+
+    async def ready(self) -> T:
+        """Return the part, made if need be, without holding up the event loop by imports."""
+        if self.if_made is None and self._beside is not None:
+            await self._beside(self.load)
+        return self.get()
 
     def get(self) -> T:
         """Return the part, made if need be."""

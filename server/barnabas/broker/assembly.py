@@ -199,7 +199,8 @@ def _assemble(
         background.start_soon(made.run)
         return made
 
-    shares, telemetry = Lazy(make_shares), Lazy(make_telemetry)
+    shares = Lazy(make_shares, "barnabas.coordination.shares", "encodings.utf_16_be", beside=threads.run)
+    telemetry = Lazy(make_telemetry, "barnabas.metrics.client_telemetry", "barnabas.telemetry.payload")
 
     served = release.served_by(config)
     quotas = broker_quotas(config, served, budget, environment.monotonic)
@@ -258,7 +259,10 @@ def _assemble(
         background.start_soon(made.run)
         return made
 
-    credentials, delegation_tokens = Lazy(make_credentials), Lazy(make_delegation_tokens)
+    credentials = Lazy(make_credentials, "barnabas.cluster.credentials")
+    delegation_tokens = Lazy(
+        make_delegation_tokens, "barnabas.cluster.credentials", "barnabas.cluster.delegation_tokens"
+    )
     if token_secret_key(config) is not None:  # those that have expired are removed, whoever asks for them
         delegation_tokens.get()
     securing = Securing(

@@ -98,6 +98,7 @@ def coordination_parts(
         new_producer_id=ports.producer_ids.next,
         markers=_markers(config, storage, local_markers, ports),
         give_way=budget.checkpoint,
+        threads=environment.threads,
     )
     verifier = _verifier(config, storage, LocalVerifier(transactions), ports)
     return CoordinationParts(

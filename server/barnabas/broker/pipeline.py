@@ -272,7 +272,7 @@ class Pipeline:
         is_early = services.membership is not None and not services.metadata.image.brokers
         if is_early and not api.member_only and api.key not in _SERVED_AT_ONCE:
             return None
-        await self._services.threads.run(api.load)
+        await services.threads.run(partial(_load, api, services))
         handler = ready(api, self._services)
         if self._shared.asks_authorizer and api.whole:
             handler = partial(authorized, api, handler)
@@ -319,13 +319,28 @@ def ready(api: apis.Api, services: Services) -> Handler:
 
 def bound(handle: Callable[..., Awaitable[Any]], services: Services) -> Handler:
     """Return a handler with the services that its keyword-only parameters name, as their defaults: no call passes them."""
-    code = handle.__code__
-    names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    names = _services_of(handle)
     if not names:
         return handle
-    own = FunctionType(code, handle.__globals__, handle.__name__, handle.__defaults__, handle.__closure__)
+    own = FunctionType(
+        handle.__code__, handle.__globals__, handle.__name__, handle.__defaults__, handle.__closure__
+    )
     own.__kwdefaults__ = {name: getattr(services, name) for name in names}
     return own
+
+
+def _services_of(handle: Callable[..., Awaitable[Any]]) -> tuple[str, ...]:
+    code = handle.__code__
+    return code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+
+
+def _load(api: apis.Api, services: Services) -> None:
+    """Import codecs and handler of an API, what the handler's services need, and what refuses a request."""
+    api.load()
+    services.load(_services_of(api.handle))
+    from barnabas.handlers import errors
+
+    assert errors
 
 
 def _key_of(frame: memoryview) -> int:

@@ -6,7 +6,7 @@ agree, which a test sees to. Parts that few brokers need are made when a handler
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -77,6 +77,13 @@ class Services:
         """What follows the controller; only APIs that a broker in a cluster serves ask for it."""
         assert self.membership is not None, "a broker that is alone serves nothing that asks for this"
         return self.membership
+
+    def load(self, names: Iterable[str]) -> None:
+        """Import what those of these parts need that are made by their first use; best in a thread."""
+        for name in names:
+            part = getattr(self, f"lazy_{name}", None)
+            if part is not None:
+                part.load()
 
     @property
     def delegation_tokens(self) -> DelegationTokens:

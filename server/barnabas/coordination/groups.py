@@ -54,6 +54,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             now_ms,
             commit_timeout_ms=settings.offsets_commit_timeout_ms,
             give_way=give_way,
+            prepare=self._import_groups,
         )
         self.settings = settings
         self._threads = threads
@@ -61,7 +62,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
     async def load_all(self) -> None:
         """Load every partition that this broker leads and in which there is something."""
         if self._journal.partition_count():
-            await self._import_groups()
+            await self.prepare()
         await super().load_all()
 
     async def _import_groups(self) -> None:
@@ -129,7 +130,9 @@ class GroupCoordinator(Runtime["GroupShard"]):
         except Exception:
             log.exception("the assignment of group %r cannot be computed", effect.group_id)
         try:
-            for part in slices(list((target or {}).items()), TARGETS_AT_ONCE):
+            parts = list((target or {}).items())
+            # Twice, since the last event compares all: what was written must be known to be the same by then.
+            for part in (*slices(parts, TARGETS_AT_ONCE), *slices(parts, TARGETS_AT_ONCE)):
                 if not await self.perform_on(
                     shard,
                     lambda machine, out, part=part: machine.write_part_of_target(  # type: ignore[misc]
@@ -153,7 +156,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
         """Forget the offsets that were committed in deleted topics until then, and what share groups know of them."""
         if not self._journal.partition_count():
             return
-        await self._import_groups()
+        await self.prepare()
         from barnabas.groups import share_states
 
         await self.perform_in_slices(lambda shard: shard.forgetting_topics(names, deleted_ms))
@@ -169,7 +172,8 @@ class GroupCoordinator(Runtime["GroupShard"]):
 
 
 def _import_groups() -> None:
+    from encodings import utf_16_be, utf_16_le  # in which Java counts and hashes
+
     from barnabas.groups import shard, share_states
 
-    assert shard
-    assert share_states
+    assert all((utf_16_be, utf_16_le, shard, share_states))

@@ -96,7 +96,7 @@ class CoordinatorEvents:
                 deleted = self._deleted.popleft()
                 await self._groups.forget_topics(deleted.names, deleted.ids, deleted.deleted_ms)
                 if self._share_topic_exists:
-                    await self._shares.get().state.forget_topics(deleted.ids)
+                    await (await self._shares.ready()).state.forget_topics(deleted.ids)
             self._changed = trio.Event()
             if not self._deleted:
                 await self._changed.wait()

@@ -54,7 +54,7 @@ class ImageLocator:
             return await self._groups.partition_of(key)
         if kind is CoordinatorType.TRANSACTION:
             return await self._transactions.partition_of(key)
+        shares = await self._shares.ready()
         from barnabas.coordination.share_state import key_of, name_of
 
-        name = name_of(key_of(key))
-        return await self._shares.get().state.partition_of(name)
+        return await shares.state.partition_of(name_of(key_of(key)))

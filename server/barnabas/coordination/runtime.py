@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
-from itertools import chain, count
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from itertools import chain, count, islice
 from typing import Any, Generic, TypeVar
 
 import trio
 
 from barnabas.coordination.errors import client_code, is_in_log, is_refusal
 from barnabas.coordination.journal import Journal, is_led_in, led_partitions
-from barnabas.coordination.shard import M, Shard, ShardState, Waiter
+from barnabas.coordination.shard import M, Shard, ShardState, TimersToSet, Waiter
 from barnabas.coordination.timers import Timers
 from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.records.batch import NO_PRODUCER_ID
-from barnabas.statemachine.decision import Decision, Entry, ManyReplies, Refused, slices
+from barnabas.statemachine.decision import Decision, Entry, ManyReplies, Refused
 from barnabas.statemachine.partitioning import partition_for
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -37,6 +37,8 @@ SLICE_RECORDS = 500
 ANSWERS_AT_ONCE = 16
 """Of the requests that one event answers, so many are released in a turn of the event loop."""
 TIMERS_AT_ONCE = 200
+TIMERS_BEING_SET_MS = 10
+"""How long a timer waits that is due while very many are being set: it may be among these."""
 
 R = TypeVar("R")
 GiveWay = Callable[[], Awaitable[None]]
@@ -58,8 +60,12 @@ class Runtime(Generic[M]):
         *,
         commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
         give_way: GiveWay = never,
+        prepare: Callable[[], Awaitable[None]] = never,
     ) -> None:
+        """`prepare` is awaited once, before the first shard is made: it imports in a thread what `make` needs."""
         self._journal = journal
+        self._prepare = prepare
+        self._is_prepared = False
         self._give_way = give_way
         self._make = make
         self._now_ms = now_ms
@@ -74,11 +80,18 @@ class Runtime(Generic[M]):
     async def partition_of(self, key: str) -> int:
         """Return the partition that is responsible for an id; makes the topic if need be. Raises RequestError."""
         if not self._partitions:
+            await self.prepare()
             try:
                 self._partitions = await self._journal.ensure()
             except RequestError as error:
                 raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
         return self._partition_for(key)
+
+    async def prepare(self) -> None:
+        """Have all that shards need; takes no time but for the first time."""
+        if not self._is_prepared:
+            await self._prepare()
+            self._is_prepared = True
 
     def _partition_for(self, key: str) -> int:
         return partition_for(key, self._partitions)
@@ -137,7 +150,7 @@ class Runtime(Generic[M]):
         a part of them is not what was asked for.
         """
         found: list[R] = []
-        for shard in self._all_active():
+        for shard in await self._all_active():
             for item in look(shard.machine):
                 found.append(item)
                 await self._give_way()
@@ -158,7 +171,7 @@ class Runtime(Generic[M]):
 
         Raises RequestError as `perform`: a part of them is not what was asked for.
         """
-        shards = self._all_active()
+        shards = await self._all_active()
         for shard in shards:
             await self._committed(shard, shard.end_offset)
         return [shard.machine for shard in shards]
@@ -204,7 +217,9 @@ class Runtime(Generic[M]):
             raise shard.failure
         return shard
 
-    def _all_active(self) -> list[Shard[M]]:
+    async def _all_active(self) -> list[Shard[M]]:
+        if led_partitions(self._journal):
+            await self.prepare()
         return [self._active(partition) for partition in led_partitions(self._journal)]
 
     def _is_current(self, shard: Shard[M]) -> bool:
@@ -212,6 +227,7 @@ class Runtime(Generic[M]):
 
     async def _when_active(self, partition: int) -> Shard[M]:
         """Return the shard of a partition when it is loaded. Raises RequestError if it cannot be read."""
+        await self.prepare()
         while True:
             try:
                 return self._active(partition)
@@ -262,8 +278,26 @@ class Runtime(Generic[M]):
             self._fail(shard, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _fail(self, shard: Shard[M], code: int) -> None:
-        shard.unload(RequestError(code, f"partition {shard.partition} cannot be read"))
+        self._end_shard(shard, RequestError(code, f"partition {shard.partition} cannot be read"))
         shard.state = ShardState.FAILED
+
+    def _end_shard(self, shard: Shard[M], failure: RequestError) -> None:
+        """Take a shard out of service; who waits for it is answered, some in each turn of the event loop."""
+        shard.unload(failure)
+        failing = shard.fail_waiting(failure.code)
+        for _ in islice(failing, ANSWERS_AT_ONCE):
+            pass
+        if self._nursery is not None:
+            self._nursery.start_soon(self._fail_rest, failing)
+        else:
+            for _ in failing:
+                pass
+
+    async def _fail_rest(self, failing: Iterator[None]) -> None:
+        for number, _ in enumerate(failing, 1):
+            if number % ANSWERS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+                await self._give_way()
 
     async def _load_rest(self, shard: Shard[M]) -> None:
         began_ms = self._now_ms()
@@ -316,7 +350,7 @@ class Runtime(Generic[M]):
         """Forget a shard; its waiters are answered NOT_COORDINATOR, and look for their coordinator again."""
         if self._shards.get(shard.partition) is shard:
             del self._shards[shard.partition]
-        shard.unload(RequestError(ErrorCode.NOT_COORDINATOR, why))
+        self._end_shard(shard, RequestError(ErrorCode.NOT_COORDINATOR, why))
 
     def _read_again(self, shard: Shard[M], why: str) -> None:
         """Forget a shard that no longer agrees with its log, and load another one soon, though nobody asks.
@@ -361,7 +395,7 @@ class Runtime(Generic[M]):
         """Append and replay what was decided; the answers to waiters follow once it is committed."""
         if out.records:
             self._append(shard, out)
-        self._set_timers(shard, out.timers)
+        self._set_timers(shard, out.timers, out.many_timers)
         if out.effects:
             assert self._nursery is not None, "effects are for a runtime that runs"
             self._nursery.start_soon(self._take_effect_when_committed, shard, shard.end_offset, out)
@@ -465,10 +499,10 @@ class Runtime(Generic[M]):
         try:
             await self._committed(shard, end_offset)
         except RequestError as error:
-            for number, _ in chain(out.replies, *(many.to for many in out.many_replies)):
-                waiter = shard.waiting.get(number)
-                if waiter is not None:
-                    waiter.fail(error.code)
+            numbers = chain(
+                (number for number, _ in out.replies), *(many.to.values() for many in out.many_replies)
+            )
+            await self._fail_rest(shard.fail(error.code, numbers))
             return
         self._answer(shard, out)
 
@@ -479,13 +513,14 @@ class Runtime(Generic[M]):
             if self._nursery is not None:
                 self._nursery.start_soon(self._answer_many, shard, many)
             else:
-                for number, key in many.to:
+                for key, number in many.to.items():
                     _answer_waiter(shard, number, many.reply(key))
 
     async def _answer_many(self, shard: Shard[M], many: ManyReplies) -> None:
         """Release some requests in each turn of the event loop, as each has an answer to encode and send then."""
-        for some in slices(many.to, ANSWERS_AT_ONCE):
-            for number, key in some:
+        to = iter(many.to.items())
+        while some := tuple(islice(to, ANSWERS_AT_ONCE)):
+            for key, number in some:
                 _answer_waiter(shard, number, many.reply(key))
             await trio.lowlevel.checkpoint()
             await self._give_way()
@@ -515,29 +550,56 @@ class Runtime(Generic[M]):
                 while True:
                     now_ms = self._now_ms()
                     while (due := self._timers.pop_due(now_ms)) is not None:
-                        self._expire(*due, now_ms)
+                        shard, key = due
+                        if shard.timers_to_set:
+                            self._timers.set(shard, {key: now_ms + TIMERS_BEING_SET_MS})
+                        else:
+                            self._expire(shard, key, now_ms)
                         await self._give_way()
                     await self._timers.wait_due(self._now_ms())
             finally:
                 self._nursery = None
 
-    def _set_timers(self, shard: Shard[M], timers: Mapping[Hashable, int | None]) -> None:
+    def _set_timers(
+        self,
+        shard: Shard[M],
+        timers: Mapping[Hashable, int | None],
+        many: Iterable[Iterable[tuple[Hashable, int | None]]] = (),
+    ) -> None:
         """Set timers, some at a time where they are very many; what is decided later on one of them holds."""
-        if shard.timers_to_set:
-            for key in timers:
-                shard.timers_to_set.pop(key, None)
+        for waiting in shard.timers_to_set:
+            waiting.overruled.update(timers)
+        to_set = [TimersToSet(iter(each), set(timers)) for each in many]
         if self._nursery is None or len(timers) <= TIMERS_AT_ONCE:
+            self._timers.set(shard, timers)
+        else:
+            to_set.append(TimersToSet(iter(timers.items()), set()))
+        if not to_set:
+            return
+        if self._nursery is None:
+            for each in to_set:
+                self._timers.set(shard, dict(each.timers))
             self._timers.set(shard, timers)
             return
         is_in_progress = bool(shard.timers_to_set)
-        shard.timers_to_set.update(timers)
+        shard.timers_to_set.extend(to_set)
         if not is_in_progress:
             self._nursery.start_soon(self._set_timers_in_slices, shard)
 
     async def _set_timers_in_slices(self, shard: Shard[M]) -> None:
-        waiting = shard.timers_to_set
-        while waiting:
-            self._timers.set(shard, dict(waiting.popitem() for _ in range(min(TIMERS_AT_ONCE, len(waiting)))))
+        while shard.timers_to_set:
+            first = shard.timers_to_set[0]
+            try:
+                some = dict(islice(first.timers, TIMERS_AT_ONCE))
+            except Exception:
+                log.exception("%s: timers of partition %d", type(self).__name__, shard.partition)
+                some = {}
+            if not some:
+                shard.timers_to_set.popleft()
+                continue
+            for key in first.overruled & some.keys():
+                del some[key]
+            self._timers.set(shard, some)
             await self._give_way()
 
     def _expire(self, shard: Shard[M], key: Hashable, now_ms: int) -> None:

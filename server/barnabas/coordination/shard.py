@@ -9,7 +9,8 @@ The rule: a shard belongs to one leader epoch. When that is over it never comes 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
@@ -58,6 +59,17 @@ class Timer:
 
 
 @dataclass(slots=True)
+class TimersToSet:
+    """What one event has decided on very many timers, as far as it is not done yet.
+
+    `overruled` has the keys on which something else has been decided since.
+    """
+
+    timers: Iterator[tuple[Hashable, int | None]]
+    overruled: set[Hashable]
+
+
+@dataclass(slots=True)
 class Waiter:
     """A request that is answered later, by some event."""
 
@@ -92,8 +104,7 @@ class Shard(Generic[M]):
     """Set when it is no longer loading."""
     waiting: dict[int, Waiter] = field(default_factory=dict)
     timers: dict[Hashable, Timer] = field(default_factory=dict)
-    timers_to_set: dict[Hashable, int | None] = field(default_factory=dict)
-    """What one event has decided on very many timers, until that is done."""
+    timers_to_set: deque[TimersToSet] = field(default_factory=deque)
     committing: set[trio.CancelScope] = field(default_factory=set)
     """Waits for the high watermark; cancelled when the shard is unloaded."""
     is_forgotten: bool = False
@@ -111,11 +122,22 @@ class Shard(Generic[M]):
             self.settled.set()
 
     def unload(self, failure: RequestError) -> None:
-        """Stop deciding: every request that waits fails with `failure`, and no timer is left."""
+        """Stop deciding: no timer is left. `fail_waiting` must follow."""
         self.enter(ShardState.UNLOADING, failure)
         self.timers.clear()
         self.timers_to_set.clear()
-        for waiter in self.waiting.values():
-            waiter.fail(failure.code)
+
+    def fail(self, code: int, numbers: Iterable[int]) -> Iterator[None]:
+        """Have those of these requests fail that still wait, one in each step."""
+        for number in numbers:
+            waiter = self.waiting.get(number)
+            if waiter is not None and not waiter.event.is_set():
+                waiter.fail(code)
+                yield
+
+    def fail_waiting(self, code: int) -> Iterator[None]:
+        """Have every request that waits fail, one in each step."""
+        yield from self.fail(code, tuple(self.waiting))
         for scope in tuple(self.committing):
             scope.cancel()
+            yield

@@ -26,6 +26,7 @@ from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.environment import Threads
     from barnabas.transactions.settings import TransactionSettings
     from barnabas.transactions.shard import Ending, TransactionShard
     from barnabas.transactions.transaction import Producer, Transaction
@@ -61,13 +62,18 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         new_producer_id: Callable[[], Awaitable[int]],
         markers: MarkerWriter,
         give_way: GiveWay = never,
+        threads: Threads | None = None,
     ) -> None:
         def make() -> TransactionShard:
             from barnabas.transactions.shard import TransactionShard
 
             return TransactionShard(settings)
 
-        super().__init__(journal, make, now_ms, give_way=give_way)
+        async def prepare() -> None:
+            if threads is not None:
+                await threads.run(_import_transactions)
+
+        super().__init__(journal, make, now_ms, give_way=give_way, prepare=prepare)
         self._new_producer_id = new_producer_id
         self.settings = settings
         self._markers = markers
@@ -135,6 +141,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
     async def _with_id(
         self, transactional_id: str, event: Callable[[TransactionShard, Decision, int | None], R | Refused]
     ) -> R:
+        await self.prepare()
         from barnabas.transactions.shard import ProducerIdNeededError
 
         try:
@@ -266,3 +273,11 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             return None
         shard = self._shards.get(self._partition_for(transactional_id))
         return shard.machine.transactions.get(transactional_id) if shard and shard.is_active else None
+
+
+def _import_transactions() -> None:
+    from encodings import utf_16_be  # in which Java hashes
+
+    from barnabas.transactions import shard
+
+    assert all((utf_16_be, shard))

@@ -10,20 +10,14 @@ generation gets its assignment.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from barnabas.errors import RequestError
 from barnabas.groups.classic_state import ClassicState
-from barnabas.groups.generation import (
-    LARGE_RECORD_BYTES,
-    MANY_MEMBERS,
-    Generation,
-    LeadersAnswer,
-    RecordNeeded,
-)
-from barnabas.groups.member import Joining, Member, State
+from barnabas.groups.generation import LARGE_RECORD_BYTES, Generation, LeadersAnswer, RecordNeeded
+from barnabas.groups.member import MANY_MEMBERS, Joining, Member, State
 from barnabas.statemachine.decision import Decision, ManyReplies
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupResponse
@@ -90,12 +84,10 @@ class ClassicGroup(ClassicState):
         """While members gather, those count who have come; later, those who are in. Empty groups take anybody."""
         if self.state is State.EMPTY:
             return True
-        member = self.members.get(member_id)
         if self.state is not State.PREPARING_REBALANCE:
-            return member is not None or len(self.members) < self.settings.size_max
-        if member is not None and member.join_waiter is not None:
-            return True
-        return self.members.joining_count < self.settings.size_max
+            return member_id in self.members or len(self.members) < self.settings.size_max
+        joining = self.members.joining
+        return member_id in joining or len(joining) < self.settings.size_max
 
     def _add(
         self, joining: Joining, member_id: str, protocols: list[tuple[str, bytes]], now_ms: int, out: Decision
@@ -104,12 +96,12 @@ class ClassicGroup(ClassicState):
         self.pending.discard(member_id)
         member = Member(
             member_id, request.group_instance_id, joining.client_id, joining.client_host,
-            request.session_timeout_ms, request.rebalance_timeout_ms, protocols,
-            join_waiter=joining.waiter, is_new=True,
+            request.session_timeout_ms, request.rebalance_timeout_ms, protocols, joined_in=self.generation,
         )  # fmt: skip
         if not self.members:
             self.protocol_type = request.protocol_type
         self.members[member_id] = member
+        self.members.joining[member_id] = joining.waiter
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member_id
         if self.leader is None:
@@ -133,10 +125,13 @@ class ClassicGroup(ClassicState):
             return
         self._supersede(member, out)
         request = joining.request
-        self.members.learn(member, protocols)
-        member.session_timeout_ms = request.session_timeout_ms
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        self.members.await_join(member, joining.waiter)
+        self.members[member.id] = replace(
+            member,
+            protocols=protocols,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+        )
+        self.members.joining[member.id] = joining.waiter
         self._prepare_rebalance(now_ms, out)
 
     def _replace_static(
@@ -146,26 +141,27 @@ class ClassicGroup(ClassicState):
         instance = joining.request.group_instance_id
         assert instance is not None
         leader_before = self.leader or ""
-        member = self.members.take(self.static_ids[instance])
-        if member.id in self.unsynced:
-            self.unsynced.remove(member.id)
-            self.unsynced.add(joining.new_member_id)
-        out.timers[("session", self.id, member.id)] = None
-        for waiter, fenced in (
-            (
-                member.join_waiter,
-                JoinGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID, member_id=member.id),
-            ),
-            (member.sync_waiter, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)),
-        ):
-            if waiter is not None:
-                out.replies.append((waiter, fenced))
-        was_leader = self.leader == member.id
-        member.join_waiter = member.sync_waiter = None
-        member.id = joining.new_member_id
-        member.protocols = protocols
-        member.session_timeout_ms = joining.request.session_timeout_ms
-        member.rebalance_timeout_ms = joining.request.rebalance_timeout_ms
+        former_id = self.static_ids[instance]
+        join_waiter, sync_waiter = self.members.joining.get(former_id), self.members.syncing.get(former_id)
+        if join_waiter is not None:
+            fenced = JoinGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID, member_id=former_id)
+            out.replies.append((join_waiter, fenced))
+        if sync_waiter is not None:
+            out.replies.append((sync_waiter, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)))
+        was_leader = self.leader == former_id
+        member = replace(
+            self.members.take(former_id),
+            id=joining.new_member_id,
+            protocols=protocols,
+            session_timeout_ms=joining.request.session_timeout_ms,
+            rebalance_timeout_ms=joining.request.rebalance_timeout_ms,
+        )
+        if former_id in self.synced:
+            self.synced.remove(former_id)
+            self.synced.add(member.id)
+        if former_id in self.assignments:
+            self.assignments = {**self.assignments, member.id: self.assignments[former_id]}
+        out.timers[("session", self.id, former_id)] = None
         self.members[member.id] = member
         self.static_ids[instance] = member.id
         if was_leader:
@@ -182,20 +178,16 @@ class ClassicGroup(ClassicState):
             out.replies.append((joining.waiter, response))
             self.watch_session(member, now_ms, out)
             return
-        self.members.await_join(member, joining.waiter)
+        self.members.joining[member.id] = joining.waiter
         out.timers[("session", self.id, member.id)] = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
         self._prepare_rebalance(now_ms, out)
 
     def _supersede(self, member: Member, out: Decision) -> None:
         """The member has sent a new request: an older one that still waits is answered."""
-        if member.join_waiter is not None:
-            out.replies.append(
-                (
-                    member.join_waiter,
-                    JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.id),
-                )
-            )
-            self.members.await_join(member, None)
+        waiter = self.members.joining.pop(member.id, None)
+        if waiter is not None:
+            superseded = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.id)
+            out.replies.append((waiter, superseded))
 
     # --- rebalancing ----------------------------------------------------------------------------------------
 
@@ -208,7 +200,7 @@ class ClassicGroup(ClassicState):
         if self.state is State.COMPLETING_REBALANCE:
             self._end_syncs(ErrorCode.REBALANCE_IN_PROGRESS, out)
         if self.state is not State.PREPARING_REBALANCE:
-            longest = max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+            longest = self.members.longest_rebalance_ms
             delay = self.settings.initial_rebalance_delay_ms
             is_first = self.state is State.EMPTY
             self.is_initial = is_first and delay > 0
@@ -227,7 +219,7 @@ class ClassicGroup(ClassicState):
             self._complete_join(now_ms, out)
 
     def _all_joined(self) -> bool:
-        return not self.pending and self.members.joining_count == len(self.members)
+        return not self.pending and len(self.members.joining) == len(self.members)
 
     def join_expired(self, now_ms: int, out: Decision) -> None:
         """The time for joining is over."""
@@ -245,13 +237,12 @@ class ClassicGroup(ClassicState):
     def _complete_join(self, now_ms: int, out: Decision) -> None:
         """Begin a new generation with those who have joined."""
         self.is_initial = False
-        for member in [member for member in self.members.values() if member.join_waiter is None]:
-            if member.instance_id is None:
-                self._drop(member, out)
-        joined = [member for member in self.members.values() if member.join_waiter is not None]
-        if self.members and not joined:
-            longest = max(member.rebalance_timeout_ms for member in self.members.values())
-            out.timers[("join", self.id)] = now_ms + longest
+        joining = self.members.joining
+        if len(joining) < len(self.members):
+            late = [one for one in self.members.values() if one.id not in joining and one.instance_id is None]
+            self._drop_all(late, out)
+        if self.members and not joining:
+            out.timers[("join", self.id)] = now_ms + self.members.longest_rebalance_ms
             return
         out.timers[("join", self.id)] = None
         self.generation += 1
@@ -260,37 +251,44 @@ class ClassicGroup(ClassicState):
             self._enter(State.EMPTY, now_ms)
             out.records.append(self.record())
             return
-        if self.leader is None or self.members[self.leader].join_waiter is None:
-            self.leader = joined[0].id
+        if self.leader not in joining:
+            self.leader = next(iter(joining))
         self.protocol = self.members.choose_protocol()
         self._enter(State.COMPLETING_REBALANCE, now_ms)
-        self.unsynced = set(self.members)
-        for member in self.members.values():
-            member.is_new = False
-        self._answer_all(self.members.end_joins(), self._generation().joined, out)
-        self.watch_sessions_of(self.members.values(), now_ms, out)
-        longest = max(member.rebalance_timeout_ms for member in self.members.values())
-        out.timers[("sync", self.id)] = now_ms + longest
+        self.synced = set()
+        generation = self._generation()
+        self._answer_all(self.members.end_joins(), generation.joined, out)
+        self.watch_sessions_of(generation.members, now_ms, out)
+        out.timers[("sync", self.id)] = now_ms + self.members.longest_rebalance_ms
 
-    def _answer_all(self, waiting: list[tuple[int, str]], reply: Callable[[str], Any], out: Decision) -> None:
+    def _answer_all(self, waiting: Mapping[str, int], reply: Callable[[str], Any], out: Decision) -> None:
         """Answer each of these waiters with what `reply` makes for its member, after the event if they are many."""
         if len(waiting) >= MANY_MEMBERS:
             out.many_replies.append(ManyReplies(waiting, reply))
         else:
-            out.replies += [(waiter, reply(member_id)) for waiter, member_id in waiting]
+            out.replies += [(waiter, reply(member_id)) for member_id, waiter in waiting.items()]
 
-    def _generation(self) -> Generation:
-        return Generation(
-            self.generation, self.protocol_type, self.protocol, self.leader, tuple(self.members.values())
-        )
+    def _generation(self, *, is_for_leader: bool = True) -> Generation:
+        members = tuple(self.members.values()) if is_for_leader else ()
+        return Generation(self.generation, self.protocol_type, self.protocol, self.leader, members)
 
     def _joined(self, member: Member) -> JoinGroupResponse | LeadersAnswer:
-        return self._generation().joined(member.id)
+        return self._generation(is_for_leader=member.id == self.leader).joined(member.id)
 
     # --- syncing --------------------------------------------------------------------------------------------
 
-    def sync(self, request: SyncGroupRequest, waiter: int, now_ms: int, out: Decision) -> None:
-        """A SyncGroup request. Raises RequestError; otherwise answers when the leader has assigned."""
+    def sync(
+        self,
+        request: SyncGroupRequest,
+        waiter: int,
+        now_ms: int,
+        out: Decision,
+        assigned: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """A SyncGroup request. Raises RequestError; otherwise answers when the leader has assigned.
+
+        `assigned` has the assignments of the request by member, where they are so many that it is made before.
+        """
         out.is_ahead = True
         member = self.known_member(request.member_id, request.group_instance_id)
         if request.generation_id != self.generation:
@@ -304,41 +302,46 @@ class ClassicGroup(ClassicState):
         if self.state is State.PREPARING_REBALANCE:
             raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
         self.watch_session(member, now_ms, out)
+        self.synced.add(member.id)
+        if len(self.synced) == len(self.members):
+            out.timers[("sync", self.id)] = None
         if self.state is State.STABLE:
             out.replies.append((waiter, self._synced(member)))
             return
-        if member.sync_waiter is not None:
+        if (before := self.members.syncing.get(member.id)) is not None:
             # The client has asked again, most likely on another connection.
-            out.replies.append(
-                (member.sync_waiter, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-            )
-        member.sync_waiter = waiter
-        self.unsynced.discard(member.id)
+            out.replies.append((before, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
+        self.members.syncing[member.id] = waiter
         if member.id == self.leader and self.writing != self.generation:
-            assigned = {entry.member_id: entry.assignment for entry in request.assignments}
-            for other in self.members.values():
-                other.assignment = assigned.get(other.id, b"")
+            if assigned is None:
+                assigned = {entry.member_id: entry.assignment for entry in request.assignments}
+            known = assigned.keys() & self.members.keys()
+            self.assignments = {member_id: assigned[member_id] for member_id in known}
             if self._is_large():
                 self.writing = self.generation
                 out.effects.append(self._record_needed(now_ms))
             else:
                 self._become_stable(now_ms, out)
                 out.records.append(self.record())
-        if not self.unsynced:
-            out.timers[("sync", self.id)] = None
 
     def _is_large(self) -> bool:
         """Whether what is kept of the generation is too long to be encoded within an event."""
         if len(self.members) >= MANY_MEMBERS:
             return True
         protocol = self.protocol or ""
-        sizes = (len(one.assignment) + len(one.metadata_for(protocol)) for one in self.members.values())
-        return sum(sizes) >= LARGE_RECORD_BYTES
+        given = sum(len(assignment) for assignment in self.assignments.values())
+        said = sum(len(one.metadata_for(protocol)) for one in self.members.values())
+        return given + said >= LARGE_RECORD_BYTES
 
     def _record_needed(self, now_ms: int) -> RecordNeeded:
         value = self.metadata_of(now_ms, [])
         return RecordNeeded(
-            self.id, self.generation, value, tuple(self.members.values()), self.settings.record_versions
+            self.id,
+            self.generation,
+            value,
+            tuple(self.members.values()),
+            self.assignments,
+            self.settings.record_versions,
         )
 
     def is_written_as(self, generation: int) -> bool:
@@ -364,34 +367,33 @@ class ClassicGroup(ClassicState):
         """Give every member that waits for it its assignment."""
         self._enter(State.STABLE, now_ms)
         waiting = self.members.end_syncs()
-        parts = {member_id: self.members[member_id].assignment for _, member_id in waiting}
-        kind, protocol = self.protocol_type, self.protocol
+        kind, protocol, given = self.protocol_type, self.protocol, self.assignments
         self._answer_all(
             waiting,
             lambda member_id: SyncGroupResponse(
-                protocol_type=kind, protocol_name=protocol, assignment=parts[member_id]
+                protocol_type=kind, protocol_name=protocol, assignment=given.get(member_id, b"")
             ),
             out,
         )
-        self.watch_sessions_of((self.members[member_id] for _, member_id in waiting), now_ms, out)
+        self.watch_sessions_of([self.members[member_id] for member_id in waiting], now_ms, out)
 
     def _synced(self, member: Member) -> SyncGroupResponse:
         return SyncGroupResponse(
-            protocol_type=self.protocol_type, protocol_name=self.protocol, assignment=member.assignment
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            assignment=self.assignments.get(member.id, b""),
         )
 
     def _end_syncs(self, code: int, out: Decision) -> None:
-        for member in self.members.values():
-            member.assignment = b""
+        self.assignments = {}
         self._answer_all(self.members.end_syncs(), lambda _: SyncGroupResponse(error_code=code), out)
 
     def sync_expired(self, now_ms: int, out: Decision) -> None:
         """The time for syncing is over: members that have not, leave."""
         out.is_ahead = True
         if self.state in (State.COMPLETING_REBALANCE, State.STABLE):
-            late = [member for member in self.members.values() if member.id in self.unsynced]
-            for member in late:
-                self._drop(member, out)
+            late = [member for member in self.members.values() if member.id not in self.synced]
+            self._drop_all(late, out)
             if late:
                 self._prepare_rebalance(now_ms, out)
 
@@ -417,7 +419,8 @@ class ClassicGroup(ClassicState):
         member = self.members.get(member_id)
         if member is None:
             return
-        if not member.is_new and (member.sync_waiter is not None or member.join_waiter is not None):
+        waits = member_id in self.members.syncing or member_id in self.members.joining
+        if waits and member.joined_in != self.generation:
             # It waits for us, not we for it. One that is new may be gone: its client has no member id to come back with.
             self.watch_session(member, now_ms, out)
             return
@@ -449,19 +452,32 @@ class ClassicGroup(ClassicState):
 
     def _drop(self, member: Member, out: Decision) -> None:
         out.timers[("session", self.id, member.id)] = None
+        join_waiter, sync_waiter = self.members.joining.get(member.id), self.members.syncing.get(member.id)
         del self.members[member.id]
-        self.unsynced.discard(member.id)
+        self.synced.discard(member.id)
         if member.instance_id is not None:
             self.static_ids.pop(member.instance_id, None)
         if self.leader == member.id:
             self.leader = next(iter(self.members), None)
-        if member.join_waiter is not None:
-            gone = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-            out.replies.append((member.join_waiter, gone))
-        if member.sync_waiter is not None:
-            out.replies.append(
-                (member.sync_waiter, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
-            )
+        if join_waiter is not None:
+            out.replies.append((join_waiter, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
+        if sync_waiter is not None:
+            out.replies.append((sync_waiter, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
+
+    def _drop_all(self, members: Sequence[Member], out: Decision) -> None:
+        """Drop members that have no request that waits."""
+        if len(members) < MANY_MEMBERS:
+            for member in members:
+                self._drop(member, out)
+            return
+        group_id = self.id
+        out.many_timers.append((("session", group_id, member.id), None) for member in members)
+        self.members.drop(members)
+        for member in members:
+            if member.instance_id is not None:
+                self.static_ids.pop(member.instance_id, None)
+        if self.leader not in self.members:
+            self.leader = next(iter(self.members), None)
 
     def _member_gone(self, now_ms: int, out: Decision) -> None:
         if self.state in (State.STABLE, State.COMPLETING_REBALANCE):
@@ -474,6 +490,6 @@ class ClassicGroup(ClassicState):
 
     def watch_sessions(self, now_ms: int, out: Decision) -> None:
         """After a load: every member has a whole session timeout to be heard of; too many must join again."""
-        self.watch_sessions_of(self.members.values(), now_ms, out)
+        self.watch_sessions_of(tuple(self.members.values()), now_ms, out)
         if len(self.members) > self.settings.size_max:
             self._prepare_rebalance(now_ms, out)

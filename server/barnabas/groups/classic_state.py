@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from barnabas.errors import PeerError, RequestError
 from barnabas.groups.embedded import CONSUMER, read_subscription
 from barnabas.groups.group import Committer, OffsetRetention
-from barnabas.groups.member import Member, Members, State
+from barnabas.groups.member import MANY_MEMBERS, Member, Members, State
 from barnabas.groups.records import group_record, group_tombstone
 from barnabas.groups.settings import GroupSettings
 from barnabas.statemachine.context import EventContext
@@ -33,7 +33,10 @@ class ClassicState:
     protocol: str | None = None
     leader: str | None = None
     members: Members = field(default_factory=Members)
-    unsynced: set[str] = field(default_factory=set)
+    assignments: dict[str, bytes] = field(default_factory=dict)
+    """What each member has been given in this generation; it is replaced as a whole, never changed."""
+    synced: set[str] = field(default_factory=set)
+    """Who has asked for that."""
     static_ids: dict[str, str] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)
     initial_delay_left_ms: int = 0
@@ -139,12 +142,16 @@ class ClassicState:
         """Give a member a whole session timeout to be heard of again."""
         out.timers[("session", self.id, member.id)] = now_ms + member.session_timeout_ms
 
-    def watch_sessions_of(self, members: Iterable[Member], now_ms: int, out: Decision) -> None:
-        """Give each of these a whole session timeout to be heard of again."""
+    def watch_sessions_of(self, members: Sequence[Member], now_ms: int, out: Decision) -> None:
+        """Give each of these a whole session timeout to be heard of again; where they are many, after the event."""
         group_id = self.id
-        out.timers.update(
-            {("session", group_id, member.id): now_ms + member.session_timeout_ms for member in members}
+        timers = (
+            (("session", group_id, member.id), now_ms + member.session_timeout_ms) for member in members
         )
+        if len(members) >= MANY_MEMBERS:
+            out.many_timers.append(timers)
+        else:
+            out.timers.update(timers)
 
     # --- what is kept ---------------------------------------------------------------------------------------
 
@@ -156,7 +163,8 @@ class ClassicState:
 
     def record(self) -> Record:
         """Return what must be remembered of the group."""
-        members = [member.record(self.protocol or "") for member in self.members.values()]
+        protocol, given = self.protocol or "", self.assignments
+        members = [member.record(protocol, given.get(id_, b"")) for id_, member in self.members.items()]
         value = self.metadata_of(self.state_since_ms, members)
         return group_record(self.id, value, self.settings.record_versions)
 
@@ -181,6 +189,7 @@ class ClassicState:
         group.state_since_ms = value.current_state_timestamp
         for entry in value.members:
             group.members[entry.member_id] = Member.restored(entry, value.protocol or "")
+            group.assignments[entry.member_id] = entry.assignment
             if entry.group_instance_id is not None:
                 group.static_ids[entry.group_instance_id] = entry.member_id
         group.state = State.STABLE if group.members else State.EMPTY

@@ -8,14 +8,16 @@ The rule: the state here changes only when a record is replayed. What is decided
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from barnabas.cluster.image import TopicInfo
 from barnabas.errors import RequestError
 from barnabas.groups.epoch_member import EpochMember, MemberState
 from barnabas.groups.group import OffsetRetention
+from barnabas.groups.member import MANY_MEMBERS
 from barnabas.groups.settings import GroupSettings
 from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Decision, Record
@@ -24,6 +26,7 @@ from barnabas.wire.generated.errors import ErrorCode
 M = TypeVar("M")
 E = TypeVar("E", bound=EpochMember[Any])
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -44,6 +47,10 @@ class EpochGroup(ABC, Generic[M, K]):
     target: dict[str, frozenset[K]] = field(default_factory=dict)
     topics_seen: Mapping[str, TopicInfo] | None = field(default=None, compare=False)
     """The topics for which the hash was last compared: only another mapping needs another look."""
+    assigned_ms: int = 0
+    """When the target was made; 0 if that is not known."""
+    assigning_epoch: int = field(default=0, compare=False)
+    """The epoch for which an assignment is being computed aside, 0 for none."""
 
     @property
     def protocol_type(self) -> str:
@@ -79,6 +86,14 @@ class EpochGroup(ABC, Generic[M, K]):
                 ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {size_max} members, which is the most"
             )
 
+    def put_target(self, member_id: str, assigned: frozenset[K]) -> None:
+        """Replace what a member is to have."""
+        self.target[member_id] = assigned
+
+    def drop_target(self, member_id: str) -> None:
+        """Remove what a member is to have."""
+        self.target.pop(member_id, None)
+
     @abstractmethod
     def tombstones(self) -> list[Record]:
         """Return what ends the group, with its members, in the order that replay needs."""
@@ -92,10 +107,6 @@ class EpochGroup(ABC, Generic[M, K]):
 class ReconciledGroup(EpochGroup[E, K]):
     """A group in which everything has one owner, and members move to the target step by step (`reconciliation`)."""
 
-    assigned_ms: int = 0
-    """When the target was made; 0 if that is not known."""
-    assigning_epoch: int = field(default=0, compare=False)
-    """The epoch for which an assignment is being computed aside, 0 for none."""
     static_ids: dict[str, str] = field(default_factory=dict)
     """The member that has an instance id."""
 
@@ -143,7 +154,9 @@ class ReconciledGroup(EpochGroup[E, K]):
     def members_with(self, member: E) -> list[E]:
         """Return all members, with this one as it is now, and without the one whose instance id it has taken over."""
         former = self.static_ids.get(member.instance_id) if member.instance_id is not None else None
-        after = {key: value for key, value in self.members.items() if key != former}
+        after = self.members.copy()
+        if former is not None and former != member.id:
+            del after[former]
         after[member.id] = member
         return list(after.values())
 
@@ -214,3 +227,31 @@ class ReconciledGroup(EpochGroup[E, K]):
         self.remove_assigned(member)
         if member.instance_id is not None and self.static_ids.get(member.instance_id) == member_id:
             del self.static_ids[member.instance_id]
+
+
+def uncount(counter: Counter[T], items: Iterable[T]) -> None:
+    """Count these once less; what is counted no more is forgotten."""
+    for item in items:
+        if counter[item] == 1:
+            del counter[item]
+        else:
+            counter[item] -= 1
+
+
+def watch_each(
+    members: Collection[M], watch: Callable[[M, EventContext], None], context: EventContext
+) -> None:
+    """Have `watch` set the timers of each of these; where they are many, after the event."""
+    if len(members) < MANY_MEMBERS:
+        for member in members:
+            watch(member, context)
+        return
+    everybody = tuple(members)
+
+    def timers() -> Iterator[tuple[Hashable, int | None]]:
+        for member in everybody:
+            of_one = replace(context, out=Decision())
+            watch(member, of_one)
+            yield from of_one.out.timers.items()
+
+    context.out.many_timers.append(timers())

@@ -5,18 +5,16 @@ The rule: nothing here changes with the group, so that answers can be made, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from barnabas.features import RecordVersions
-from barnabas.groups.member import Member
+from barnabas.groups.member import MANY_MEMBERS, Member
 from barnabas.groups.records import group_record
 from barnabas.statemachine.decision import Record
 from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
 
-MANY_MEMBERS = 500
-"""From so many members on, what is done for each of them is done in slices, or in a thread."""
 LARGE_RECORD_BYTES = 500_000
 """From so many bytes on, what is kept of a generation is encoded in a thread."""
 
@@ -43,7 +41,7 @@ def leaders_entry(member: Member, protocol: str) -> JoinGroupResponse.JoinGroupR
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation with its members; `leader` is None while there is none."""
+    """A generation; `members` are for its leader, which is None while there is none."""
 
     number: int
     protocol_type: str
@@ -71,19 +69,18 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class RecordNeeded:
-    """Effect of an event: what is kept of a large generation, to be encoded aside and appended. Then it is stable.
-
-    The members do not change in what is written of them before their group leaves that generation.
-    """
+    """Effect of an event: what is kept of a large generation, to be encoded aside and appended. Then it is stable."""
 
     group_id: str
     generation: int
     value: GroupMetadataValue
     members: tuple[Member, ...]
+    assignments: Mapping[str, bytes]
     versions: RecordVersions
 
     def compute(self) -> Record:
         """Return the record."""
         protocol = self.value.protocol or ""
-        members = [member.record(protocol) for member in self.members]
+        given = self.assignments
+        members = [member.record(protocol, given.get(member.id, b"")) for member in self.members]
         return group_record(self.group_id, replace(self.value, members=members), self.versions)

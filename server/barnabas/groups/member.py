@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from barnabas.wire.generated.join_group import JoinGroupRequest
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
+
+K = TypeVar("K", bound=Hashable)
+MANY_MEMBERS = 500
+"""From so many members on, what is done for each of them is done in slices, or in a thread."""
 
 
 class State(Enum):
@@ -25,12 +30,12 @@ class State(Enum):
     STABLE = "Stable"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Member:
-    """One member. A waiter is the number of a request that is not answered yet, None where there is none.
+    """One member. It never changes; a new one takes its place when it joins again with something else.
 
-    `protocols` and `join_waiter` are changed through `Members`, which counts them. `is_new` until its first generation
-    begins: nobody knows yet whether its client still waits for that.
+    `joined_in` is the generation of the group when it came: in that one nobody knows yet whether its client still
+    waits for the next.
     """
 
     id: str
@@ -40,16 +45,18 @@ class Member:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: list[tuple[str, bytes]]
-    assignment: bytes = b""
-    join_waiter: int | None = None
-    sync_waiter: int | None = None
-    is_new: bool = False
+    joined_in: int = -1
+
+    @property
+    def protocol_names(self) -> tuple[str, ...]:
+        """The protocols that it knows, those that it prefers first."""
+        return tuple([name for name, _ in self.protocols])
 
     def metadata_for(self, protocol: str) -> bytes:
         """What the member said for a protocol; empty if it does not know it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
-    def record(self, protocol: str) -> GroupMetadataValue.MemberMetadata:
+    def record(self, protocol: str, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
         """What must be remembered of it, with what it said for the chosen protocol."""
         return GroupMetadataValue.MemberMetadata(
             member_id=self.id,
@@ -59,7 +66,7 @@ class Member:
             rebalance_timeout=self.rebalance_timeout_ms,
             session_timeout=self.session_timeout_ms,
             subscription=self.metadata_for(protocol),
-            assignment=self.assignment,
+            assignment=assignment,
         )
 
     @classmethod
@@ -75,7 +82,6 @@ class Member:
                 entry.rebalance_timeout if entry.rebalance_timeout >= 0 else entry.session_timeout
             ),
             protocols=[(protocol, entry.subscription)],
-            assignment=entry.assignment,
         )
 
 
@@ -102,43 +108,54 @@ class Joining:
 
 
 class Members(dict[str, Member]):
-    """The members by id, in the order in which they came."""
+    """The members by id, in the order in which they came, and the requests of theirs that are not answered yet.
 
-    __slots__ = ("_lists", "_votes", "joining_count")
+    A waiter is the number of such a request.
+    """
+
+    __slots__ = ("_lists", "_timeouts", "_votes", "joining", "syncing")
 
     def __init__(self) -> None:
         super().__init__()
         self._votes: Counter[str] = Counter()  # how many members know a protocol
         self._lists: Counter[tuple[str, ...]] = Counter()  # and how many know just these, in this order
-        self.joining_count = 0
-        """How many wait for the answer to a JoinGroup request."""
+        self._timeouts: Counter[int] = Counter()  # how many have a rebalance timeout, in ms
+        self.joining: dict[str, int] = {}
+        """The waiters of JoinGroup requests by member."""
+        self.syncing: dict[str, int] = {}
+        """The waiters of SyncGroup requests by member."""
 
     def __setitem__(self, member_id: str, member: Member) -> None:
-        if member_id in self:
-            self._count(self[member_id], -1)
+        before = self.get(member_id)
+        if before is not None:
+            self._count(before.protocol_names, before.rebalance_timeout_ms, -1)
         super().__setitem__(member_id, member)
-        self._count(member, 1)
+        self._count(member.protocol_names, member.rebalance_timeout_ms, 1)
 
     def __delitem__(self, member_id: str) -> None:
-        self._count(self[member_id], -1)
-        super().__delitem__(member_id)
+        self.take(member_id)
 
     def take(self, member_id: str) -> Member:
-        """Remove a member and return it."""
+        """Remove a member and return it; nobody waits for its requests any more."""
         member = self[member_id]
-        del self[member_id]
+        super().__delitem__(member_id)
+        self._count(member.protocol_names, member.rebalance_timeout_ms, -1)
+        self.joining.pop(member_id, None)
+        self.syncing.pop(member_id, None)
         return member
 
-    def await_join(self, member: Member, waiter: int | None) -> None:
-        """The member waits for that JoinGroup request to be answered, or for none."""
-        self.joining_count += (waiter is not None) - (member.join_waiter is not None)
-        member.join_waiter = waiter
+    def drop(self, members: Sequence[Member]) -> None:
+        """Remove very many members, none of which has a request that waits."""
+        alike = Counter((member.protocol_names, member.rebalance_timeout_ms) for member in members)
+        for (names, timeout_ms), count in alike.items():
+            self._count(names, timeout_ms, -count)
+        for member in members:
+            super().__delitem__(member.id)
 
-    def learn(self, member: Member, protocols: list[tuple[str, bytes]]) -> None:
-        """The member knows these protocols now."""
-        self._vote(member, -1)
-        member.protocols = protocols
-        self._vote(member, 1)
+    @property
+    def longest_rebalance_ms(self) -> int:
+        """The longest rebalance timeout; 0 without members."""
+        return max(self._timeouts, default=0)
 
     def shares(self, protocols: Iterable[str]) -> bool:
         """Whether one of these is known to all members."""
@@ -147,40 +164,33 @@ class Members(dict[str, Member]):
 
     def choose_protocol(self) -> str:
         """Of the protocols that all know, the one that most members prefer."""
-        shared = {name for name, count in self._votes.items() if count == len(self)}
+        anybody = next(iter(self.values()))
+        shared = {name for name in anybody.protocol_names if self._votes[name] == len(self)}
         assert shared, "members without a protocol in common are not let in"
         votes: Counter[str] = Counter()
         for names, count in self._lists.items():
             votes[next(name for name in names if name in shared)] += count
         return votes.most_common(1)[0][0]
 
-    def end_joins(self) -> list[tuple[int, str]]:
-        """Nobody waits any more for the answer to a JoinGroup request; return who did: (waiter, member id)."""
-        waiting = [
-            (member.join_waiter, member.id) for member in self.values() if member.join_waiter is not None
-        ]
-        for member in self.values():
-            member.join_waiter = None
-        self.joining_count = 0
+    def end_joins(self) -> dict[str, int]:
+        """Nobody waits any more for the answer to a JoinGroup request; return the waiters by member."""
+        waiting, self.joining = self.joining, {}
         return waiting
 
-    def end_syncs(self) -> list[tuple[int, str]]:
-        """Nobody waits any more for the answer to a SyncGroup request; return who did: (waiter, member id)."""
-        waiting = [
-            (member.sync_waiter, member.id) for member in self.values() if member.sync_waiter is not None
-        ]
-        for member in self.values():
-            member.sync_waiter = None
+    def end_syncs(self) -> dict[str, int]:
+        """Nobody waits any more for the answer to a SyncGroup request; return the waiters by member."""
+        waiting, self.syncing = self.syncing, {}
         return waiting
 
-    def _count(self, member: Member, change: int) -> None:
-        self.joining_count += change * (member.join_waiter is not None)
-        self._vote(member, change)
-
-    def _vote(self, member: Member, change: int) -> None:
-        names = tuple([name for name, _ in member.protocols])
+    def _count(self, names: tuple[str, ...], timeout_ms: int, change: int) -> None:
         for name in set(names):
-            self._votes[name] += change
-        self._lists[names] += change
-        if not self._lists[names]:
-            del self._lists[names]
+            _add(self._votes, name, change)
+        _add(self._lists, names, change)
+        _add(self._timeouts, timeout_ms, change)
+
+
+def _add(counter: Counter[K], key: K, change: int) -> None:
+    """Change a count; what is counted no more is forgotten."""
+    counter[key] += change
+    if not counter[key]:
+        del counter[key]

@@ -73,8 +73,9 @@ def _upgraded(
     member: Member, group: ClassicGroup, upgraded: ConsumerGroup, context: EventContext
 ) -> ConsumerMember:
     said = read_subscription(member.metadata_for(group.protocol or member.protocols[0][0]))
-    given = read_assignment(member.assignment, context.image)
-    if not member.assignment:  # a rebalance that has come to nothing: some members have kept what they had
+    assignment = group.assignments.get(member.id, b"")
+    given = read_assignment(assignment, context.image)
+    if not assignment:  # a rebalance that has come to nothing: some members have kept what they had
         given = owned_partitions(said, context.image)
     # Assignors of clients may have given a partition to two members: the first keeps it.
     topic_partitions = {
@@ -100,12 +101,11 @@ def _upgraded(
 def _send_back(group: ClassicGroup, context: EventContext) -> None:
     """End what the classic group was doing: who waits for it is to join again."""
     code = ErrorCode.REBALANCE_IN_PROGRESS
-    for member in group.members.values():
-        if member.join_waiter is not None:
-            response = JoinGroupResponse(error_code=code, member_id=member.id)
-            context.out.replies.append((member.join_waiter, response))
-        if member.sync_waiter is not None:
-            context.out.replies.append((member.sync_waiter, SyncGroupResponse(error_code=code)))
+    for member_id, waiter in group.members.joining.items():
+        response = JoinGroupResponse(error_code=code, member_id=member_id)
+        context.out.replies.append((waiter, response))
+    for waiter in group.members.syncing.values():
+        context.out.replies.append((waiter, SyncGroupResponse(error_code=code)))
     for timer in ("join", "sync"):
         context.out.timers[timer, group.id] = None
 
@@ -113,14 +113,14 @@ def _send_back(group: ClassicGroup, context: EventContext) -> None:
 def can_downgrade(group: ConsumerGroup, leaving_id: str, *, is_replaced: bool) -> bool:
     """Whether only members of the classic protocol are left without this one, and may be so."""
     leaving = group.members.get(leaving_id)
-    rest = [member for member in group.members.values() if member.id != leaving_id]
+    rest = len(group.members) - 1
     return (
         leaving is not None
         and leaving.classic is None
-        and (bool(rest) or is_replaced)
-        and all(member.classic is not None for member in rest)
+        and (rest > 0 or is_replaced)
+        and group.classic_members == rest
         and group.settings.migration_policy.allows_downgrade
-        and len(rest) + is_replaced <= group.settings.size_max
+        and rest + is_replaced <= group.settings.size_max
     )
 
 
@@ -189,7 +189,7 @@ def _downgraded(
     for member, former in members:
         said = classic.members[member.id].metadata_for(classic.protocol)
         # Not what it shall have, as that may still be another's: a group that moves on again starts from here.
-        classic.members[member.id].assignment = write_assignment(_has(former), said, context.image)
+        classic.assignments[member.id] = write_assignment(_has(former), said, context.image)
     for member_id in group.members:
         forget_timers(group, member_id, context)
     group.end(context.out)

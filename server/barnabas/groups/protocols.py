@@ -6,7 +6,7 @@ group when a member of that protocol joins, and takes the requests of both from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from barnabas.errors import RequestError
 from barnabas.groups import migration
@@ -29,6 +29,9 @@ from barnabas.wire.generated.heartbeat import HeartbeatRequest
 from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
+
+PROTOCOLS_MAX = 100
+"""How many protocols a member may offer: the choice looks at those of all members."""
 
 # --- the consumer protocol ----------------------------------------------------------------------------------
 
@@ -135,6 +138,10 @@ def join_group(shard: GroupDirectory, joining: Joining, context: EventContext) -
             f"session timeout {timeout_ms} ms is outside of "
             f"{settings.session_timeout_ms_min} to {settings.session_timeout_ms_max}",
         )
+    if len(request.protocols) > PROTOCOLS_MAX:
+        raise RequestError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"more than {PROTOCOLS_MAX} protocols are offered"
+        )
     known = shard.groups.get(request.group_id)
     classic = shard.find(request.group_id, ClassicGroup)
     if known is not None and classic is None and not known.is_unused:
@@ -169,13 +176,20 @@ def _join_epoch_group(shard: GroupDirectory, known: Group, joining: Joining, con
         classic_members.answer_join(group, member, joining, context)
 
 
-def sync_group(shard: GroupDirectory, request: SyncGroupRequest, waiter: int, context: EventContext) -> None:
-    """A SyncGroup request. Raises RequestError."""
+def sync_group(
+    shard: GroupDirectory,
+    request: SyncGroupRequest,
+    waiter: int,
+    context: EventContext,
+    assigned: Mapping[str, bytes] | None = None,
+) -> None:
+    """A SyncGroup request, with its assignments by member where they are many. Raises RequestError."""
     consumers = shard.find(request.group_id, ConsumerGroup)
     if consumers is not None:
         classic_members.sync(consumers, request, waiter, context)
     else:
-        shard.group(request.group_id).sync(request, waiter, context.now_ms, context.out)
+        group = shard.group(request.group_id)
+        group.sync(request, waiter, context.now_ms, context.out, assigned)
 
 
 def classic_heartbeat(shard: GroupDirectory, request: HeartbeatRequest, context: EventContext) -> bool:

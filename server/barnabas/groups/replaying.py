@@ -80,10 +80,11 @@ def replay_target_epoch(*, nothing: int) -> Callable[[_WithTargetTime, Any, Any]
 def replay_target(group: EpochGroup[Any, TopicIdPartition], where: Any, written: Any) -> None:
     """Replay the partitions that a member is to have."""
     if written is None:
-        group.target.pop(where.member_id, None)
+        group.drop_target(where.member_id)
     else:
         topics = written.topic_partitions
-        group.target[where.member_id] = frozenset((t.topic_id, p) for t in topics for p in t.partitions)
+        assigned = frozenset((t.topic_id, p) for t in topics for p in t.partitions)
+        group.put_target(where.member_id, assigned)
 
 
 def replay_members(

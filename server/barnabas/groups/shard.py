@@ -19,7 +19,7 @@ from barnabas.groups.consumer import records as consumer_records
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.membership import Heartbeat, TargetNeeded
 from barnabas.groups.directory import G
-from barnabas.groups.epoch_group import ReconciledGroup
+from barnabas.groups.epoch_group import EpochGroup
 from barnabas.groups.generation import RecordNeeded
 from barnabas.groups.group import Committer, Group, OffsetRetention
 from barnabas.groups.kinds import BY_RECORD_TYPE, KINDS, Kind
@@ -35,6 +35,7 @@ from barnabas.groups.records import (
 )
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.share import membership as share_membership
+from barnabas.groups.share import records as share_records
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.streams import membership as streams_membership
 from barnabas.groups.streams import records as streams_records
@@ -63,7 +64,7 @@ _NOTHING = ClusterImage("")
 
 Event = Callable[["GroupShard", Decision], None]
 """Decides on a shard."""
-AnyTarget = TargetNeeded | streams_membership.TargetNeeded
+AnyTarget = TargetNeeded | streams_membership.TargetNeeded | share_membership.TargetNeeded
 """An assignment that is computed aside."""
 _KEEPS_OFFSETS_ONLY = OffsetRetention()
 
@@ -168,8 +169,10 @@ class GroupShard:
 
     def _assigned_aside(
         self, needed: AnyTarget
-    ) -> tuple[ReconciledGroup[Any, Any] | None, targets.TargetRecords[Any]]:
+    ) -> tuple[EpochGroup[Any, Any] | None, targets.TargetRecords[Any]]:
         """The group that needs a target, if it is still there, and the records of its kind."""
+        if isinstance(needed, share_membership.TargetNeeded):
+            return self.find(needed.group_id, ShareGroup), share_records
         if isinstance(needed, streams_membership.TargetNeeded):
             return self.find(needed.group_id, StreamsGroup), streams_records
         return self.find(needed.group_id, ConsumerGroup), consumer_records
@@ -211,9 +214,16 @@ class GroupShard:
             share_membership.assignment_ahead(group, member_id, self.image()) if group is not None else None
         )
 
-    def sync(self, request: SyncGroupRequest, waiter: int, now_ms: int, out: Decision) -> None:
-        """A SyncGroup request. Raises RequestError."""
-        protocols.sync_group(self, request, waiter, EventContext(self.image(), now_ms, out))
+    def sync(
+        self,
+        request: SyncGroupRequest,
+        waiter: int,
+        now_ms: int,
+        out: Decision,
+        assigned: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """A SyncGroup request, with its assignments by member where they are many. Raises RequestError."""
+        protocols.sync_group(self, request, waiter, EventContext(self.image(), now_ms, out), assigned)
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int, out: Decision) -> bool:
         """A Heartbeat request; whether the member must join again. Raises RequestError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from barnabas.groups.epoch_group import EpochGroup, ReconciledGroup
+from barnabas.groups.epoch_group import EpochGroup
 from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Record
 
@@ -36,7 +36,7 @@ def write_target(
 
 
 def write_part(
-    group: ReconciledGroup[Any, K],
+    group: EpochGroup[Any, K],
     epoch: int,
     part: Iterable[tuple[str, frozenset[K]]],
     records: TargetRecords[K],
@@ -53,7 +53,7 @@ def write_part(
 
 
 def target_computed(
-    group: ReconciledGroup[Any, K],
+    group: EpochGroup[Any, K],
     epoch: int,
     target: Mapping[str, frozenset[K]] | None,
     records: TargetRecords[K],
@@ -79,6 +79,12 @@ def _write_members(
     records: TargetRecords[K],
     context: EventContext,
 ) -> None:
+    known = group.target
     for member_id, assigned in part:
-        if group.target.get(member_id) != assigned:
+        before = known.get(member_id)
+        if before is assigned:
+            continue
+        if before == assigned:
+            known[member_id] = assigned  # the same from now on, so that the next comparison is short
+        else:
             context.out.records.append(records.target_record(group.id, member_id, assigned))

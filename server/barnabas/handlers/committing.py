@@ -7,6 +7,7 @@ keeps no other back.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from encodings import utf_16_le
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC
@@ -160,7 +161,7 @@ class Commits:
         length_max = self._group_coordinator.settings.offset_metadata_bytes_max
         is_too_long = (
             2 * len(offset_metadata) > length_max
-            and len(offset_metadata.encode("utf-16-le")) // 2 > length_max
+            and len(utf_16_le.encode(offset_metadata)[0]) // 2 > length_max
         )
         now_ms = self._context.now_ms
         timestamp_ms: int = getattr(partition, "commit_timestamp", -1)  # in OffsetCommit v1

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import ClusterImage
-from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import ConsumerMember
 from barnabas.groups.shard import GroupShard
 from barnabas.handlers.describing import assigned_topics, assignment, describe_each
+from barnabas.topic_partitions import TopicIdPartitions
 from barnabas.wire.generated.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -59,20 +59,23 @@ def _topics(group: Described) -> Iterator[str]:
     )
 
 
-def _describe(image: ClusterImage, group_id: str, shard: GroupShard) -> Described:
+def _describe(
+    image: ClusterImage, group_id: str, shard: GroupShard
+) -> tuple[Described, Iterator[ConsumerGroupDescribeResponse.Member]]:
     group = shard.consumer_group(group_id)
-    return Described(
+    members = [(member, group.target_of(member)) for member in group.members.values()]
+    described = Described(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor_name(group.members.values()),
-        members=[_member(group, member, image) for member in group.members.values()],
     )
+    return described, (_member(member, target, image) for member, target in members)
 
 
 def _member(
-    group: ConsumerGroup, member: ConsumerMember, image: ClusterImage
+    member: ConsumerMember, target: TopicIdPartitions, image: ClusterImage
 ) -> ConsumerGroupDescribeResponse.Member:
     return ConsumerGroupDescribeResponse.Member(
         member_id=member.id,
@@ -84,6 +87,6 @@ def _member(
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex,
         assignment=_assignment((*member.assigned, *member.revoking), image),
-        target_assignment=_assignment(group.target_of(member), image),
+        target_assignment=_assignment(target, image),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 NOT_FOUND_SINCE = 6
@@ -23,14 +25,23 @@ Described = DescribeGroupsResponse.DescribedGroup
 
 
 async def handle(
-    context: RequestContext, request: DescribeGroupsRequest, *, group_coordinator: GroupCoordinator
+    context: RequestContext,
+    request: DescribeGroupsRequest,
+    *,
+    group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
 ) -> DescribeGroupsResponse:
     """Describe each group on its own."""
     response = DescribeGroupsResponse()
     for group_id in request.groups:
         try:
             context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
-            described = await group_coordinator.perform(group_id, partial(_describe, context, group_id))
+            described, members = await group_coordinator.perform(
+                group_id, partial(_describe, context, group_id)
+            )
+            for member in members:
+                described.members.append(member)
+                await budget.checkpoint()
         except RequestError as error:
             described = Described(group_id=group_id, error_code=error.code)
         if request.include_authorized_operations and not described.error_code:
@@ -39,35 +50,43 @@ async def handle(
     return response
 
 
-def _describe(context: RequestContext, group_id: str, shard: GroupShard, out: Decision) -> Described:  # noqa: ARG001
+def _describe(
+    context: RequestContext,
+    group_id: str,
+    shard: GroupShard,
+    out: Decision,  # noqa: ARG001
+) -> tuple[Described, Iterator[DescribeGroupsResponse.DescribedGroupMember]]:
+    """Return what is to be said of a group, and of its members, which are many."""
     group = shard.find(group_id, ClassicGroup)
     if group is None:
         if group_id not in shard.groups and shard.exists(group_id):
-            return Described(group_id=group_id, group_state="Empty")
+            return Described(group_id=group_id, group_state="Empty"), iter(())
         if context.api_version >= NOT_FOUND_SINCE:
-            return Described(
+            dead = Described(
                 group_id=group_id,
                 group_state="Dead",
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND,
                 error_message=f"there is no classic group {group_id!r}",
             )
-        return Described(group_id=group_id, group_state="Dead")
+            return dead, iter(())
+        return Described(group_id=group_id, group_state="Dead"), iter(())
     protocol = group.protocol or ""
     is_stable = group.state_name == "Stable"
-    return Described(
+    members, given = tuple(group.members.values()), group.assignments
+    described = Described(
         group_id=group_id,
         group_state=group.state_name,
         protocol_type=group.protocol_type,
         protocol_data=protocol if is_stable else "",
-        members=[
-            DescribeGroupsResponse.DescribedGroupMember(
-                member_id=member.id,
-                group_instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                member_metadata=member.metadata_for(protocol) if is_stable else b"",
-                member_assignment=member.assignment,
-            )
-            for member in group.members.values()
-        ],
+    )
+    return described, (
+        DescribeGroupsResponse.DescribedGroupMember(
+            member_id=member.id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata_for(protocol) if is_stable else b"",
+            member_assignment=given.get(member.id, b""),
+        )
+        for member in members
     )

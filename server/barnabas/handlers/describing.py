@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
@@ -38,6 +38,7 @@ class Described(Protocol):
     error_code: int
     error_message: str | None
     authorized_operations: int
+    members: list[Any]
 
 
 D = TypeVar("D", bound=Described)
@@ -50,7 +51,7 @@ T_co = TypeVar("T_co", covariant=True)
 async def describe_each(
     context: RequestContext,
     request: DescribeRequest,
-    describe: Callable[[str, GroupShard], D],
+    describe: Callable[[str, GroupShard], tuple[D, Iterator[Any]]],
     empty: Callable[[], D],
     topics_of: Callable[[D], Iterable[str]],
     *,
@@ -59,10 +60,11 @@ async def describe_each(
 ) -> list[D]:
     """Describe each group on its own; where `describe` raises a RequestError, `empty` is filled with that.
 
+    `describe` returns a description without members, and these; they are many, so others may run in between.
     A group with `topics_of` which the requester may not describe one is not described either.
     """
 
-    def perform(group_id: str, shard: GroupShard, out: Decision) -> D:  # noqa: ARG001
+    def perform(group_id: str, shard: GroupShard, out: Decision) -> tuple[D, Iterator[Any]]:  # noqa: ARG001
         return describe(group_id, shard)
 
     groups = []
@@ -71,7 +73,10 @@ async def describe_each(
             context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             if not group_id:
                 raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-            described = await group_coordinator.perform(group_id, partial(perform, group_id))
+            described, members = await group_coordinator.perform(group_id, partial(perform, group_id))
+            for member in members:
+                described.members.append(member)
+                await budget.checkpoint()
             topics = topics_of(described)
             await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, topics, budget)
         except RequestError as error:

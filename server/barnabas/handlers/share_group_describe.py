@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.groups.shard import GroupShard
+from barnabas.groups.share.member import ShareMember
 from barnabas.handlers.describing import assigned_topics, assignment, describe_each
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
@@ -52,24 +53,28 @@ def _topics(group: Described) -> Iterator[str]:
     return assigned_topics(member.assignment for member in group.members)
 
 
-def _describe(image: ClusterImage, group_id: str, shard: GroupShard) -> Described:
+def _describe(
+    image: ClusterImage, group_id: str, shard: GroupShard
+) -> tuple[Described, Iterator[ShareGroupDescribeResponse.Member]]:
     group = shard.share_group(group_id)
-    return Described(
+    members = tuple(group.members.values())
+    described = Described(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=ASSIGNOR,
-        members=[
-            ShareGroupDescribeResponse.Member(
-                member_id=member.id,
-                rack_id=member.rack_id,
-                member_epoch=member.epoch,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                subscribed_topic_names=sorted(member.topics),
-                assignment=_assignment(member.assigned, image),
-            )
-            for member in group.members.values()
-        ],
+    )
+    return described, (_member(member, image) for member in members)
+
+
+def _member(member: ShareMember, image: ClusterImage) -> ShareGroupDescribeResponse.Member:
+    return ShareGroupDescribeResponse.Member(
+        member_id=member.id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        assignment=_assignment(member.assigned, image),
     )

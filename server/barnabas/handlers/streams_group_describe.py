@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.streams.member import StreamsMember
-from barnabas.groups.streams.tasks import NO_TASKS, ROLES, Task, of_role
+from barnabas.groups.streams.tasks import NO_TASKS, ROLES, Task, Tasks, of_role
 from barnabas.handlers.describing import describe_each
 from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
 from barnabas.wire.generated.streams_group_describe import (
@@ -64,17 +64,18 @@ def _topics_used(group: Described) -> Iterator[str]:
             yield from (topic.name for topic in topics)
 
 
-def _describe(group_id: str, shard: GroupShard) -> Described:
+def _describe(group_id: str, shard: GroupShard) -> tuple[Described, Iterator[Response.Member]]:
     group = shard.streams_group(group_id)
-    return Described(
+    members = [(member, group.target.get(member.id, NO_TASKS)) for member in group.members.values()]
+    described = Described(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=ASSIGNOR,
         topology=_topology(group),
-        members=[_member(group, member) for member in group.members.values()],
     )
+    return described, (_member(member, target) for member, target in members)
 
 
 def _topology(group: StreamsGroup) -> Response.Topology | None:
@@ -114,7 +115,7 @@ def _topics(
     ]
 
 
-def _member(group: StreamsGroup, member: StreamsMember) -> Response.Member:
+def _member(member: StreamsMember, target: Tasks) -> Response.Member:
     endpoint = member.endpoint
     return Response.Member(
         member_id=member.id,
@@ -128,7 +129,7 @@ def _member(group: StreamsGroup, member: StreamsMember) -> Response.Member:
         user_endpoint=None if endpoint is None else Response.Endpoint(host=endpoint[0], port=endpoint[1]),
         client_tags=[Response.KeyValue(key=key, value=value) for key, value in member.client_tags],
         assignment=_assignment(member.assigned),
-        target_assignment=_assignment(group.target.get(member.id, NO_TASKS)),
+        target_assignment=_assignment(target),
     )
 
 

@@ -8,18 +8,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.statemachine.decision import slices
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 PROTOCOL_SINCE = 5
+ASSIGNMENTS_AT_ONCE = 500
 
 
 async def handle(
-    context: RequestContext, request: SyncGroupRequest, *, group_coordinator: GroupCoordinator
+    context: RequestContext,
+    request: SyncGroupRequest,
+    *,
+    group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
 ) -> SyncGroupResponse:
     """Sync; answered when the leader has synced."""
     now_ms = context.now_ms
@@ -29,8 +36,14 @@ async def handle(
         request.protocol_type is None or request.protocol_name is None
     ):
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "v5 needs the protocol's type and name")
+    assigned: dict[str, bytes] | None = None
+    if len(request.assignments) > ASSIGNMENTS_AT_ONCE:
+        assigned = {}
+        for some in slices(request.assignments, ASSIGNMENTS_AT_ONCE):
+            assigned.update({entry.member_id: entry.assignment for entry in some})
+            await budget.checkpoint()
     response: SyncGroupResponse = await group_coordinator.perform_and_wait(
         request.group_id,
-        lambda shard, out, waiter: shard.sync(request, waiter, now_ms, out),
+        lambda shard, out, waiter: shard.sync(request, waiter, now_ms, out, assigned),
     )
     return response

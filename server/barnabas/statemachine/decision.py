@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,10 +16,10 @@ Record = tuple[bytes, bytes | None]
 class ManyReplies(NamedTuple):
     """Replies to so many waiters that they are made and sent in slices, after the event.
 
-    `to` are waiters, each with the id for which `reply` makes the answer; it depends on nothing that may change.
+    `to` has waiters by the id for which `reply` makes the answer. Both depend on nothing that may change.
     """
 
-    to: Sequence[tuple[int, str]]
+    to: Mapping[str, int]
     reply: Callable[[str], Any]
 
 
@@ -38,6 +38,9 @@ class Decision:
     replies: list[tuple[int, Any]] = field(default_factory=list)
     many_replies: list[ManyReplies] = field(default_factory=list)
     timers: dict[Hashable, int | None] = field(default_factory=dict)
+    many_timers: list[Iterable[tuple[Hashable, int | None]]] = field(default_factory=list)
+    """Timers of so many that they are set in slices, after the event; one that is decided otherwise meanwhile, or in
+    `timers`, stays as it is."""
     effects: list[Any] = field(default_factory=list)
     producer: tuple[int, int] | None = None
     is_ahead: bool = False
@@ -51,6 +54,7 @@ class Decision:
         self.replies.clear()
         self.many_replies.clear()
         self.timers.clear()
+        self.many_timers.clear()
         self.effects.clear()
         self.producer = None
         self.is_ahead = False

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import chain
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +24,7 @@ from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 
 NO_DELAY = GroupSettings(initial_rebalance_delay_ms=0)
+NAMES = ("range", "uniform", "sticky")
 
 
 class Harness:
@@ -38,7 +42,9 @@ class Harness:
             self.journal.append((key, value))
             self.shard.replay(key, value, loading=False)
         self.answers.update(out.replies)
-        for timer, at_ms in out.timers.items():
+        for to, reply in out.many_replies:
+            self.answers.update({waiter: reply(member_id) for member_id, waiter in to.items()})
+        for timer, at_ms in (*chain.from_iterable(out.many_timers), *out.timers.items()):
             if at_ms is None:
                 self.timers.pop(timer, None)
             else:
@@ -223,6 +229,19 @@ def test_who_does_not_sync_in_time_is_dropped() -> None:
     assert h.group.state is State.PREPARING_REBALANCE
 
 
+def test_who_syncs_after_the_leader_has_assigned_is_in_time() -> None:
+    h = Harness()
+    h.join("a")
+    h.join("b")
+    h.join("", "a")
+    h.sync("a", 2, a=b"1", b=b"2")
+    h.sync("b", 2)
+    assert ("sync", "g") not in h.timers
+    h.expire("sync", "g", now=30_000)
+    assert set(h.group.members) == {"a", "b"}
+    assert h.group.state is State.STABLE
+
+
 def test_the_last_member_leaves_an_empty_group() -> None:
     h = Harness()
     h.join("a")
@@ -269,7 +288,7 @@ def test_a_static_member_that_comes_back_is_described_with_the_client_that_it_wa
     h = Harness()
     h.join("s-1", group_instance_id="s")
     h.sync("s-1", 1)
-    h.group.members["s-1"].client_id = "the first"
+    h.group.members["s-1"] = replace(h.group.members["s-1"], client_id="the first")
     h.join("s-2", group_instance_id="s")
     assert h.group.members["s-2"].client_id == "the first"
 
@@ -383,9 +402,9 @@ def test_a_group_with_members_is_not_deleted() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["put", "drop", "learn", "wait", "answer"]),
+            st.sampled_from(["put", "drop", "drop all", "wait"]),
             st.sampled_from("abc"),
-            st.lists(st.sampled_from(["range", "uniform", "sticky"]), min_size=1, max_size=3),
+            st.lists(st.sampled_from(NAMES), min_size=1, max_size=3),
         ),
         max_size=40,
     )
@@ -395,17 +414,21 @@ def test_what_is_counted_of_members_is_what_they_are(steps: list[tuple[str, str,
     for step, member_id, names in steps:
         protocols = [(name, b"") for name in names]
         if step == "put":
-            waiter = 1 if len(names) > 1 else None
-            members[member_id] = Member(member_id, None, "", "", 1, 1, protocols, join_waiter=waiter)
+            members[member_id] = Member(member_id, None, "", "", 1, len(names), protocols)
+        elif step == "drop all":
+            members.drop([member for member in members.values() if member.id not in members.joining])
         elif member_id in members:
-            member = members[member_id]
             if step == "drop":
+                member = members[member_id]
                 assert members.take(member_id) is member
-            elif step == "learn":
-                members.learn(member, protocols)
             else:
-                members.await_join(member, 1 if step == "wait" else None)
-        assert members.joining_count == sum(member.join_waiter is not None for member in members.values())
-        for name in ("range", "uniform", "sticky"):
+                members.joining[member_id] = 1
+        assert members.joining.keys() <= members.keys()
+        assert members.longest_rebalance_ms == max(
+            (member.rebalance_timeout_ms for member in members.values()), default=0
+        )
+        if members and any(members.shares([name]) for name in NAMES):
+            assert members.shares([members.choose_protocol()])
+        for name in NAMES:
             known = [name in dict(member.protocols) for member in members.values()]
             assert members.shares([name]) == all(known)

@@ -64,11 +64,9 @@ def join(group: ConsumerGroup, joining: Joining, context: EventContext) -> Consu
 
 def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
     """All members of the classic protocol have an assignor in common, though the broker assigns."""
-    names = {protocol.name for protocol in request.protocols}
-    for member in group.members.values():
-        if member.classic is not None:
-            names &= member.classic.names
-    if request.protocol_type != CONSUMER or not names:
+    known_to, count = group.classic_protocols, group.classic_members
+    has_shared = any(known_to[protocol.name] == count for protocol in request.protocols)
+    if request.protocol_type != CONSUMER or not has_shared:
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 

@@ -13,7 +13,7 @@ from barnabas.groups.commits import check_committer
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.member import ConsumerMember, Subscription
 from barnabas.groups.consumer.regex import Resolved
-from barnabas.groups.epoch_group import ReconciledGroup
+from barnabas.groups.epoch_group import ReconciledGroup, uncount
 from barnabas.groups.group import Committer
 from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Record
@@ -32,6 +32,10 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
     subscriptions: Counter[Subscription] = field(default_factory=Counter)
     """By how many members each is used; of many members most want the same."""
     regexes: dict[str, Resolved] = field(default_factory=dict)
+    classic_members: int = 0
+    """How many members are of the classic protocol."""
+    classic_protocols: Counter[str] = field(default_factory=Counter)
+    """How many of them know a protocol."""
     has_partition_metadata: bool = False
     """Whether Kafka before 4.1 has written what the topics were like."""
     hashed: tuple[Mapping[str, TopicInfo], frozenset[str], int] | None = field(default=None, compare=False)
@@ -95,6 +99,9 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
     def add_assigned(self, member: ConsumerMember) -> None:
         """Count what a member has, and is to give up, as its; and what it is subscribed to."""
         self.subscriptions[member.subscription] += 1
+        if member.classic is not None:
+            self.classic_members += 1
+            self.classic_protocols.update(member.classic.names)
         for topic_partition in (*member.assigned, *member.revoking):
             self.owners[topic_partition] = member.id
 
@@ -103,6 +110,9 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
         self.subscriptions[member.subscription] -= 1
         if not self.subscriptions[member.subscription]:
             del self.subscriptions[member.subscription]
+        if member.classic is not None:
+            self.classic_members -= 1
+            uncount(self.classic_protocols, member.classic.names)
         for topic_partition in (*member.assigned, *member.revoking):
             if self.owners.get(topic_partition) == member.id:
                 del self.owners[topic_partition]

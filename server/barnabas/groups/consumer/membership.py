@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
@@ -17,6 +18,7 @@ from barnabas.groups.consumer import records
 from barnabas.groups.consumer.group import ConsumerGroup, topics_in
 from barnabas.groups.consumer.member import ConsumerMember, Subscription
 from barnabas.groups.consumer.regex import Resolved, matching
+from barnabas.groups.epoch_group import watch_each
 from barnabas.groups.epoch_member import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
 from barnabas.groups.reconciliation import reconcile
 from barnabas.groups.settings import GroupSettings
@@ -52,7 +54,6 @@ class TargetNeeded:
 
     group_id: str
     epoch: int
-    assignor: str
     members: tuple[ConsumerMember, ...]
     group: ConsumerGroup
     """What the group was like: its expressions, the target until now, and who has which instance id."""
@@ -71,7 +72,7 @@ class TargetNeeded:
             Subscriber(member.id, ids[group.topics_of(member)], member.instance_id, group.target_of(member))
             for member in self.members
         ]
-        return ASSIGNORS[self.assignor](subscribers, self.partition_counts)
+        return ASSIGNORS[group.assignor_name(self.members)](subscribers, self.partition_counts)
 
 
 class _IdsOf(dict[frozenset[str], frozenset[bytes]]):
@@ -339,7 +340,7 @@ def _target_needed(
         static_ids=dict(group.static_ids),
         regexes=group.regexes,
     )
-    return TargetNeeded(group.id, epoch, group.assignor_name(members), members, known, context.image, counts)
+    return TargetNeeded(group.id, epoch, members, known, context.image, counts)
 
 
 # --- leaving ------------------------------------------------------------------------------------------------
@@ -394,6 +395,9 @@ def forget_timers(group: ConsumerGroup, member_id: str, context: EventContext) -
 
 def watch_all(group: ConsumerGroup, context: EventContext) -> None:
     """After a load: every member has all of its time again."""
-    for member in group.members.values():
-        watch_session(group, member, context)
-        watch_revocation(group, member, context)
+    watch_each(group.members.values(), partial(_watch, group), context)
+
+
+def _watch(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
+    watch_session(group, member, context)
+    watch_revocation(group, member, context)

@@ -8,18 +8,20 @@ A share group stays until it is deleted, whether or not anybody is in it.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import ClassVar, NoReturn
 
 from barnabas.errors import RequestError
-from barnabas.groups.epoch_group import EpochGroup
+from barnabas.groups.epoch_group import EpochGroup, uncount
 from barnabas.groups.group import Committer
 from barnabas.groups.share import records
 from barnabas.groups.share.known import NOTHING_KNOWN, KnownTopics
 from barnabas.groups.share.member import ShareMember
 from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Record
-from barnabas.topic_partitions import TopicIdPartition
+from barnabas.topic_partitions import NO_PARTITIONS, TopicIdPartition, TopicIdPartitions
 from barnabas.wire.generated.errors import ErrorCode
 
 
@@ -30,8 +32,12 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
     kind: ClassVar[str] = "share"
 
     known: KnownTopics = NOTHING_KNOWN
-    assigned_ms: int = field(default=0, compare=False)
-    """When the target was made; 0 if that is not known."""
+    topics: Counter[str] = field(default_factory=Counter)
+    """How many members are subscribed to a topic."""
+    copies: Counter[TopicIdPartition] = field(default_factory=Counter)
+    """How many members are to have a partition."""
+    settled: tuple[object, ...] = field(default=(), compare=False)
+    """What was known when nothing was found to be missing in the target or among the states; see `membership`."""
     begun_ms: dict[bytes, int] = field(default_factory=dict, compare=False)
     """When the share coordinator was last asked to begin the state of a topic's partitions."""
 
@@ -47,7 +53,49 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
 
     def subscribed_topics(self) -> set[str]:
         """Return the topics of all members."""
-        return set().union(*(member.topics for member in self.members.values()))
+        return set(self.topics)
+
+    def topics_with(self, member: ShareMember) -> Set[str]:
+        """Return the topics of all members, with this one as it is now."""
+        before = self.members.get(member.id)
+        had = before.topics if before is not None else frozenset[str]()
+        if had == member.topics:
+            return self.topics.keys()
+        gone = {name for name in had - member.topics if self.topics[name] == 1}
+        return (self.topics.keys() - gone) | member.topics
+
+    def topics_without(self, member: ShareMember) -> Set[str]:
+        """Return the topics of all other members."""
+        return self.topics.keys() - {name for name in member.topics if self.topics[name] == 1}
+
+    # --- replaying records ----------------------------------------------------------------------------------
+
+    def put_member(self, member: ShareMember) -> None:
+        """Add a member, or replace it by what it is now."""
+        before = self.members.get(member.id)
+        self.members[member.id] = member
+        if before is None or before.topics != member.topics:
+            self._count_topics(before, member)
+
+    def drop_member(self, member_id: str) -> None:
+        """Remove a member, if it is there."""
+        self._count_topics(self.members.pop(member_id, None), None)
+
+    def _count_topics(self, before: ShareMember | None, after: ShareMember | None) -> None:
+        if before is not None:
+            uncount(self.topics, before.topics)
+        if after is not None:
+            self.topics.update(after.topics)
+
+    def put_target(self, member_id: str, assigned: TopicIdPartitions) -> None:
+        """Replace what a member is to have."""
+        self.drop_target(member_id)
+        self.target[member_id] = assigned
+        self.copies.update(assigned)
+
+    def drop_target(self, member_id: str) -> None:
+        """Remove what a member is to have."""
+        uncount(self.copies, self.target.pop(member_id, NO_PARTITIONS))
 
     # --- offsets: a share group has none --------------------------------------------------------------------
 

@@ -7,17 +7,19 @@ one is old enough; the member at its target, at once, since nobody must give up 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
 from barnabas.groups.assignors.simple import assign_shared
 from barnabas.groups.assignors.subscriber import Subscriber
+from barnabas.groups.epoch_group import watch_each
 from barnabas.groups.epoch_member import LEAVE_EPOCH
 from barnabas.groups.share import records
 from barnabas.groups.share.group import ShareGroup
-from barnabas.groups.share.known import partitions_in
+from barnabas.groups.share.known import KnownTopics, Partitions
 from barnabas.groups.share.member import ShareMember
 from barnabas.groups.targets import write_target
 from barnabas.groups.topics import by_topic, topic_ids, topics_hash
@@ -35,6 +37,40 @@ INITIALIZE_RETRY_MS = 30_000
 EPOCH_OF_NEW = 1
 """A group begins with it, as Kafka's do, before its first member is subscribed to anything."""
 UNKNOWN_OFFSET = -1
+NONE: Partitions = frozenset()
+COMPUTED_ASIDE_FROM = 2_000
+"""So many members and partitions together are assigned aside, not within an event: some milliseconds' worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetNeeded:
+    """Effect of an event: an assignment to compute for an epoch of a group, of input that does not change."""
+
+    group_id: str
+    epoch: int
+    members: tuple[ShareMember, ...]
+    target: Mapping[str, TopicIdPartitions]
+    """The target until now."""
+    known: KnownTopics
+    image: ClusterImage
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the computation is too long for one turn of the event loop."""
+        partitions = sum(len(topic) for topic in self.known.initialized.values())
+        return len(self.members) + partitions >= COMPUTED_ASIDE_FROM
+
+    def compute(self) -> dict[str, TopicIdPartitions]:
+        """Return the partitions by member id."""
+        ids: dict[frozenset[str], frozenset[bytes]] = {}
+        for member in self.members:
+            if member.topics not in ids:
+                ids[member.topics] = topic_ids(member.topics, self.image)
+        subscribers = [
+            Subscriber(member.id, ids[member.topics], assigned=self.target.get(member.id, NO_PARTITIONS))
+            for member in self.members
+        ]
+        return assign_shared(subscribers, self.known.topic_partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +130,16 @@ def heartbeat(group: ShareGroup, beat: Heartbeat, context: EventContext) -> Answ
     after = before.after_heartbeat(request, beat.client_id, beat.client_host)
     if after != before or known is None:
         context.out.records.append(records.member_record(group.id, after))
-    members = [*(member for member in group.members.values() if member.id != after.id), after]
-    epoch, changed = _epoch(group, members, before.topics != after.topics, context)
+    topics = group.topics_with(after)
+    epoch, changed = _epoch(group, topics, before.topics != after.topics, context)
     target, target_epoch = group.target.get(after.id, NO_PARTITIONS), group.assignment_epoch
     if epoch > target_epoch and _may_assign(group, context):
-        target, target_epoch = _write_target(group, members, epoch, context)[after.id], epoch
+        computed = _target(group, after, epoch, context)
+        if computed is not None:
+            target, target_epoch = computed[after.id], epoch
+        elif target_epoch == 0:  # the epoch that a new member needs until then
+            target_epoch = EPOCH_OF_NEW
+            context.out.records.append(records.target_epoch_record(group.id, EPOCH_OF_NEW, 0))
     moved = _moved(after, target, target_epoch, changed, context.image)
     if moved is not after:
         context.out.records.append(records.current_record(group.id, moved))
@@ -110,7 +151,7 @@ def heartbeat(group: ShareGroup, beat: Heartbeat, context: EventContext) -> Answ
     )
     if joins or request.subscribed_topic_names is not None or moved.assigned != before.assigned:
         response.assignment = _assignment(moved.assigned)
-    return Answer(response, _begin(group, members, epoch, context))
+    return Answer(response, _begin(group, topics, epoch, context))
 
 
 def _assignment(topic_partitions: TopicIdPartitions) -> ShareGroupHeartbeatResponse.Assignment:
@@ -131,7 +172,11 @@ def assignment_ahead(
     """
     if member_id not in group.members:
         return None
-    target = _target(group, group.members.values(), image)[member_id]
+    members = tuple(group.members.values())
+    needed = TargetNeeded(group.id, group.epoch, members, group.target, group.known, image)
+    if needed.is_large:  # it is computed aside
+        return None
+    target = needed.compute()[member_id]
     return _assignment(target) if target else None
 
 
@@ -151,13 +196,13 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 
 def _epoch(
-    group: ShareGroup, members: Iterable[ShareMember], changed: bool, context: EventContext
+    group: ShareGroup, topics: Collection[str], changed: bool, context: EventContext
 ) -> tuple[int, bool]:
     """Return the group's epoch from now on, and whether it is a new one."""
     changed = changed or _is_outdated(group, context.image)
     if not changed and group.epoch and group.topics_seen is context.image.topics:
         return group.epoch, False
-    new_hash = topics_hash(_topics_of(members), context.image)
+    new_hash = topics_hash(topics, context.image)
     group.topics_seen = context.image.topics
     if not changed and group.epoch and new_hash == group.topics_hash:
         return group.epoch, False
@@ -170,38 +215,38 @@ def _is_outdated(group: ShareGroup, image: ClusterImage) -> bool:
     """Say whether there are states of other partitions than those that the target is about."""
     if not group.members or group.assignment_epoch < group.epoch:
         return False
-    ids = topic_ids(_topics_of(group.members.values()), image)
-    topic_partitions = frozenset(
-        topic_partition for topic_partition in group.known.topic_partitions if topic_partition[0] in ids
-    )
-    return not topic_partitions <= frozenset().union(*group.target.values())
-
-
-def _topics_of(members: Iterable[ShareMember]) -> set[str]:
-    return set().union(*(member.topics for member in members))
-
-
-def _write_target(
-    group: ShareGroup, members: Iterable[ShareMember], epoch: int, context: EventContext
-) -> dict[str, TopicIdPartitions]:
-    """Let the assignor decide again, and write what is different."""
-    target = _target(group, members, context.image)
-    write_target(group, epoch, target, records, context)
-    return target
+    now = (image.topics, group.known, group.assignment_epoch)
+    if len(group.settled) == len(now) and all(a is b for a, b in zip(now, group.settled, strict=True)):
+        return False
+    ids = topic_ids(group.topics, image)
+    for topic_id, partitions in group.known.initialized.items():
+        if topic_id in ids and any((topic_id, index) not in group.copies for index in partitions):
+            return True
+    group.settled = now
+    return False
 
 
 def _target(
-    group: ShareGroup, members: Iterable[ShareMember], image: ClusterImage
-) -> dict[str, TopicIdPartitions]:
-    subscribers = [
-        Subscriber(
-            member.id,
-            topic_ids(member.topics, image),
-            assigned=group.target.get(member.id, NO_PARTITIONS),
-        )
-        for member in members
-    ]
-    return assign_shared(subscribers, group.known.topic_partitions)
+    group: ShareGroup, member: ShareMember, epoch: int, context: EventContext
+) -> Mapping[str, TopicIdPartitions] | None:
+    """Let the assignor decide again, and write what is different.
+
+    A large assignment is computed aside, one at a time for a group: then there is none yet.
+    """
+    if group.assigning_epoch:
+        return None
+    members = group.members.copy()
+    members[member.id] = member
+    needed = TargetNeeded(
+        group.id, epoch, tuple(members.values()), group.target.copy(), group.known, context.image
+    )
+    if needed.is_large:
+        group.assigning_epoch = epoch
+        context.out.effects.append(needed)
+        return None
+    target = needed.compute()
+    write_target(group, epoch, target, records, context)
+    return target
 
 
 def _moved(
@@ -220,9 +265,7 @@ def _moved(
 # --- the states of partitions -------------------------------------------------------------------------------
 
 
-def _begin(
-    group: ShareGroup, members: Iterable[ShareMember], epoch: int, context: EventContext
-) -> Beginning | None:
+def _begin(group: ShareGroup, names: Collection[str], epoch: int, context: EventContext) -> Beginning | None:
     """Return the partitions of subscribed topics that have no state yet; it is written down that it is being made."""
     known, image = group.known, context.image
     underway = {
@@ -231,14 +274,11 @@ def _begin(
         if context.now_ms - group.begun_ms.get(topic_id, context.now_ms - INITIALIZE_RETRY_MS)
         < INITIALIZE_RETRY_MS
     }
-    there = known.topic_partitions | partitions_in(underway)
-    topics = [image.topics[name] for name in sorted(_topics_of(members)) if name in image.topics]
-    missing = [
-        (topic.id, index)
-        for topic in topics
-        for index in range(len(topic.partitions))
-        if (topic.id, index) not in there
-    ]
+    missing: list[TopicIdPartition] = []
+    for topic in [image.topics[name] for name in sorted(names) if name in image.topics]:
+        if len(known.initialized.get(topic.id, NONE)) < len(topic.partitions):
+            there = known.initialized.get(topic.id, NONE) | underway.get(topic.id, NONE)
+            missing += [(topic.id, index) for index in range(len(topic.partitions)) if index not in there]
     if not missing:
         return None
     # A partition that is added to a known topic is read from its beginning; a new topic, from where the group says.
@@ -274,12 +314,10 @@ def remove(group: ShareGroup, member: ShareMember, context: EventContext) -> Non
     """A member is gone; the group's epoch rises, and the next heartbeat finds a new target."""
     context.out.records += records.member_tombstones(group.id, member.id)
     context.out.timers["session", group.id, member.id] = None
-    rest = [other for other in group.members.values() if other.id != member.id]
     epoch = group.epoch + 1
-    context.out.records.append(
-        records.epoch_record(group.id, epoch, topics_hash(_topics_of(rest), context.image))
-    )
-    if not rest:
+    new_hash = topics_hash(group.topics_without(member), context.image)
+    context.out.records.append(records.epoch_record(group.id, epoch, new_hash))
+    if len(group.members) == 1:
         context.out.records.append(records.target_epoch_record(group.id, epoch, 0))
 
 
@@ -301,5 +339,4 @@ def overdue(group: ShareGroup, member_id: str, context: EventContext) -> None:
 
 def watch_all(group: ShareGroup, context: EventContext) -> None:
     """After a load: every member has all of its time again."""
-    for member in group.members.values():
-        watch_session(group, member, context)
+    watch_each(group.members.values(), partial(watch_session, group), context)

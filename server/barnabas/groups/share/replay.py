@@ -33,15 +33,17 @@ def _target_epoch(group: ShareGroup, _: Any, written: Any) -> None:
 
 def _member(group: ShareGroup, where: Any, written: Any) -> None:
     if written is None:
-        group.members.pop(where.member_id, None)
+        group.drop_member(where.member_id)
         return
     member = group.members.get(where.member_id) or ShareMember(where.member_id)
-    group.members[where.member_id] = replace(
-        member,
-        rack_id=written.rack_id,
-        client_id=written.client_id,
-        client_host=written.client_host,
-        topics=frozenset(written.subscribed_topic_names),
+    group.put_member(
+        replace(
+            member,
+            rack_id=written.rack_id,
+            client_id=written.client_id,
+            client_host=written.client_host,
+            topics=frozenset(written.subscribed_topic_names),
+        )
     )
 
 
@@ -49,15 +51,15 @@ def _current(group: ShareGroup, where: Any, written: Any) -> None:
     member = group.members.get(where.member_id)
     if written is None:
         if member is not None:
-            group.members[where.member_id] = replace(
-                member, epoch=-1, previous_epoch=-1, assigned=NO_PARTITIONS
-            )
+            group.put_member(replace(member, epoch=-1, previous_epoch=-1, assigned=NO_PARTITIONS))
         return
-    group.members[where.member_id] = replace(
-        member or ShareMember(where.member_id),
-        epoch=written.member_epoch,
-        previous_epoch=written.previous_member_epoch,
-        assigned=frozenset((t.topic_id, p) for t in written.assigned_partitions for p in t.partitions),
+    group.put_member(
+        replace(
+            member or ShareMember(where.member_id),
+            epoch=written.member_epoch,
+            previous_epoch=written.previous_member_epoch,
+            assigned=frozenset((t.topic_id, p) for t in written.assigned_partitions for p in t.partitions),
+        )
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from barnabas.errors import RequestError
+from barnabas.groups.epoch_group import watch_each
 from barnabas.groups.epoch_member import LEAVE_FOR_A_WHILE_EPOCH, MemberState
 from barnabas.groups.reconciliation import reconcile
 from barnabas.groups.settings import StreamsSettings
@@ -368,6 +369,9 @@ def _assign_after_delay(group: StreamsGroup, context: EventContext) -> None:
 def watch_all(group: StreamsGroup, context: EventContext) -> None:
     """After a load: every member has all of its time again."""
     settings = group.settings.of_streams_group(context.image, group.id)
-    for member in group.members.values():
+
+    def watch(member: StreamsMember, context: EventContext) -> None:
         context.out.timers["session", group.id, member.id] = context.now_ms + settings.session_timeout_ms
         group.watch_revocation(member, context)
+
+    watch_each(group.members.values(), watch, context)

@@ -1,0 +1,77 @@
+"""Ask every API once and print which modules the event loop's thread has imported meanwhile, as JSON by API.
+
+A process of its own, in which as little as possible has been imported before: `python -m tests.support.loop_imports`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from types import ModuleType
+
+import trio
+
+from barnabas import apis
+from compat.hostile.messages import filled, frame
+from tests.support.brokers import running
+
+ANSWER_TIMEOUT_S = 20
+HANDFUL_S = 0.2
+MAY_WAIT = frozenset({"JoinGroup", "SyncGroup", "ShareFetch", "Produce"})
+"""Those whose answer waits for others, or never comes: acks=0."""
+SETTINGS = {
+    "auto_create_topics_enable": "true",
+    "telemetry_enable": "true",
+    "offsets_topic_num_partitions": "1",
+    "transaction_state_log_num_partitions": "1",
+    "share_coordinator_state_topic_num_partitions": "1",
+}
+
+
+class Finder:
+    """Finds nothing, and notes what is looked for by the thread that has made it."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self._thread = threading.get_ident()
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if threading.get_ident() == self._thread:
+            self.found.append(name)
+
+
+async def ask(address: tuple[str, int], data: bytes, *, waits: bool) -> None:
+    stream = await trio.open_tcp_stream(*address)
+    async with stream:
+        with trio.move_on_after(HANDFUL_S if waits else ANSWER_TIMEOUT_S):
+            await stream.send_all(data)
+            try:
+                await stream.receive_some()
+            except trio.BrokenResourceError:
+                return
+
+
+async def imported(directory: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    async with running([directory], **SETTINGS) as client:
+        address = client.broker.listeners[0].addresses[0]
+        await ask(address, frame("ApiVersions", 0, {}), waits=False)
+        finder = Finder()
+        sys.meta_path.insert(0, finder)
+        for api in apis.BY_KEY.values():
+            for version in sorted({api.min_version, api.max_version}):
+                if not api.member_only:
+                    data = frame(api.name, version, filled(api.name, version))
+                    await ask(address, data, waits=api.name in MAY_WAIT)
+            if finder.found:
+                found[api.name] = finder.found
+                finder.found = []
+    return found
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="loop-imports-") as directory:
+        print(json.dumps(trio.run(imported, directory)))
