@@ -42,7 +42,7 @@ async def handle(
         targets, keeps_factor=not request.allow_replication_factor_change
     )
     response = AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change
+        error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
     )
     for topic in request.topics:
         answer = Topic(name=topic.name)

@@ -39,15 +39,16 @@ async def handle(
     if context.api_version >= MANY_KEYS_SINCE:
         response = FindCoordinatorResponse()
         for key in request.coordinator_keys:
-            response.coordinators.append(
-                await _find(
-                    context,
-                    request.key_type,
-                    key,
-                    metadata=metadata,
-                    coordinator_locator=coordinator_locator,
-                )
+            found = await _find(
+                context,
+                request.key_type,
+                key,
+                metadata=metadata,
+                coordinator_locator=coordinator_locator,
             )
+            if not found.error_code:
+                found.error_message = ""  # where there is one key, Kafka says "NONE"
+            response.coordinators.append(found)
             await budget.checkpoint()
         return response
     found = await _find(

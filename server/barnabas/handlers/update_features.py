@@ -59,7 +59,10 @@ async def handle(
         await feature_levels.finalize(levels)
     response = UpdateFeaturesResponse(error_message=None)
     if context.api_version <= RESULTS_UNTIL:
-        response.results = [Result(feature=name, error_message=ErrorCode.NONE.name) for name in updates]
+        response.results = [
+            Result(feature=update.feature, error_message=ErrorCode.NONE.name)
+            for update in request.feature_updates
+        ]
     return response
 
 
