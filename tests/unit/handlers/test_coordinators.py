@@ -323,4 +323,6 @@ async def test_a_coordinator_that_is_found_comes_with_the_message_of_no_error(as
     answer = await ask(asked, version)
     (found,) = answer.coordinators or [answer]
     assert found.error_code == ErrorCode.NONE
-    assert found.error_message == ("NONE" if 1 <= version <= 3 else "")  # as in Kafka 4.3; v0 has no such field
+    assert found.error_message == (
+        "NONE" if 1 <= version <= 3 else ""
+    )  # as in Kafka 4.3; v0 has no such field

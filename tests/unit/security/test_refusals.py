@@ -123,7 +123,10 @@ class World:
         await self.allowed("OffsetCommit", 8)
         await self.allowed("ConsumerGroupHeartbeat", 1, group="c")
         await self.allowed("ShareGroupHeartbeat", 1, group="s")
-        again = {"MemberEpoch": 2, "SubscribedTopicNames": None}  # what the group has assigned is described from now on
+        again = {
+            "MemberEpoch": 2,
+            "SubscribedTopicNames": None,
+        }  # what the group has assigned is described from now on
         await self.allowed("ShareGroupHeartbeat", 1, group="s", fields=again)
         await self.allowed("ShareGroupHeartbeat", 1, group="left")
         leaving = {"MemberEpoch": -1, "SubscribedTopicNames": None}
