@@ -26,7 +26,7 @@ PYTEST := $(BIN)/python -m pytest
 WITH_CODE := $(VENV)/.ready-run
 endif
 
-.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench compat compat-cluster cluster-demo faults compare handover oracle crash soak hostile fuzz simulate gen docs lock clean nightly help
+.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench compat gallery compat-cluster cluster-demo faults compare handover oracle crash soak hostile fuzz simulate gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -66,6 +66,9 @@ gen: $(VENV)/.ready-test  ## generate the codecs from schemas/ and the reference
 
 compat: $(VENV)/.ready-test $(WITH_CODE)  ## stock clients against the broker: the matrix (ARGS="--clients a,b")
 	$(CODE) $(BIN)/python -m compat.matrix $(ARGS)
+
+gallery: $(VENV)/.ready-test $(WITH_CODE)  ## bugs of released clients, each shown from a clean start (ARGS="kafkajs-cut-answer", ARGS=--list)
+	$(CODE) $(BIN)/python -m compat.gallery $(if $(ARGS),$(ARGS),all)
 
 compat-cluster: $(VENV)/.ready-test $(WITH_CODE)  ## clusters of Apache Kafka 3.9 and ours on one ZooKeeper, in every role (needs a JDK)
 	$(CODE) $(BIN)/python -m compat.cluster $(ARGS)

@@ -20,7 +20,7 @@ from pathlib import Path
 from compat.clients.shared.python.harness import CASES
 from compat.kafka import KafkaError
 from compat.kit.certificates import CertificateError
-from compat.matrix import clients, secured
+from compat.matrix import clients, history, secured
 from compat.matrix.brokers import (
     NOTHING_ELSE,
     ApacheKafka,
@@ -60,6 +60,10 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="clients at the same time")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     parser.add_argument("--list", action="store_true", help="only say which clients and cases there are")
+    parser.add_argument(
+        "--as-version", default="", metavar="all|A,B",
+        help="against brokers that are these releases of Kafka, a table; `--write` writes it with what earlier runs have found",
+    )  # fmt: skip
     parser.add_argument("--security", action="store_true", help="each client in each protocol and mechanism")
     parser.add_argument(
         "--channels", default="", metavar="A,B", help="with --security only these (default: all)"
@@ -74,6 +78,8 @@ def arguments(given: list[str]) -> argparse.Namespace:
     options.channels = _chosen(parser, "channel", options.channels, CHANNELS)
     if options.security:
         return _with_security(parser, options)
+    if options.as_version:
+        return _with_releases(parser, options)
     chosen = _chosen(parser, "client", options.clients, [*clients.names(), *SUITES])
     options.cases = _chosen(parser, "case", options.cases, CASES)
     options.clients = [name for name in chosen if name not in SUITES]
@@ -104,6 +110,20 @@ def _with_security(parser: argparse.ArgumentParser, options: argparse.Namespace)
         parser.error("--write needs all clients, cases and channels against barnabas")
     options.clients = _chosen(parser, "client", options.clients, clients.names())
     options.cases = _chosen(parser, "case", options.cases, CASES) if options.cases else list(secured.CASES)
+    options.suites = []
+    return options
+
+
+def _with_releases(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
+    """The choice of clients and cases against brokers of old releases."""
+    if options.against != "barnabas":
+        parser.error("--as-version starts the brokers")
+    try:
+        options.as_version = history.chosen(options.as_version)
+    except ValueError as error:
+        parser.error(str(error))
+    options.clients = _chosen(parser, "client", options.clients, clients.names())
+    options.cases = _chosen(parser, "case", options.cases, CASES) if options.cases else list(history.CASES)
     options.suites = []
     return options
 
@@ -316,6 +336,24 @@ def _secured(options: argparse.Namespace) -> int:
     return 1 if outcomes.failures() else 0
 
 
+def _releases(options: argparse.Namespace) -> int:
+    """Run the clients against brokers of the chosen releases; returns the exit code."""
+    found = history.History()
+    names: list[str] = options.as_version
+    for name in names:
+        options.against = f"barnabas-{name}"
+        with tempfile.TemporaryDirectory(prefix="compat-") as directory:
+            run = Run(options, Path(directory))
+            with ThreadPoolExecutor(options.jobs) as pool:
+                rows = pool.map(lambda client, run=run: run.alone(client, options.cases), options.clients)
+                found.add(name, dict(zip(options.clients, rows, strict=True)))
+        print(f"{name}: done", flush=True)
+    print(f"\n{found.text(names)}\n", *found.failures(names), sep="\n", flush=True)
+    if options.write:
+        history.PAGE.write_text(found.markdown(options.records), encoding="utf-8")
+    return 1 if found.failures(names) else 0
+
+
 def main(given: list[str]) -> int:
     """Run; returns the exit code."""
     options = arguments(given)
@@ -330,6 +368,8 @@ def main(given: list[str]) -> int:
     start = time.monotonic()
     if options.security:
         return _secured(options)
+    if options.as_version:
+        return _releases(options)
     with tempfile.TemporaryDirectory(prefix="compat-") as directory:
         matrix = Run(options, Path(directory)).all()
     print(f"\nagainst {options.against}, {options.records} records, {time.monotonic() - start:.0f} s\n")

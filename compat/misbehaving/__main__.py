@@ -46,9 +46,17 @@ ROWS = (
         (("kafkajs", "after a cut answer its consumer asks for nothing more, or its process ends"),),
     ),
     Row("late answers", ("Produce,Fetch,Metadata -> delay_ms=5..50",), PRODUCE),
+    Row("answers twice", ("Produce,Fetch every=4 times=3 -> twice",), PRODUCE),
+    Row("answers swapped", ("Produce every=4 times=2 -> swap", "Produce -> hold_ms=20"), PRODUCE),
+    Row("garbage for answers", ("Produce,Fetch every=4 times=2 -> garbage=body",), PRODUCE),
+    Row("wrong correlation ids", ("Produce,Fetch every=4 times=2 -> correlation_id=wrong",), PRODUCE),
+    Row("late by the byte", ("Produce,Fetch -> delay_us_per_byte=5",), PRODUCE),
     Row("stale metadata", ("Metadata after=2 times=4 -> stale",), PRODUCE),
     Row("throttled", ("Produce,Fetch -> throttle_ms=20",), PRODUCE),
-    Row("damaged batch, once", ("Fetch nth=2 -> corrupt=crc",), PRODUCE),
+    *(
+        Row(f"damaged batch, once: {how}", (f"Fetch nth=2 -> corrupt={how}",), PRODUCE)
+        for how in ("crc", "byte", "count", "count-negative", "count-huge", "compression", "magic", "truncate")
+    ),
     Row("refused connections", ("connect every=3 times=3 -> refuse",), COMMIT),
     Row(
         "moved coordinator",

@@ -1,6 +1,7 @@
 """python -m compat.releases: what `--as-version` advertises, beside Apache Kafka of that release.
 
-Ends with 1 when a key or a version differs that is not in `NOT_SERVED`.
+First the whole table is held against the `ApiKeys` in the clients' jar of each release (`--jars`), then brokers of ours against real
+ones that are started (`--lines`). Ends with 1 when a key or a version differs that is not in `NOT_SERVED`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from barnabas.testing import RunningBroker
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from compat.kafka import KafkaError, RealKafka, release
+from compat.releases import published
 from tests.support.raw_client import RawClient
 
 NOT_SERVED = {55, 58, 64, 80, 81}
@@ -51,10 +53,19 @@ def differences(line: str) -> list[str]:
 def main(given: list[str]) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.releases", description=__doc__)
-    parser.add_argument("--lines", default="2.6,3.9,4.x", metavar="A,B", help="which (default: %(default)s)")
+    parser.add_argument(
+        "--lines", default="2.6,3.9,4.x", metavar="A,B", help="brokers that are started (default: %(default)s; none)"
+    )
+    parser.add_argument("--jars", default="all", metavar="A,B", help="releases whose jars are read (default: %(default)s; none)")
     options = parser.parse_args(given)
+    jars = {"all": list(published.NEWEST), "none": []}.get(options.jars, options.jars.split(","))
+    lines = [] if options.lines == "none" else options.lines.split(",")
+    if unknown := set(jars) - published.NEWEST.keys():
+        parser.error(f"no such release: {', '.join(unknown)}; there are {', '.join(published.NEWEST)}")
     try:
-        found = [text for line in options.lines.split(",") for text in differences(line)]
+        found = [text for name in jars for text in published.differences(name)]
+        print(f"{len(jars)} releases' jars read, {len(found)} differences from the table", flush=True)
+        found += [text for line in lines for text in differences(line)]
     except KafkaError as error:
         print(f"compat.releases: {error}", file=sys.stderr)
         return 1

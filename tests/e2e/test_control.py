@@ -223,3 +223,36 @@ def test_bytes_that_are_no_http_cost_their_connection_alone(control_broker: Brok
         sock.sendall(b"\x00\x01\x02 nonsense\r\n\r\n")
         assert sock.recv(100).startswith(b"HTTP/1.1 400")
     assert call(control_broker, "GET", "/v1/broker")[0] == 200
+
+
+def test_a_broker_that_serve_has_started_is_forked(start_broker: StartBroker) -> None:
+    broker = start_broker(options=OPTIONS)
+    assert produced(broker, b"both") == [None]
+    status, fork = call(broker, "POST", "/v1/fork", {})
+    assert status == 200
+    assert fork["bootstrap"] != broker.bootstrap
+
+    def values(bootstrap: str, count: int) -> list[bytes | None]:
+        consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+        )
+        consumer.assign([TopicPartition("t", 0, 0)])
+        found = consumer.consume(count, PATIENCE_S)
+        consumer.close()
+        return [message.value() for message in found]
+
+    assert produced(broker, b"first alone") == [None]
+    producer = Producer({"bootstrap.servers": fork["bootstrap"]})
+    producer.produce("t", b"fork alone")
+    assert producer.flush(PATIENCE_S) == 0
+    assert values(broker.bootstrap, 2) == [b"both", b"first alone"]
+    assert values(fork["bootstrap"], 2) == [b"both", b"fork alone"]
+
+    request = urllib.request.Request(f"{fork['control_url']}/v1/fork", b"{}")
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+        second = json.loads(answer.read())
+    assert values(second["bootstrap"], 2) == [b"both", b"fork alone"], "a fork of the fork"
+    for url in (second["control_url"], fork["control_url"]):
+        stopping = urllib.request.Request(f"{url}/v1/broker/stop", b"{}")
+        urllib.request.urlopen(stopping, timeout=PATIENCE_S).close()
+    assert values(broker.bootstrap, 2) == [b"both", b"first alone"], "it goes on without them"

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaConsumer
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as Partition
 
 from tests.support.hosted import Hosted, hosted
 
@@ -105,6 +106,9 @@ VALUES = [b"%d" % number for number in range(6)]
         "Produce topic={t} nth=2 -> cut=close bytes=6",
         "Produce topic={t} nth=2 -> correlation_id=wrong",
         "Produce topic={t} nth=2 -> garbage=frame",
+        "Produce topic={t} nth=2 -> garbage=body",
+        "Produce topic={t} nth=2,4 -> twice",
+        "Produce topic={t} every=2 -> delay_us_per_byte=500",
         "Produce topic={t} nth=2 -> drop=answer",
         "Produce topic={t} nth=2 -> drop=request",
         "Produce topic={t} every=2 -> delay_ms=20..60",
@@ -128,6 +132,74 @@ def test_an_idempotent_producer_of_librdkafka_neither_loses_nor_repeats(
     assert consumed(consumer, len(VALUES)) == (VALUES, [])
     assert consumer.poll(0.3) is None, "something was appended twice"
     consumer.close()
+
+
+@pytest.mark.parametrize("how", ["swap", "twice", "garbage=body", "garbage=frame", "correlation_id=wrong"])
+def test_an_idempotent_producer_that_pipelines_gets_over_answers_that_it_cannot_match(
+    broker: Hosted, topic: str, how: str
+) -> None:
+    """Five requests in flight, so that an answer may come after a later one's."""
+    name = broker.fault(f"Produce topic={topic} nth=3 -> {how}")
+    late = broker.fault(f"Produce topic={topic} nth=2,3 -> hold_ms=100")  # until the next ones are on their way
+    outcomes: list[KafkaError | None] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 0, "batch.num.messages": 1,
+            "retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "request.timeout.ms": 2000, "socket.timeout.ms": 2000,
+        }
+    )  # fmt: skip
+    values = [b"%d" % number for number in range(20)]
+    for value in values:
+        producer.produce(topic, value, partition=0, on_delivery=lambda error, _: outcomes.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert outcomes == [None] * len(values)
+    assert broker.hits(name) == 1
+    assert broker.hits(late) == 2
+    consumer = consumer_of(broker, topic)
+    assert consumed(consumer, len(values)) == (values, [])
+    assert consumer.poll(0.3) is None, "something was appended twice"
+    consumer.close()
+
+
+@pytest.mark.parametrize(
+    "how", ["swap", "twice", "garbage=body", "correlation_id=wrong", "delay_us_per_byte=500", "cut=reset"]
+)
+def test_a_producer_of_kafka_python_gets_over_it(broker: Hosted, topic: str, how: str) -> None:
+    name = broker.fault(f"Produce topic={topic} nth=2,5 -> {how}")
+    producer = KafkaProducer(
+        bootstrap_servers=broker.bootstrap, linger_ms=0, request_timeout_ms=3000, retry_backoff_ms=20,
+        reconnect_backoff_ms=20,
+    )  # fmt: skip
+    values = [b"%d" % number for number in range(6)]
+    for value in values:
+        producer.send(topic, value, partition=0).get(PATIENCE_S)
+    producer.close()
+    assert broker.hits(name) == 2
+    consumer = consumer_of(broker, topic)
+    assert consumed(consumer, len(values)) == (values, [])
+    consumer.close()
+
+
+@pytest.mark.parametrize("how", ["twice", "swap", "garbage=body", "garbage=frame", "delay_us_per_byte=20"])
+def test_consumers_get_over_fetch_answers_that_are_not_as_they_should_be(
+    broker: Hosted, topic: str, how: str
+) -> None:
+    produced(broker, topic, VALUES)
+    name = broker.fault(f"Fetch topic={topic} times=2 -> {how}")
+    consumer = consumer_of(broker, topic, **{"socket.timeout.ms": 2000})
+    assert consumed(consumer, len(VALUES))[0] == VALUES
+    consumer.close()
+    until(lambda: broker.hits(name) > 0)
+    again = broker.fault(f"Fetch topic={topic} times=2 -> {how}")
+    other = KafkaConsumer(
+        bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", request_timeout_ms=3000,
+        consumer_timeout_ms=int(PATIENCE_S * 1000), group_id=None,
+    )  # fmt: skip
+    other.assign([Partition(topic, 0)])
+    other.seek_to_beginning()
+    assert [next(other).value for _ in VALUES] == VALUES
+    other.close()
+    assert broker.hits(again) > 0
 
 
 def test_a_plain_producer_repeats_what_was_appended_but_not_acknowledged(broker: Hosted, topic: str) -> None:
@@ -164,7 +236,10 @@ def test_only_the_partition_that_is_named_fails(broker: Hosted, topic: str) -> N
     assert outcomes[1].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
-@pytest.mark.parametrize("how", ["crc", "length", "compression"])
+@pytest.mark.parametrize(
+    "how",
+    ["crc", "byte", "length", "compression", "count", "count-negative", "count-huge", "magic", "truncate"],
+)
 def test_librdkafka_delivers_nothing_that_is_damaged(broker: Hosted, topic: str, how: str) -> None:
     produced(broker, topic, VALUES[:3])
     name = broker.fault(f"Fetch topic={topic} times=2 -> corrupt={how}")
@@ -186,9 +261,10 @@ def test_librdkafka_delivers_nothing_that_is_damaged(broker: Hosted, topic: str,
     consumer.close()
 
 
-def test_kafka_python_says_that_a_batch_is_damaged(broker: Hosted, topic: str) -> None:
+@pytest.mark.parametrize("how", ["crc", "byte"])
+def test_kafka_python_says_that_a_batch_is_damaged(broker: Hosted, topic: str, how: str) -> None:
     produced(broker, topic, VALUES[:1])
-    name = broker.fault(f"Fetch topic={topic} -> corrupt=crc")
+    name = broker.fault(f"Fetch topic={topic} -> corrupt={how}")
     consumer = KafkaConsumer(
         topic, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", check_crcs=True,
         consumer_timeout_ms=3000,

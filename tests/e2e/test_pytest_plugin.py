@@ -114,6 +114,40 @@ def test_b(kafka_broker):
     ran(tmp_path, "--kafka-scope=function", passed=2)
 
 
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_workers_of_xdist_have_brokers_of_their_own(tmp_path: Path, mode: str) -> None:
+    """The same names in each of them, and nobody sees what another one made."""
+    (tmp_path / "test_it.py").write_text(
+        """
+import os
+from pathlib import Path
+
+import pytest
+
+SEEN = Path(__file__).with_name("seen")
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_it(kafka_broker, number):
+    assert kafka_broker.topics() == []
+    kafka_broker.create_topic("t", records=[str(number)])
+    kafka_broker.set_offsets("g", {"t": {0: "latest"}})
+    kafka_broker.snapshot("s")
+    assert [record.value for record in kafka_broker.records("t")] == [str(number).encode()]
+    with SEEN.open("a") as seen:
+        print(os.environ["PYTEST_XDIST_WORKER"], kafka_broker.bootstrap, file=seen)
+"""
+    )
+    ran(tmp_path, "-p", "xdist", "-n", "3", f"--kafka-mode={mode}", passed=12)
+    workers: dict[str, set[str]] = {}
+    for line in (tmp_path / "seen").read_text().splitlines():
+        worker, address = line.split()
+        workers.setdefault(worker, set()).add(address)
+    assert len(workers) == 3
+    assert all(len(addresses) == 1 for addresses in workers.values()), "one broker for a worker's session"
+    assert len(set.union(*workers.values())) == 3
+
+
 def test_asynchronous_tests(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\ntrio_mode = true\n")
     (tmp_path / "test_it.py").write_text(

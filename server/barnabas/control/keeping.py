@@ -1,6 +1,7 @@
 """Clients that outlive a step of the clock: their sessions and connections are put off by as much.
 
-The rule: only what depends on hearing of a client is put off; transactions, retention, offsets, locks and tokens are not.
+The rule: only what depends on hearing of a client is put off: sessions, logins, idle connections. Transactions, retention, offsets, locks and
+tokens are not.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ SESSION_TIMERS = frozenset(("session", "rejoin", "resync", "join", "sync", "revo
 
 
 def keep_clients(broker: Broker, ms: int) -> None:
-    """Put off the ends of sessions of group members, and the closing of idle connections, by `ms`."""
+    """Put off the ends of sessions of group members and of logins, and the closing of idle connections, by `ms`."""
     broker.services.group_coordinator.put_off(SESSION_TIMERS, ms)
     for connection in broker.connections:
         connection.last_active += ms / 1000
+        login = connection.info.login
+        if login is not None and login.expires_ms is not None:
+            login.expires_ms += ms

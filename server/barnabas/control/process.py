@@ -118,10 +118,15 @@ async def _serve(host: Host, address: str, stopper: Stopper) -> None:
     async with trio.open_nursery() as nursery:
         words = ""
         if address:
+            from barnabas.control.forks import Forks
             from barnabas.control.server import bind, serve, url_of
+            from barnabas.control.state import state_of
 
             token = host.config.get(settings.CONTROL_TOKEN)
-            sockets = bind(*_address(address), token=token)
+            where, port = _address(address)
+            sockets = bind(where, port, token=token)
+            forks = Forks(nursery, control_host=where, token=token, clock=host.clock)
+            state_of(host).start_fork = forks.start
             await nursery.start(serve, host, sockets, token)
             words = f" control={url_of(sockets)}"
         await _run_host(host, stopper, words)

@@ -12,7 +12,11 @@ from barnabas.records.crc import crc32c
 if TYPE_CHECKING:
     from barnabas.faults.chance import Chance
 
-DAMAGES = ("crc", "count", "compression", "magic", "length", "payload", "truncate")
+DAMAGES = (
+    "crc", "count", "count-negative", "count-huge", "compression", "magic", "length", "payload", "byte", "truncate",
+)  # fmt: skip
+COUNTS = {"count-negative": 2**32 - 1, "count-huge": 2**31 - 1}
+"""Counts of records that no batch has: -1, and the largest there is."""
 
 _LENGTH, _MAGIC, _CRC, _ATTRIBUTES, _COUNT, _RECORDS = 8, 16, 17, 21, 57, 61
 """Where the parts of a record batch (magic 2) begin."""
@@ -24,7 +28,7 @@ _GZIP, _SNAPPY = 1, 2
 def damaged(records: bytes, how: str, chance: Chance) -> bytes:
     """Return records of a Fetch answer with their first batch damaged; they are empty if they were.
 
-    `how` is one of DAMAGES. In a message set older than batches, `count` and `compression` damage the checksum.
+    `how` is one of DAMAGES. In a message set older than batches, counts and `compression` damage the checksum.
     """
     data = bytearray(records)
     if len(data) <= _LEGACY_PAYLOAD:
@@ -38,15 +42,20 @@ def damaged(records: bytes, how: str, chance: Chance) -> bytes:
         data[_LENGTH : _LENGTH + 4] = (4).to_bytes(4, "big")
         return bytes(data)
     if data[_MAGIC] < 2 or len(data) <= _RECORDS:
-        at = _LEGACY_CRC if how != "payload" else _LEGACY_PAYLOAD
+        at = _LEGACY_CRC if how not in ("payload", "byte") else _LEGACY_PAYLOAD
         data[at] ^= 1 + chance.below(255)
         return bytes(data)
     if how == "crc":
         data[_CRC + chance.below(4)] ^= 1 + chance.below(255)
         return bytes(data)
+    if how == "byte":  # the checksum gives it away
+        data[(_RECORDS + _batch_end(data)) // 2] ^= 1 + chance.below(255)
+        return bytes(data)
     if how == "count":
         count = int.from_bytes(data[_COUNT : _COUNT + 4], "big")
         data[_COUNT : _COUNT + 4] = (count + 1).to_bytes(4, "big")
+    elif how in COUNTS:
+        data[_COUNT : _COUNT + 4] = COUNTS[how].to_bytes(4, "big")
     elif how == "compression":
         used = data[_ATTRIBUTES + 1] & _CODEC_BITS
         data[_ATTRIBUTES + 1] ^= used ^ (_GZIP if used != _GZIP else _SNAPPY)

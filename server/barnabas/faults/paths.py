@@ -116,6 +116,10 @@ def value_for(field: Field[Any], value: Any, place: str = "") -> Any:
         return None
     if field.name.endswith("error_code") and isinstance(value, str):
         return code_of(value, place)
+    if kind.startswith("list[") and isinstance(value, list):
+        entry = {"list[str]": str, "list[int]": int}.get(kind.split(" ")[0])
+        if entry is not None and all(isinstance(one, entry) and not isinstance(one, bool) for one in value):
+            return list(value)
     for python, name in ((bool, "bool"), (int, "int"), (str, "str"), (float, "float")):
         if name in kind.split("[")[0]:
             if isinstance(value, python) and (python is bool or not isinstance(value, bool)):

@@ -181,7 +181,7 @@ SETS: Mapping[str, FaultSet] = {
         _lost_acknowledgements, {"topic": None, "every": 3},
     ),
     "corrupt-batches": FaultSet(
-        "What is fetched is damaged (`how`: crc, count, compression, magic, length, payload, truncate). A client must "
+        "What is fetched is damaged (`how`: crc, count, compression, payload, ...). A client must "
         "neither deliver it, nor skip it silently, nor crash.",
         _corrupt_batches, {"topic": None, "how": "crc", "every": 1},
     ),

@@ -218,6 +218,22 @@ class KafkaBroker:
         """
         self.control("POST", "/v1/clock/advance", {"ms": _ms(seconds), "keep_clients": keep_clients})
 
+    def freeze_clock(self) -> None:
+        """Stop the broker's clock; `advance_clock` moves it all the same."""
+        self.control("POST", "/v1/clock/freeze")
+
+    def resume_clock(self) -> None:
+        """Let it run again."""
+        self.control("POST", "/v1/clock/resume")
+
+    def drive_clock(self, factor: float) -> None:
+        """Let it run `factor` times as fast as real time."""
+        self.control("POST", "/v1/clock/speed", {"factor": factor})
+
+    def now_ms(self) -> int:
+        """Return the broker's time, in milliseconds since 1970."""
+        return int(self.control("GET", "/v1/clock")["now_ms"])
+
     # --- state ----------------------------------------------------------------------------------------------
 
     def snapshot(self, name: str, *, replace: bool = False) -> None:

@@ -121,9 +121,9 @@ def test_damage_is_what_it_is_called(how: str) -> None:
     assert damaged != whole
     assert damaged == batches.damaged(whole, how, Chance(1))
     is_signed = crc32c(damaged[21:]) == int.from_bytes(damaged[17:21], "big")
-    assert is_signed is (how in ("count", "compression", "payload", "length", "magic"))
-    if how == "count":
-        assert damaged[57:61] == (2).to_bytes(4, "big")
+    assert is_signed is (how not in ("crc", "byte", "truncate"))
+    counts = {"count": 2, "count-negative": -1, "count-huge": 2**31 - 1}
+    assert int.from_bytes(damaged[57:61], "big", signed=True) == counts.get(how, 1) or how == "truncate"
     if how == "truncate":
         assert whole.startswith(damaged)
 

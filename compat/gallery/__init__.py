@@ -1,0 +1,1 @@
+"""Bugs of released clients, each shown by one command."""

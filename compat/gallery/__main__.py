@@ -1,0 +1,70 @@
+"""python -m compat.gallery NAME...: show bugs of released clients, from a clean start.
+
+Each program runs with the version that has the bug, where it has to be shown, and with the first one without it, where it must not be. Ends with 1 when
+one of the two is otherwise, and with 2 when a program came to no verdict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from compat.gallery import catalogue, page
+from compat.gallery.catalogue import Bug, CatalogueError
+from compat.gallery.installing import InstallError
+from compat.gallery.showing import NOT_SHOWN, SHOWN, Outcome, ShowError, show
+from compat.matrix.brokers import BrokerError
+
+FAILED, NO_VERDICT = 1, 2
+
+
+def main(given: list[str]) -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m compat.gallery", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="bugs; `all` for all of them")
+    parser.add_argument("--list", action="store_true", help="say which there are")
+    parser.add_argument("--version", default="", help="run this version of the client alone; says what it shows")
+    parser.add_argument("--write", action="store_true", help=f"write {page.PAGE.name}, from all of them")
+    options = parser.parse_args(given)
+    try:
+        chosen = catalogue.names() if options.names == ["all"] or options.write else options.names
+        bugs = [catalogue.bug(name) for name in chosen]
+    except CatalogueError as error:
+        parser.error(str(error))
+    if options.list or not bugs:
+        for name in catalogue.names():
+            bug = catalogue.bug(name)
+            print(f"{name:28} {bug.client} {bug.broken}: {bug.title}")
+        return 0
+    code, outcomes = 0, {}
+    for bug in bugs:
+        one, outcomes[bug.name] = _shown(bug, options.version)
+        code = max(code, one)
+    if options.write and code == 0:
+        page.write(bugs, outcomes)
+    return code
+
+
+def _shown(bug: Bug, only: str) -> tuple[int, list[Outcome]]:
+    """Run a bug with its versions; returns the exit code and what came of each run."""
+    print(f"{bug.name}: {bug.title}\n  {bug.issue}", flush=True)
+    code, outcomes = 0, []
+    for version in (only,) if only else bug.versions:
+        try:
+            outcome = show(bug, version)
+        except (ShowError, InstallError, BrokerError) as error:
+            print(f"  {bug.client} {version}: no verdict: {error}", flush=True)
+            code = NO_VERDICT
+            continue
+        expected = SHOWN if version == bug.broken else NOT_SHOWN
+        is_right = bool(only) or outcome.verdict == expected
+        sign = "" if is_right else f"  [expected: {expected}]"
+        print(f"  {bug.client} {version}: {outcome.verdict}: {outcome.text} ({outcome.seconds:.1f} s){sign}", flush=True)
+        if not is_right:
+            code = max(code, FAILED)
+        outcomes.append(outcome)
+    return code, outcomes
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

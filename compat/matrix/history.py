@@ -1,0 +1,133 @@
+"""Stock clients against the brokers of twelve years: `python -m compat.matrix --as-version all`.
+
+The rule: a cell is what a client's program said with a broker that is that release and no other. What fails because a client
+never spoke with such old brokers is told apart from what fails otherwise; only the latter is a failure of the run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from barnabas.config import releases
+from compat.matrix.clients import Verdicts, title
+
+CASES = ("create-topic", "produce-none", "produce-gzip", "consume-group", "commit-resume", "idempotent-produce", "transactions", "admin")
+"""What is run: the cases that depend most on what a broker serves."""
+RESULTS = Path(__file__).resolve().parents[2] / ".tools" / "compat" / "releases.json"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "compatibility-releases.md"
+OLDEST: Mapping[str, tuple[str, str]] = {
+    "aiokafka": ("0.11.0", "asks for versions (ApiVersions v3 and a fall-back), reads batches"),
+    "confluent-kafka": ("0.10.1", "its program makes topics with CreateTopics"),
+    "confluent-kafka-2.0.2": ("0.10.1", "its program makes topics with CreateTopics"),
+    "franz-go": ("0.10.1", "its program makes topics with CreateTopics"),
+    "java": ("2.1", "Kafka's clients 4.x do without the versions that older brokers have (KIP-896)"),
+    "java-0.10": ("0.10.2", "clients before KIP-97 need a broker of their own release or a later one"),
+    "java-0.8": ("0.8.2", "clients before KIP-97 need a broker of their own release or a later one"),
+    "java-0.9": ("0.9.0", "clients before KIP-97 need a broker of their own release or a later one"),
+    "java-1.1": ("0.10.1", "KIP-97: 0.10.0 and later; its program makes topics with CreateTopics"),
+    "java-2.8": ("0.10.1", "KIP-97: 0.10.0 and later; its program makes topics with CreateTopics"),
+    "java-3.9": ("0.10.1", "KIP-97: 0.10.0 and later; its program makes topics with CreateTopics"),
+    "kafka-go": ("0.10.1", "asks for versions; its program makes topics with CreateTopics"),
+    "kafka-python": ("0.10.1", "3.0 asks for versions; its program makes topics with CreateTopics"),
+    "kafka-python-1.4.7": ("0.10.1", "its program makes topics with CreateTopics"),
+    "kafka-python-2.0.2": ("0.10.1", "its program makes topics with CreateTopics"),
+    "kafka-tools": ("2.1", "Kafka's tools 4.x do without the versions that older brokers have (KIP-896)"),
+    "kafkajs": ("0.10.1", "asks for versions; its program makes topics with CreateTopics"),
+    "kcat": ("0.10.0", "librdkafka asks for versions"),
+    "rskafka": ("0.11.0", "asks for versions, writes batches"),
+    "sarama": ("2.8", "its program says that the broker is of Kafka 2.8"),
+}
+"""The oldest broker that a client's program speaks with, and why."""
+SINCE: Mapping[str, str] = {"idempotent-produce": "0.11.0", "transactions": "0.11.0", "admin": "1.1"}
+"""Cases that need a broker of this release at least."""
+
+
+def chosen(text: str) -> list[str]:
+    """Return the releases that `all` or `2.8,3.9` names. Raises ValueError."""
+    return list(releases.NAMES) if text == "all" else [releases.named(one) for one in text.split(",")]
+
+
+def is_expected(client: str, release: str, case: str) -> bool:
+    """Whether a client is expected to pass a case with a broker of a release."""
+    oldest = OLDEST.get(client, (releases.NAMES[0], ""))[0]
+    return releases.is_at_least(release, oldest) and releases.is_at_least(
+        release, SINCE.get(case, releases.NAMES[0])
+    )
+
+
+class History:
+    """Verdicts by release, client and case; those of earlier runs are kept in a file, so that it can be run in pieces."""
+
+    def __init__(self) -> None:
+        self.verdicts: dict[str, dict[str, dict[str, list[str]]]] = {}
+        if RESULTS.exists():
+            self.verdicts = json.loads(RESULTS.read_text(encoding="utf-8"))
+
+    def add(self, release: str, rows: Mapping[str, Verdicts]) -> None:
+        """Keep what a release's run has found."""
+        kept = self.verdicts.setdefault(release, {})
+        for client, row in rows.items():
+            kept[client] = {case: [verdict.status, verdict.detail] for case, verdict in row.items()}
+        RESULTS.parent.mkdir(parents=True, exist_ok=True)
+        RESULTS.write_text(json.dumps(self.verdicts), encoding="utf-8")
+
+    def failures(self, names: Iterable[str]) -> list[str]:
+        """Return what has failed in these releases that should not have."""
+        return [
+            f"{release} {client} {case}: {detail}"
+            for release in names
+            for client, row in self.verdicts.get(release, {}).items()
+            for case, (status, detail) in row.items()
+            if status == "FAIL" and is_expected(client, release, case)
+        ]
+
+    def text(self, names: Sequence[str]) -> str:
+        """Return a table for a terminal."""
+        clients = sorted({client for name in names for client in self.verdicts.get(name, {})})
+        width = max(map(len, clients), default=0)
+        lines = [" " * width + "  " + " ".join(name.rjust(6) for name in names)]
+        lines += [
+            client.ljust(width) + "  " + " ".join(self._cell(client, name).rjust(6) for name in names)
+            for client in clients
+        ]
+        return "\n".join(lines)
+
+    def _cell(self, client: str, release: str) -> str:
+        """Return how many cases passed of those that were tried, `-` where the client never spoke with such brokers."""
+        row: dict[str, Any] = self.verdicts.get(release, {}).get(client, {})
+        expected = {case: status for case, (status, _) in row.items() if is_expected(client, release, case)}
+        tried = [status for status in expected.values() if status != "SKIP"]
+        if not row:
+            return ""
+        if not tried:
+            return "–"
+        passed = tried.count("PASS")
+        return str(passed) if passed == len(tried) else f"{passed}/{len(tried)}"
+
+    def markdown(self, records: int) -> str:
+        """Return the page of all that is kept."""
+        names = [name for name in releases.NAMES if name in self.verdicts]
+        clients = sorted({client for row in self.verdicts.values() for client in row})
+        lines = [
+            "# Stock clients against the brokers of twelve years",
+            "",
+            'Written by `make compat ARGS="--as-version all --write"`: each client against `barnabas serve --as-version` of each release, with',
+            f"{records} records per topic. A number is how many of the cases {', '.join(CASES)} passed; `7/8` where one failed that should have passed, `–` where",
+            "the client does not speak with brokers so old (below the table), nothing where it was not tried. Cases that a release or a client has nothing for do not count.",
+            "",
+            "| client | " + " | ".join(names) + " |",
+            "|---" * (len(names) + 1) + "|",
+        ]
+        lines += [
+            f"| {title(client)} | " + " | ".join(self._cell(client, name) for name in names) + " |"
+            for client in clients
+        ]
+        lines += ["", "The oldest broker of each client's program:", "", "| client | since | |", "|---|---|---|"]
+        lines += [f"| {title(client)} | {OLDEST[client][0]} | {OLDEST[client][1]} |" for client in clients if client in OLDEST]
+        failures = self.failures(names)
+        if failures:
+            lines += ["", "What failed:", "", *(f"- {text}" for text in failures)]
+        return "\n".join(lines) + "\n"
