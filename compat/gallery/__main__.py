@@ -1,7 +1,7 @@
 """python -m compat.gallery NAME...: show bugs of released clients, from a clean start.
 
-Each program runs with the version that has the bug, where it has to be shown, and with the first one without it, where it must not be. Ends with 1 when
-one of the two is otherwise, and with 2 when a program came to no verdict.
+Each program runs with the version that has the bug, where it has to be shown, and with a later one without it, where it
+must not be. Ends with 1 when one of the two is otherwise, and with 2 when a program came to no verdict.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def main(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m compat.gallery", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="bugs; `all` for all of them")
     parser.add_argument("--list", action="store_true", help="say which there are")
-    parser.add_argument("--version", default="", help="run this version of the client alone; says what it shows")
+    parser.add_argument(
+        "--version", default="", help="run this version of the client alone; says what it shows"
+    )
     parser.add_argument("--write", action="store_true", help=f"write {page.PAGE.name}, from all of them")
     options = parser.parse_args(given)
     try:
@@ -59,7 +61,10 @@ def _shown(bug: Bug, only: str) -> tuple[int, list[Outcome]]:
         expected = SHOWN if version == bug.broken else NOT_SHOWN
         is_right = bool(only) or outcome.verdict == expected
         sign = "" if is_right else f"  [expected: {expected}]"
-        print(f"  {bug.client} {version}: {outcome.verdict}: {outcome.text} ({outcome.seconds:.1f} s){sign}", flush=True)
+        print(
+            f"  {bug.client} {version}: {outcome.verdict}: {outcome.text} ({outcome.seconds:.1f} s){sign}",
+            flush=True,
+        )
         if not is_right:
             code = max(code, FAILED)
         outcomes.append(outcome)

@@ -1,6 +1,6 @@
 """What is in the gallery: a directory for each bug, with `bug.yaml`, `faults.yaml` and a program.
 
-The rule: a bug names the released version that has it, where it was reported, and the first release without it, if there is one.
+The rule: a bug names the released version that has it, where it was reported, and a release without it, if there is one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Bug:
         """The program that meets the bug. Raises CatalogueError."""
         found = sorted(self.directory.glob("[Pp]rogram.*"))
         if len(found) != 1:
-            raise CatalogueError(f"{self.directory}: one file named program.* is expected, {len(found)} are there")
+            raise CatalogueError(
+                f"{self.directory}: one file named program.* is expected, {len(found)} are there"
+            )
         return found[0]
 
     @property
@@ -81,7 +83,9 @@ def bug(name: str) -> Bug:
         raise CatalogueError(f"there is no bug named {name!r}; there are {', '.join(names())}")
     fields: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     fields["with_packages"] = tuple(fields.pop("with", ()))
-    texts = {key: " ".join(value.split()) if isinstance(value, str) else value for key, value in fields.items()}
+    texts = {
+        key: " ".join(value.split()) if isinstance(value, str) else value for key, value in fields.items()
+    }
     try:
         found = Bug(name, **texts)
     except TypeError as error:

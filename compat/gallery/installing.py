@@ -16,8 +16,8 @@ from pathlib import Path
 from string import Template
 
 from compat.gallery.catalogue import Bug
-from compat.kit.java import built
 from compat.kafka.releases import KafkaError
+from compat.kit.java import built
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = ROOT / ".tools" / "gallery"
@@ -46,7 +46,10 @@ class InstallError(Exception):
 
 
 def command(bug: Bug, version: str) -> tuple[list[str], dict[str, str]]:
-    """Return the command that runs a bug's program with a version of its client, and its environment. Raises InstallError."""
+    """Return the command that runs a bug's program with a version of its client, and its environment.
+
+    Raises InstallError.
+    """
     makers: dict[str, Callable[[Bug, str], tuple[list[str], dict[str, str]]]] = {
         **dict.fromkeys(PYTHON_PACKAGES, _python),
         **dict.fromkeys(GO_MODULES, _go),
@@ -75,7 +78,16 @@ def _python(bug: Bug, version: str) -> tuple[list[str], dict[str, str]]:
     if not (place / "built").exists():
         shutil.rmtree(place, ignore_errors=True)
         _call(sys.executable, "-m", "venv", place)
-        _call(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", *packages)
+        _call(
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--only-binary=:all:",
+            *packages,
+        )
         (place / "built").touch()
     return [str(python), str(bug.program)], {"PYTHONPATH": str(SUPPORT), "PYTHONDONTWRITEBYTECODE": "1"}
 

@@ -13,17 +13,19 @@ _HEAD = """<!-- Written by `python -m compat.gallery --write` after a run of all
 
 # Bugs of released clients
 
-What the test bench finds: each of these is a bug of a released version, shown from a clean start by one command, which installs that version, starts a broker that
-commits the faults, and runs a small program. Where a later release has mended it, the same program runs with that one too, and does not show it.
+What the test bench finds: each of these is a bug of a released version, shown from a clean start by one command, which
+installs that version, starts a broker that commits the faults, and runs a small program. Where a later release has mended
+it, the same program runs with that one too, and does not show it.
 
     python -m compat.gallery                      # lists them
     python -m compat.gallery {first}
     make gallery ARGS={first}                     # the same, and sets up what it needs
     make gallery                                  # all of them
 
-The exit code is 0 when the broken version shows the bug and the mended one does not, 1 when it is otherwise, 2 when there was no verdict. `--version` tries any other version.
-The files of each are in [compat/gallery/bugs](../compat/gallery/bugs): `faults.yaml` is what the broker does ([faults](reference/faults.md)), and can be given to `barnabas serve
---faults`; the program is what a user of the client would write.
+The exit code is 0 when the broken version shows the bug and the mended one does not, 1 when it is otherwise, 2 when there
+was no verdict. `--version` tries any other version. The files of each are in [compat/gallery/bugs](../compat/gallery/bugs):
+`faults.yaml` is what the broker does ([faults](reference/faults.md)), and can be given to `barnabas serve --faults`; the
+program is what a user of the client would write.
 
 | | client | broken | mended | |
 |---|---|---|---|---|
@@ -35,11 +37,16 @@ def write(bugs: Sequence[Bug], outcomes: Mapping[str, Sequence[Outcome]]) -> Non
     parts = [_HEAD.format(first=bugs[0].name)]
     for bug in bugs:
         mended = bug.mended or "no release"
-        parts.append(f"| [{bug.name}](#{bug.name}) | {bug.client} | {bug.broken} | {mended} | {bug.title} |\n")
+        parts.append(
+            f"| [{bug.name}](#{bug.name}) | {bug.client} | {bug.broken} | {mended} | {bug.title} |\n"
+        )
     for bug in bugs:
         parts.append(f"\n## {bug.name}\n\n**{bug.title}.** {bug.seen}\n")
         if bug.happens:
             parts.append(f"\nIn production: {bug.happens}\n")
-        parts.append(f"\nReported: <{bug.issue}>. The broker:\n\n```yaml\n{bug.faults.read_text(encoding='utf-8').strip()}\n```\n\nSeen:\n\n")
-        parts.extend(f"    {bug.client} {one.version}: {one.verdict}: {one.text}\n" for one in outcomes[bug.name])
+        faults = bug.faults.read_text(encoding="utf-8").strip()
+        parts.append(f"\nReported: <{bug.issue}>. The broker:\n\n```yaml\n{faults}\n```\n\nSeen:\n\n")
+        parts.extend(
+            f"    {bug.client} {one.version}: {one.verdict}: {one.text}\n" for one in outcomes[bug.name]
+        )
     PAGE.write_text("".join(parts), encoding="utf-8")

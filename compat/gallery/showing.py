@@ -1,6 +1,6 @@
 """Running a bug's program against a broker that commits its faults, and reading its verdict.
 
-The rule: a verdict counts only where a fault has struck, and where the program says it in so many words: `SHOWN what` or `NOT SHOWN what`.
+The rule: a verdict counts only where a fault has struck, and where the program says so: `SHOWN what` or `NOT SHOWN what`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def show(bug: Bug, version: str) -> Outcome:
             broker.stop()
     verdict, words = _verdict(bug, text, code)
     if not hits:
-        raise ShowError(f"{bug.name} with {bug.client} {version}: no fault has struck, so that nothing is shown: {words}")
+        raise ShowError(
+            f"{bug.name} with {bug.client} {version}: no fault has struck, so that nothing is shown: {words}"
+        )
     return Outcome(version, verdict, words, hits, seconds)
 
 
@@ -76,7 +78,10 @@ def ask(url: str, body: Any = None) -> Any:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> tuple[str, int]:
-    """Run a program; returns what it printed, and its exit code (-N after signal N). Raises ShowError when it does not end."""
+    """Run a program; returns what it printed, and its exit code (-N after signal N).
+
+    Raises ShowError when it does not end.
+    """
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         env={**os.environ, **environment},
@@ -87,7 +92,9 @@ def _run(command: list[str], environment: dict[str, str]) -> tuple[str, int]:
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
         end = output.decode(errors="replace")[-1500:]
-        raise ShowError(f"the program did not end in {PROGRAM_TIMEOUT_S} s; it said at the end: {end}") from None
+        raise ShowError(
+            f"the program did not end in {PROGRAM_TIMEOUT_S} s; it said at the end: {end}"
+        ) from None
     return output.decode(errors="replace"), process.returncode
 
 

@@ -62,7 +62,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="only say which clients and cases there are")
     parser.add_argument(
         "--as-version", default="", metavar="all|A,B",
-        help="against brokers that are these releases of Kafka, a table; `--write` writes it with what earlier runs have found",
+        help="against brokers that are these releases of Kafka; `--write` writes the table, with what earlier runs found",
     )  # fmt: skip
     parser.add_argument("--security", action="store_true", help="each client in each protocol and mechanism")
     parser.add_argument(

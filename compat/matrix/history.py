@@ -1,7 +1,7 @@
 """Stock clients against the brokers of twelve years: `python -m compat.matrix --as-version all`.
 
-The rule: a cell is what a client's program said with a broker that is that release and no other. What fails because a client
-never spoke with such old brokers is told apart from what fails otherwise; only the latter is a failure of the run.
+The rule: a cell is what a client's program said with a broker that is that release and no other. What fails because a
+client never spoke with such old brokers is no failure of the run; everything else is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import Any
 from barnabas.config import releases
 from compat.matrix.clients import Verdicts, title
 
-CASES = ("create-topic", "produce-none", "produce-gzip", "consume-group", "commit-resume", "idempotent-produce", "transactions", "admin")
+CASES = (
+    "create-topic",
+    "produce-none",
+    "produce-gzip",
+    "consume-group",
+    "commit-resume",
+    "idempotent-produce",
+    "transactions",
+    "admin",
+)
 """What is run: the cases that depend most on what a broker serves."""
 RESULTS = Path(__file__).resolve().parents[2] / ".tools" / "compat" / "releases.json"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "compatibility-releases.md"
@@ -114,9 +123,10 @@ class History:
         lines = [
             "# Stock clients against the brokers of twelve years",
             "",
-            'Written by `make compat ARGS="--as-version all --write"`: each client against `barnabas serve --as-version` of each release, with',
-            f"{records} records per topic. A number is how many of the cases {', '.join(CASES)} passed; `7/8` where one failed that should have passed, `–` where",
-            "the client does not speak with brokers so old (below the table), nothing where it was not tried. Cases that a release or a client has nothing for do not count.",
+            'Written by `make compat ARGS="--as-version all --write"`: each client against `barnabas serve --as-version` of each',
+            f"release, with {records} records per topic. A number is how many of these cases passed: {', '.join(CASES)}.",
+            "`7/8`: one failed that should have passed; `–`: the client does not speak with brokers so old (see below);",
+            "nothing where it was not tried. Cases that a release or a client has nothing for do not count.",
             "",
             "| client | " + " | ".join(names) + " |",
             "|---" * (len(names) + 1) + "|",
@@ -125,8 +135,18 @@ class History:
             f"| {title(client)} | " + " | ".join(self._cell(client, name) for name in names) + " |"
             for client in clients
         ]
-        lines += ["", "The oldest broker of each client's program:", "", "| client | since | |", "|---|---|---|"]
-        lines += [f"| {title(client)} | {OLDEST[client][0]} | {OLDEST[client][1]} |" for client in clients if client in OLDEST]
+        lines += [
+            "",
+            "The oldest broker of each client's program:",
+            "",
+            "| client | since | |",
+            "|---|---|---|",
+        ]
+        lines += [
+            f"| {title(client)} | {OLDEST[client][0]} | {OLDEST[client][1]} |"
+            for client in clients
+            if client in OLDEST
+        ]
         failures = self.failures(names)
         if failures:
             lines += ["", "What failed:", "", *(f"- {text}" for text in failures)]

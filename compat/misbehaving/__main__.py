@@ -55,7 +55,16 @@ ROWS = (
     Row("throttled", ("Produce,Fetch -> throttle_ms=20",), PRODUCE),
     *(
         Row(f"damaged batch, once: {how}", (f"Fetch nth=2 -> corrupt={how}",), PRODUCE)
-        for how in ("crc", "byte", "count", "count-negative", "count-huge", "compression", "magic", "truncate")
+        for how in (
+            "crc",
+            "byte",
+            "count",
+            "count-negative",
+            "count-huge",
+            "compression",
+            "magic",
+            "truncate",
+        )
     ),
     Row("refused connections", ("connect every=3 times=3 -> refuse",), COMMIT),
     Row(

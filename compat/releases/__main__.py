@@ -1,7 +1,7 @@
 """python -m compat.releases: what `--as-version` advertises, beside Apache Kafka of that release.
 
-First the whole table is held against the `ApiKeys` in the clients' jar of each release (`--jars`), then brokers of ours against real
-ones that are started (`--lines`). Ends with 1 when a key or a version differs that is not in `NOT_SERVED`.
+First the whole table is held against the `ApiKeys` in the clients' jar of each release (`--jars`), then brokers of ours
+against real ones that are started (`--lines`). Ends with 1 when a key or a version differs that is not in `NOT_SERVED`.
 """
 
 from __future__ import annotations
@@ -54,9 +54,17 @@ def main(given: list[str]) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.releases", description=__doc__)
     parser.add_argument(
-        "--lines", default="2.6,3.9,4.x", metavar="A,B", help="brokers that are started (default: %(default)s; none)"
+        "--lines",
+        default="2.6,3.9,4.x",
+        metavar="A,B",
+        help="brokers that are started (default: %(default)s; none)",
     )
-    parser.add_argument("--jars", default="all", metavar="A,B", help="releases whose jars are read (default: %(default)s; none)")
+    parser.add_argument(
+        "--jars",
+        default="all",
+        metavar="A,B",
+        help="releases whose jars are read (default: %(default)s; none)",
+    )
     options = parser.parse_args(given)
     jars = {"all": list(published.NEWEST), "none": []}.get(options.jars, options.jars.split(","))
     lines = [] if options.lines == "none" else options.lines.split(",")

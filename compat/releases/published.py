@@ -1,4 +1,4 @@
-"""What each release of Apache Kafka has published: read from its kafka-clients on Maven Central, and held against our table."""
+"""What each release of Apache Kafka has published: read from its kafka-clients, and held against our table."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from compat.kafka.releases import ROOT, KafkaError, maven, require
 HERE = Path(__file__).resolve().parent / "keys"
 PLACE = ROOT / ".tools" / "keys"
 NEWEST = {
-    "0.9.0": "0.9.0.1", "0.10.0": "0.10.0.1", "0.10.1": "0.10.1.1", "0.10.2": "0.10.2.2", "0.11.0": "0.11.0.3", "1.0": "1.0.2",
-    "1.1": "1.1.1", "2.0": "2.0.1", "2.1": "2.1.1", "2.2": "2.2.2", "2.3": "2.3.1", "2.4": "2.4.1", "2.5": "2.5.1", "2.6": "2.6.3",
-    "2.7": "2.7.2", "2.8": "2.8.2", "3.0": "3.0.2", "3.1": "3.1.2", "3.2": "3.2.3", "3.3": "3.3.2", "3.4": "3.4.1", "3.5": "3.5.2",
-    "3.6": "3.6.2", "3.7": "3.7.2", "3.8": "3.8.1", "3.9": "3.9.2", "4.0": "4.0.2", "4.1": "4.1.1", "4.2": "4.2.0", "4.3": "4.3.1",
-    "4.4": "4.4.0",
+    "0.9.0": "0.9.0.1", "0.10.0": "0.10.0.1", "0.10.1": "0.10.1.1", "0.10.2": "0.10.2.2",
+    "0.11.0": "0.11.0.3", "1.0": "1.0.2", "1.1": "1.1.1", "2.0": "2.0.1", "2.1": "2.1.1",
+    "2.2": "2.2.2", "2.3": "2.3.1", "2.4": "2.4.1", "2.5": "2.5.1", "2.6": "2.6.3", "2.7": "2.7.2",
+    "2.8": "2.8.2", "3.0": "3.0.2", "3.1": "3.1.2", "3.2": "3.2.3", "3.3": "3.3.2", "3.4": "3.4.1",
+    "3.5": "3.5.2", "3.6": "3.6.2", "3.7": "3.7.2", "3.8": "3.8.1", "3.9": "3.9.2", "4.0": "4.0.2",
+    "4.1": "4.1.1", "4.2": "4.2.0", "4.3": "4.3.1", "4.4": "4.4.0",
 }  # fmt: skip
 """The newest patch of each line; before 0.9 the clients' jar was a draft that brokers did not use."""
 NOT_SAID_TO_CLIENTS: dict[str, set[int]] = {"2.7": {52, 53, 54, 55}}
@@ -44,7 +45,10 @@ def published(version: str) -> dict[int, tuple[int, int]]:
 def _compiled() -> Path:
     classes = PLACE / "classes"
     source = HERE / "Keys.java"
-    if not (classes / "Keys.class").exists() or (classes / "Keys.class").stat().st_mtime < source.stat().st_mtime:
+    if (
+        not (classes / "Keys.class").exists()
+        or (classes / "Keys.class").stat().st_mtime < source.stat().st_mtime
+    ):
         subprocess.run(["javac", "--release", "17", "-d", str(classes), str(source)], check=True)
     return classes
 

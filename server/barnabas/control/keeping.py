@@ -1,7 +1,7 @@
 """Clients that outlive a step of the clock: their sessions and connections are put off by as much.
 
-The rule: only what depends on hearing of a client is put off: sessions, logins, idle connections. Transactions, retention, offsets, locks and
-tokens are not.
+The rule: only what depends on hearing of a client is put off: sessions, logins, idle connections. Transactions, retention,
+offsets, locks and tokens are not.
 """
 
 from __future__ import annotations

@@ -146,9 +146,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("garbage", _ON_REQUEST, *_choice("body", "frame"),
            "Random bytes stand for the answer's body, or for all of it but its size."),
     Action("corrupt", _ON_REQUEST, *_choice(*batches.DAMAGES),
-           "The first batch of each partition of a Fetch answer is damaged: its checksum (`crc`), count of records (one more, "
-           "-1, or 2147483647), compression, magic byte, length or payload, or it is cut in half. The checksum is computed again "
-           "where it would give the damage away, but for `byte`, which changes one byte in the middle of the records."),
+           "The first batch of each partition of a Fetch answer is damaged: its checksum (`crc`), count of records (one "
+           "more, -1, or 2147483647), compression, magic byte, length or payload, or it is cut in half. The checksum is "
+           "computed again where it would tell, but for `byte`, which changes one byte in the middle of the records."),
     Action("stale", _ON_REQUEST, _flag, _TRUE,
            "Metadata is that of the moment when the rule was made: without newer topics, with older leader epochs."),
     Action("throttle_ms", _ON_REQUEST, *_whole_of(MS_MAX),

@@ -3,7 +3,6 @@
 import asyncio
 
 from aiokafka import AIOKafkaProducer
-
 from gallery import bootstrap, not_shown, shown
 
 

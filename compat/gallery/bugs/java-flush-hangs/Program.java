@@ -13,7 +13,7 @@ public class Program {
         settings.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
         settings.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
         settings.put("request.timeout.ms", "5000");
-        settings.put("retries", "0");
+        settings.put("delivery.timeout.ms", "10000"); // which 2.0 does not know
         KafkaProducer<String, String> producer = new KafkaProducer<>(settings);
         producer.send(new ProducerRecord<>("orders", "first")).get(30, TimeUnit.SECONDS);
         producer.send(new ProducerRecord<>("orders", "second"));
@@ -22,7 +22,7 @@ public class Program {
             flushed.get(40, TimeUnit.SECONDS);
             System.out.println("NOT SHOWN flush returned");
         } catch (TimeoutException error) {
-            System.out.println("SHOWN flush has not returned in 40 s, with a request timeout of 5 s");
+            System.out.println("SHOWN flush has not returned in 40 s, with a time limits of 5 and 10 s");
         }
         Runtime.getRuntime().halt(0);
     }

@@ -7,7 +7,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 
-/** A consumer that is told of a leader that is not there. */
+/** A consumer that gets answers in another order than they were true in. */
 public class Program {
     public static void main(String[] arguments) throws Exception {
         Properties settings = new Properties();
@@ -19,10 +19,12 @@ public class Program {
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
         settings.put("group.id", "billing");
+        settings.put("client.id", "writer");
         settings.put("metadata.max.age.ms", "500");
         KafkaProducer<String, String> producer = new KafkaProducer<>(settings);
         producer.send(new ProducerRecord<>("orders", "x")).get();
         producer.close();
+        settings.put("client.id", "reader");
         KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings);
         consumer.assign(Collections.singletonList(new TopicPartition("orders", 0)));
         int records = 0;

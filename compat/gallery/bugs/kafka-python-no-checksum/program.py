@@ -1,14 +1,17 @@
 """A consumer whose broker damages what it sends."""
 
-from kafka import KafkaConsumer, KafkaProducer
-
 from gallery import bootstrap, not_shown, shown
+from kafka import KafkaConsumer, KafkaProducer
 
 SENT = b"a" * 200
 producer = KafkaProducer(bootstrap_servers=bootstrap)
 producer.send("orders", SENT).get(30)
 consumer = KafkaConsumer(
-    "orders", bootstrap_servers=bootstrap, auto_offset_reset="earliest", check_crcs=True, consumer_timeout_ms=5000
+    "orders",
+    bootstrap_servers=bootstrap,
+    auto_offset_reset="earliest",
+    check_crcs=True,
+    consumer_timeout_ms=5000,
 )
 try:
     record = next(consumer)
