@@ -132,7 +132,7 @@ def test_it(kafka_broker, number):
     assert kafka_broker.topics() == []
     kafka_broker.create_topic("t", records=[str(number)])
     kafka_broker.set_offsets("g", {"t": {0: "latest"}})
-    kafka_broker.snapshot("s")
+    kafka_broker.snapshot("s", replace=True)
     assert [record.value for record in kafka_broker.records("t")] == [str(number).encode()]
     with SEEN.open("a") as seen:
         print(os.environ["PYTEST_XDIST_WORKER"], kafka_broker.bootstrap, file=seen)
