@@ -124,7 +124,7 @@ class History:
             "# Stock clients against the brokers of twelve years",
             "",
             'Written by `make compat ARGS="--as-version all --write"`: each client against brokers of each release',
-            f"(`barnabas serve --as-version`), with {records} records per topic. A number is how many of these cases passed:",
+            f"(`barnabas serve --as-version`), with {records} records per topic. A number: so many of these cases passed:",
             f"{', '.join(CASES)}.",
             "`7/8`: one failed that should have passed; `–`: the client does not speak with brokers so old (see below);",
             "nothing where it was not tried. Cases that a release or a client has nothing for do not count.",
