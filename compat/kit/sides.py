@@ -29,7 +29,7 @@ class StartError(Exception):
     """Barnabas does not start; the message has its last words."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Side:
     """One broker: its name, and how to reach it; users log in at `sasl_port`, all with the same password."""
 

@@ -10,10 +10,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from barnabas import apis
 from barnabas.security.authorizer import Operation, ResourceType
+from barnabas.wire import registry
 from compat.kafka import KafkaError
 from compat.kit.compare import Seen, Step, judge, run
 from compat.kit.records import record_batch
@@ -137,8 +138,10 @@ def settle(side: Side) -> None:
             time.sleep(0.1)
 
 
-def steps(version_of: Callable[[apis.Api], list[int]]) -> Iterator[Step]:
-    """All requests: what reads before what destroys."""
+def steps(
+    version_of: Callable[[apis.Api], list[int]], is_served: Callable[[str, int], bool]
+) -> Iterator[Step]:
+    """All requests that are served: what reads before what destroys."""
     for topic in (FREE, *map(name_without, OPERATIONS)):
         yield made(topic)
     served = [api for api in apis.BY_KEY.values() if api.name in REQUESTS]
@@ -148,19 +151,30 @@ def steps(version_of: Callable[[apis.Api], list[int]]) -> Iterator[Step]:
             for label, names in cases(api):
                 yield step(label, api.name, version, names)
         if api.name == BEFORE_EXTRA:
-            yield from extra()
+            yield from (one for one in extra() if is_served(one.api, one.version))
+
+
+@cache
+def _served(kafka: Side) -> dict[int, Values]:
+    """Return what a broker advertises, by API key."""
+    with kafka.connect() as connection:
+        answer = connection.ask("ApiVersions", 3, {"ClientSoftwareName": "kit", "ClientSoftwareVersion": "1"})
+    return {one["ApiKey"]: one for one in answer["ApiKeys"]}
+
+
+def serves(kafka: Side, api: str, version: int) -> bool:
+    """Whether a broker serves a version of an API."""
+    theirs = _served(kafka).get(registry.key_of(api))
+    if theirs is None or version < SERVED_SINCE.get(api, 0):
+        return False
+    return bool(theirs["MinVersion"] <= version <= theirs["MaxVersion"])
 
 
 def versions(kafka: Side, every: bool, api: apis.Api) -> list[int]:
     """The versions of an API that both serve: the oldest and the newest, or all."""
-    with kafka.connect() as connection:
-        served = {one["ApiKey"]: one for one in connection.ask("ApiVersions", 3, {
-            "ClientSoftwareName": "kit", "ClientSoftwareVersion": "1"})["ApiKeys"]}  # fmt: skip
-    theirs = served.get(api.key)
-    if theirs is None:
-        return []
-    first = max(SERVED_SINCE.get(api.name, api.min_version), theirs["MinVersion"])
-    common = range(first, min(api.max_version, theirs["MaxVersion"]) + 1)
+    common = [
+        number for number in range(api.min_version, api.max_version + 1) if serves(kafka, api.name, number)
+    ]
     return list(common) if every else sorted({common[0], common[-1]}) if common else []
 
 
@@ -191,7 +205,7 @@ def main() -> int:
             if "refusals" in wanted:
                 asked += (
                     one
-                    for one in steps(partial(versions, kafka, options.all_versions))
+                    for one in steps(partial(versions, kafka, options.all_versions), partial(serves, kafka))
                     if one.label.startswith(("create ", options.only))
                 )
             for name in wanted:

@@ -325,6 +325,7 @@ def users(trial: Trial, scram: Section) -> None:
     """Make the users that a section takes for granted, as that about SCRAM says, and the files of their tools."""
     settings = trial.section.settings()
     if "SCRAM" not in settings:
+        trial.java_file("admin", trial.client("Java"))
         return
     mechanism = re.search(r"sasl\.enabled\.mechanisms=(\S+)", settings)
     assert mechanism is not None

@@ -57,7 +57,12 @@ def both(
     version: str, mode: str = "kraft", more: Mapping[str, str] | None = None
 ) -> Iterator[tuple[Side, Side]]:
     """(Apache Kafka, Barnabas), running, without any ACLs; `more` are settings of both. Raises KafkaError, StartError."""
-    with kafka_alone(version, mode, more) as kafka, barnabas_alone(mode, more) as ours:
+    # So that defaults of topics, and what is served, are those of the same release.
+    release = {"kafka.version": version} if version[0].isdigit() and not version.endswith("x") else {}
+    with (
+        kafka_alone(version, mode, more) as kafka,
+        barnabas_alone(mode, {**(more or {}), **release}) as ours,
+    ):
         yield kafka, ours
 
 
