@@ -36,7 +36,7 @@ from compat.security.kdc import NAME, Realm, RealmError
 
 PAGE = ROOT / "docs" / "how-to" / "security.md"
 TLS = "TLS"
-PROGRAM_S = 120
+PROGRAM_S = 60
 TOPIC = "howto"
 TOKEN_LINE = re.compile(r"^(\S{22})\s+(\S{88})\s", re.MULTILINE)
 WRITES_AND_READS = """
