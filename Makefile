@@ -26,7 +26,7 @@ PYTEST := $(BIN)/python -m pytest
 WITH_CODE := $(VENV)/.ready-run
 endif
 
-.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench compat gallery compat-cluster cluster-demo faults compare handover oracle crash soak hostile fuzz simulate gen docs lock clean nightly help
+.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare handover oracle crash soak hostile fuzz simulate gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -114,6 +114,9 @@ fuzz: $(VENV)/.ready-test $(WITH_CODE)  ## hostile input without end: before a l
 bench: $(VENV)/.ready-test $(VENV)/.ready-compile  ## measure, side by side with Apache Kafka and librdkafka's mock cluster (ARGS="--quick")
 	$(BIN)/python -m bench $(ARGS)
 
+growth: $(VENV)/.ready-test $(VENV)/.ready-compile $(VENV)/.ready-plots  ## CPU per request over partitions, log size, connections, groups: plots in docs/design (ARGS="partitions --max 1000")
+	$(BIN)/python -m bench.growth --out docs/design $(ARGS)
+
 lock: $(VENV)/.ready-check  ## renew requirements/*.txt from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools
 	$(BIN)/python -m tools.lock
@@ -155,6 +158,10 @@ kerberos: $(VENV)/.ready-test
 
 $(VENV)/.ready-check: $(VENV)/.ready-test requirements/check.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/check.txt
+	@touch $@
+
+$(VENV)/.ready-plots: $(VENV)/.ready-test requirements/plots.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/plots.txt
 	@touch $@
 
 $(VENV)/.ready-spark: $(VENV)/.ready-test requirements/spark.txt

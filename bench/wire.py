@@ -10,7 +10,7 @@ import struct
 import time
 from collections.abc import Iterable
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR = 0, 1, 2, 3, 8, 10
 API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 18, 19, 20
 CLIENT_ID = b"bench"
 TIMEOUT_MS = 30_000
@@ -99,6 +99,23 @@ def fetch_v11(topic: str, partitions: Iterable[int], offset: int, partition_byte
     )
     head = struct.pack(">iiiibii", -1, 0, 0, 0x7FFFFFFF, 0, 0, -1)
     return request(FETCH, 11, head + _array([_string(topic) + parts]) + _array([]) + _string(""))
+
+
+def offset_commit_v2(group: str, topic: str, partition: int, offset: int) -> bytes:
+    """Commit an offset to a group without members."""
+    part = struct.pack(">iq", partition, offset) + _string("")
+    head = _string(group) + struct.pack(">i", -1) + _string("") + struct.pack(">q", -1)
+    return request(OFFSET_COMMIT, 2, head + _array([_string(topic) + _array([part])]))
+
+
+def offset_commit_v2_errors(reply: bytes) -> list[int]:
+    """Return the error code of each partition in a response, its correlation id included."""
+    reader = Reader(reply, 4)
+    errors = []
+    for _ in range(reader.take(">i")):
+        reader.string()
+        errors += [reader.take_all(">ih")[1] for _ in range(reader.take(">i"))]
+    return errors
 
 
 def produce_v7_results(reply: bytes) -> list[tuple[int, int]]:
