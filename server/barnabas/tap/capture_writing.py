@@ -7,12 +7,15 @@ Sources: the pcapng specification (draft-ietf-opsawg-pcapng), RFC 791, RFC 8200,
 from __future__ import annotations
 
 import ipaddress
+import logging
 from struct import Struct
 from typing import IO
 
 from barnabas.tap.cutting import Data
 from barnabas.tap.exchange import Exchange
 from barnabas.tap.masking import masked
+
+log = logging.getLogger(__name__)
 
 SECTION, INTERFACE, ENHANCED_PACKET = 0x0A0D0D0A, 1, 6
 BYTE_ORDER = 0x1A2B3C4D
@@ -69,6 +72,7 @@ class CaptureWriter:
             self._write(_block(ENHANCED_PACKET, body))
         except OSError as error:
             self.failure = error
+            log.error("nothing more is written to the capture: %s", error)
 
     def _write(self, data: bytes) -> None:
         self._file.write(data)

@@ -23,6 +23,7 @@ import trio
 from barnabas import __version__
 from barnabas.client.settings import Endpoint, parse_bootstrap
 from barnabas.inspection.records import RecordsView
+from barnabas.tap import rendering
 from barnabas.tap import summary as summaries
 from barnabas.tap.capture_reading import CaptureError
 from barnabas.tap.capture_writing import CaptureStream, CaptureWriter
@@ -333,12 +334,12 @@ class Views:
         if self.terminal is not None:
             self.terminal.finish()
         if with_summary and not self._is_json_shown:
-            print("\n".join(summaries.as_text(self.summary)), flush=True)
+            print("\n".join(map(rendering.safe, summaries.as_text(self.summary))), flush=True)
         elif with_summary:
             import json
 
             for one in summaries.as_json(self.summary):
-                print(json.dumps(one, ensure_ascii=False), flush=True)
+                print(json.dumps(one), flush=True)
 
     def close_capture(self) -> str:
         """Write what is left of the capture; returns what went wrong."""

@@ -6,6 +6,7 @@ The rule: the terminal shows as much as somebody can read; a file gets all of it
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,13 +16,15 @@ from barnabas.tap import rendering
 from barnabas.tap.exchange import Connection, Exchange, Observer
 from barnabas.tap.filters import Filter, has_failed
 
+log = logging.getLogger(__name__)
+
 LINES_PER_SECOND = 200
 FAILED_LINES_PER_SECOND = 200
 """Exchanges that failed have lines of their own to spend."""
 
 
 class Several:
-    """Tells several observers."""
+    """Tells several observers; a mistake of theirs is logged, and never reaches the traffic."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
@@ -29,22 +32,41 @@ class Several:
     def opened(self, connection: Connection, at: float) -> None:
         """Tell of a new connection."""
         for one in self._observers:
-            one.opened(connection, at)
+            with _guarded():
+                one.opened(connection, at)
 
     def exchanged(self, exchange: Exchange) -> None:
         """Tell of an exchange."""
         for one in self._observers:
-            one.exchanged(exchange)
+            with _guarded():
+                one.exchanged(exchange)
 
     def noted(self, connection: Connection, at: float, text: str, data: bytes = b"") -> None:
         """Tell of something odd."""
         for one in self._observers:
-            one.noted(connection, at, text, data)
+            with _guarded():
+                one.noted(connection, at, text, data)
 
     def closed(self, connection: Connection, at: float, reason: str) -> None:
         """Tell of a connection's end."""
         for one in self._observers:
-            one.closed(connection, at, reason)
+            with _guarded():
+                one.closed(connection, at, reason)
+
+
+class _guarded:  # noqa: N801 - as a context manager it costs less than a generator
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> bool:
+        if kind is None or not issubclass(kind, Exception):
+            return False
+        if not isinstance(error, BrokenPipeError):
+            log.error("internal error: an exchange cannot be shown", exc_info=error)
+            return True
+        return False
 
 
 class Terminal:
@@ -73,7 +95,7 @@ class Terminal:
     def opened(self, connection: Connection, at: float) -> None:
         """Show a new connection."""
         if self._filter.is_empty and self._may_show(at, has_failed=False, kind="new connections"):
-            self._put(rendering.opened(connection, at))
+            self._put(rendering.safe(rendering.opened(connection, at)))
 
     def exchanged(self, exchange: Exchange) -> None:
         """Show an exchange that passes the filter."""
@@ -82,7 +104,7 @@ class Terminal:
         at = exchange.answered_at or exchange.sent_at
         if not self._may_show(at, has_failed=has_failed(exchange), kind=exchange.request.api):
             return
-        self._put(rendering.line(exchange))
+        self._put(rendering.safe(rendering.line(exchange)))
         if self._is_verbose or self._view is not None:
             self._show_fields(exchange)
 
@@ -90,7 +112,8 @@ class Terminal:
         shown = rendering.exchange_as_json(exchange, self._view)
         for name in ("request", "response", "sasl", "sasl_answer"):
             if shown.get(name) is not None:
-                self._put(f"    {name} {json.dumps(shown[name], ensure_ascii=False)}")
+                text = json.dumps(shown[name], ensure_ascii=False)
+                self._put(rendering.safe(f"    {name} {text}", len(text) + 100))
         for name in ("request_hex", "response_hex"):
             if name in shown:
                 self._put(f"    {name} {shown[name]}")
@@ -98,12 +121,12 @@ class Terminal:
     def noted(self, connection: Connection, at: float, text: str, data: bytes = b"") -> None:
         """Show something odd."""
         if self._may_show(at, has_failed=True, kind="notes"):
-            self._put(rendering.noted(connection, at, text, data))
+            self._put(rendering.safe(rendering.noted(connection, at, text, data)))
 
     def closed(self, connection: Connection, at: float, reason: str) -> None:
         """Show a connection's end."""
         if self._filter.is_empty and self._may_show(at, has_failed=False, kind="ends of connections"):
-            self._put(rendering.closed(connection, at, reason))
+            self._put(rendering.safe(rendering.closed(connection, at, reason)))
 
     def finish(self) -> None:
         """Say what has not been shown."""
@@ -139,7 +162,7 @@ class JsonLines:
         self._view = view
 
     def _write(self, value: dict[str, Any]) -> None:
-        self._put(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+        self._put(json.dumps(value, separators=(",", ":")))
 
     def opened(self, connection: Connection, at: float) -> None:
         """Write a new connection."""

@@ -19,6 +19,7 @@ from barnabas.tap.exchange import Connection, Exchange
 TOPICS_SHOWN = 3
 PARTITIONS_SHOWN = 6
 ERRORS_SHOWN = 3
+LINE_CHARACTERS_MAX = 1000
 _ACKS = {0: "acks=0", 1: "acks=1", -1: "acks=all"}
 
 
@@ -42,6 +43,15 @@ def line(exchange: Exchange) -> str:
     if exchange.latency_ms is not None:
         words.append(milliseconds(exchange.latency_ms))
     return " ".join(words)
+
+
+def safe(text: str, most: int = LINE_CHARACTERS_MAX) -> str:
+    """Return text that a terminal shows and does not obey: what clients send may hold control characters."""
+    if len(text) > most:
+        text = f"{text[:most]}..."
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def clock_time(at: float) -> str:

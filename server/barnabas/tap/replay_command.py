@@ -120,11 +120,11 @@ async def _run(
 
 
 def _show(outcome: Outcome) -> None:
-    print(rendering.line(outcome.exchange))
+    print(rendering.safe(rendering.line(outcome.exchange)))
     if outcome.failure:
         print(f"    no answer: {outcome.failure}")
     for one in outcome.differences:
-        print(f"    {one.path}: recorded {one.recorded}, now {one.live}")
+        print(rendering.safe(f"    {one.path}: recorded {one.recorded}, now {one.live}"))
     sys.stdout.flush()
 
 
@@ -139,7 +139,7 @@ def _show_json(outcome: Outcome) -> None:
         "failure": outcome.failure or None,
         "differences": [one._asdict() for one in outcome.differences],
     }
-    print(json.dumps(shown, ensure_ascii=False), flush=True)
+    print(json.dumps(shown), flush=True)
 
 
 def _properties(path: str | None) -> Mapping[str, str]:

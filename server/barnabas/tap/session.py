@@ -22,6 +22,7 @@ from barnabas.inspection.frames import (
 )
 from barnabas.tap.cutting import START_BYTES, Budget, Cutter, Data, Fate, NotFramesError
 from barnabas.tap.exchange import HEX_BYTES_MAX, Connection, Exchange, Observer, TopicNames
+from barnabas.wire.errors import EncodeError
 from barnabas.wire.framing import MESSAGE_BYTES_MAX, check_frame_size
 
 PRODUCE, FETCH, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 0, 1, 17, 18, 36
@@ -283,7 +284,10 @@ class Session:
             self._keeper(exchange, frame, size, from_client=False, at=self._now)
         if self._rewrite is not None and self._holds(request.api_key, request.version):
             if response.message is not None:
-                changed = self._rewrite(exchange, frame)
+                try:
+                    changed = self._rewrite(exchange, frame)
+                except EncodeError as error:
+                    self.note(f"addresses in an answer to {request.api} cannot be changed: {error}")
             else:
                 self.note(f"addresses in an answer to {request.api} are not changed: {response.problem}")
         self.observer.exchanged(exchange)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 import trio
 
 from barnabas.inspection.frames import read_request
@@ -13,7 +14,7 @@ from barnabas.tap.comparison import differences
 from barnabas.tap.exchange import Connection, Exchange, TopicNames
 from barnabas.tap.filters import Filter
 from barnabas.tap.masking import masked
-from barnabas.tap.observers import LINES_PER_SECOND, Terminal
+from barnabas.tap.observers import LINES_PER_SECOND, Several, Terminal
 from barnabas.tap.output import WAITING_MAX, LineWriter
 from barnabas.tap.substitution import Substitutes
 from barnabas.wire.generated.alter_user_scram_credentials import AlterUserScramCredentialsRequest
@@ -157,3 +158,23 @@ async def test_a_reader_that_stands_still_holds_nobody_up_and_what_is_lost_is_co
     lines = "".join(written).splitlines()
     assert lines[0] == "0"
     assert lines[-1] == "100 lost"
+
+
+def test_what_clients_send_does_not_steer_the_terminal() -> None:
+    lines: list[str] = []
+    exchange = exchange_of(5.5)
+    exchange.request.client_id = "\x1b[2Jevil\x9b"
+    Terminal(lines.append, Filter()).exchanged(exchange)
+    assert "\\x1b[2Jevil\\x9b" in lines[0]
+    assert lines[0].isprintable()
+
+
+def test_a_mistake_in_showing_does_not_reach_the_traffic(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Terminal):
+        def exchanged(self, exchange: Exchange) -> None:
+            raise RuntimeError("a mistake")
+
+    lines: list[str] = []
+    Several([Broken(lines.append, Filter()), Terminal(lines.append, Filter())]).exchanged(exchange_of(5.5))
+    assert len(lines) == 1
+    assert "cannot be shown" in caplog.text
