@@ -395,7 +395,7 @@ async def _serve(options: argparse.Namespace, settings: ProxySettings, filter_: 
                     proxy = Proxy(settings, ends, keeper=keeper if views.capture is not None else None)
                     port = await nursery.start(proxy.run)
                     print(
-                        f"barnabas tap is ready: {settings.host}:{port} for {options.broker}",
+                        f"barnabas tap is ready: {Endpoint(settings.host, port)} for {options.broker}",
                         file=sys.stderr,
                         flush=True,
                     )
