@@ -21,7 +21,7 @@ from barnabas.tap.capture_reading import CaptureError
 from barnabas.tap.command import first_of
 from barnabas.tap.comparison import MAY_DIFFER, OFFSETS
 from barnabas.tap.recording import Recording, read_recording
-from barnabas.tap.replaying import Outcome, Replay, Result, brokers_of, endpoints_for
+from barnabas.tap.replaying import Outcome, Replay, Result, brokers_of, standins
 
 DIFFERENT = 1
 FAILED = 2
@@ -113,7 +113,7 @@ async def _run(
     live = await brokers_of(endpoints, settings)
     show = _show_json if options.json else _show
     replay = Replay(
-        recording, endpoints_for(recording, live), settings,
+        recording, standins(recording, live), settings,
         is_timed=options.speed == "as-recorded", allowed=options.allow, on_outcome=show,
     )  # fmt: skip
     return await replay.run()

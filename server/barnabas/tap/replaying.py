@@ -46,27 +46,37 @@ class Result:
     different: list[Outcome] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Standins:
+    """The brokers that stand for recorded ones."""
+
+    endpoints: dict[str, Endpoint]
+    """By recorded address."""
+    nodes: dict[int, int]
+    """Their ids, by recorded id."""
+
+
 class Replay:
     """Sends a recording again; `run` returns when all is answered."""
 
     def __init__(
         self,
         recording: Recording,
-        endpoints: dict[str, Endpoint],
+        brokers: Standins,
         settings: ClientSettings,
         *,
         is_timed: bool = False,
         allowed: Collection[str] = (),
         on_outcome: Callable[[Outcome], None] = lambda _: None,
     ) -> None:
-        """`endpoints` are the brokers that stand for the recorded ones; with `is_timed` requests keep their times."""
+        """`brokers` stand for the recorded ones; with `is_timed` requests keep their times."""
         self._recording = recording
-        self._endpoints = endpoints
+        self._endpoints = brokers.endpoints
         self._settings = settings
         self._is_timed = is_timed
         self._allowed = tuple(allowed)
         self._on_outcome = on_outcome
-        self._substitutes = Substitutes()
+        self._substitutes = Substitutes(brokers.nodes)
         self._result = Result()
         self._numbers = {id(exchange): number for number, exchange in enumerate(recording.answered)}
         self._is_answered = [False] * len(recording.answered)
@@ -198,8 +208,8 @@ def deepcopy_of(message: Any) -> Any:
     return deepcopy(message, memo)
 
 
-async def brokers_of(endpoints: list[Endpoint], settings: ClientSettings) -> list[Endpoint]:
-    """Return the brokers of a cluster by their ids' order. Raises ClientError."""
+async def brokers_of(endpoints: list[Endpoint], settings: ClientSettings) -> dict[int, Endpoint]:
+    """Return the brokers of a cluster by their ids, in order. Raises ClientError."""
     from barnabas.wire.generated.metadata import MetadataRequest
 
     failure: ClientError | None = None
@@ -210,7 +220,7 @@ async def brokers_of(endpoints: list[Endpoint], settings: ClientSettings) -> lis
                 answer = await connection.ask(MetadataRequest(topics=[]), version_max=12)
                 connection.close()
                 nodes = sorted(answer.brokers, key=lambda node: node.node_id)
-                return [Endpoint(node.host, node.port) for node in nodes] or [endpoint]
+                return {node.node_id: Endpoint(node.host, node.port) for node in nodes} or {0: endpoint}
             except ClientError as error:
                 failure = error
             finally:
@@ -219,8 +229,9 @@ async def brokers_of(endpoints: list[Endpoint], settings: ClientSettings) -> lis
     raise failure
 
 
-def endpoints_for(recording: Recording, live: list[Endpoint]) -> dict[str, Endpoint]:
+def standins(recording: Recording, brokers: dict[int, Endpoint]) -> Standins:
     """Return which broker stands for each recorded address: by the order of node ids where the recording tells them."""
+    live = list(brokers.values())
     ids: dict[int, int] = {}
     for exchange in recording.answered:
         message = exchange.response.message if exchange.response is not None else None
@@ -233,4 +244,5 @@ def endpoints_for(recording: Recording, live: list[Endpoint]) -> dict[str, Endpo
         port = int(address.rpartition(":")[2])
         place = order.index(ids[port]) if port in ids else number
         chosen[address] = live[place % len(live)]
-    return chosen
+    numbers = list(brokers)
+    return Standins(chosen, {number: numbers[place % len(numbers)] for place, number in enumerate(order)})

@@ -5,7 +5,7 @@ The rule: a value is replaced where its field's name says what it is; nothing el
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -49,13 +49,19 @@ _NAMES = (
     "broker_id",
     "resource_name",
 )
+_NODE_LISTS = ("replicas", "broker_ids")
+"""Fields of requests with ids of brokers."""
+_BROKER_RESOURCES = (4, 8)
+"""Resources that are named by a broker's id: its settings, its loggers."""
 _NUMBERS = ("partition_index", "index", "partition", "partition_id")
 
 
 class Substitutes:
     """Values of the recording and what stands for them; session ids belong to a connection, generations to a group."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Mapping[int, int] | None = None) -> None:
+        """`nodes` are the ids of brokers: recorded ones, and those that stand for them."""
+        self._nodes = dict(nodes or {})
         self._live: dict[tuple[str, Any, Any], Any] = {}
 
     def learn(self, connection: int, scope: str, recorded: Any, live: Any) -> None:
@@ -100,12 +106,17 @@ class Substitutes:
                 for item in value:
                     if is_dataclass(item):
                         self.apply(connection, scope, item)
-                if name in ("topic_ids",):
+                if name == "topic_ids":
                     setattr(message, name, [self.live("topic_id", connection, scope, one) for one in value])
+                elif name in _NODE_LISTS:
+                    setattr(message, name, [self._nodes.get(one, one) for one in value])
             elif is_dataclass(value):
                 self.apply(connection, scope, value)
             elif name == "records" and value is not None:
                 setattr(message, name, self._with_producers(connection, scope, value))
+            elif name == "resource_name" and getattr(message, "resource_type", 0) in _BROKER_RESOURCES:
+                if value.isdecimal():
+                    message.resource_name = str(self._nodes.get(int(value), int(value)))
             else:
                 setattr(message, name, self.live(name, connection, scope, value))
 

@@ -17,6 +17,7 @@ from barnabas.tap.masking import masked
 from barnabas.tap.observers import LINES_PER_SECOND, Several, Terminal
 from barnabas.tap.output import WAITING_MAX, LineWriter
 from barnabas.tap.substitution import Substitutes
+from barnabas.wire.generated.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.wire.generated.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from barnabas.wire.generated.fetch import FetchResponse
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
@@ -57,6 +58,20 @@ def test_members_and_generations_belong_to_their_group() -> None:
         message = HeartbeatRequest(group_id=group, generation_id=1, member_id=f"{group}-recorded")
         substitutes.apply(2, "", message)
         assert message == HeartbeatRequest(group_id=group, generation_id=live, member_id=f"{group}-live")
+
+
+def test_ids_of_brokers_are_replaced_where_requests_name_brokers() -> None:
+    substitutes = Substitutes({1: 11, 2: 12})
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    message = IncrementalAlterConfigsRequest(
+        [resource(4, "2", []), resource(2, "2", []), resource(4, "", [])]
+    )
+    substitutes.apply(1, "", message)
+    assert [one.resource_name for one in message.resources] == ["12", "2", ""]
+    part = AlterPartitionReassignmentsRequest.ReassignablePartition(0, [1, 2, 3])
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic("t", [part])
+    substitutes.apply(1, "", AlterPartitionReassignmentsRequest(topics=[topic]))
+    assert part.replicas == [11, 12, 3]
 
 
 def test_topic_ids_are_found_by_name() -> None:

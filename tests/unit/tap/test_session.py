@@ -199,3 +199,40 @@ def test_what_is_held_back_is_given_out_when_the_broker_ends_in_the_middle() -> 
     answer = response(3, 12, 2, metadata())[:20]
     assert session.from_broker(answer, 0) == []
     assert session.rest() == answer
+
+
+def test_damaged_bytes_pass_as_they_are_and_nothing_is_raised() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    asked = b"".join(
+        (
+            request(18, 3, 1, ApiVersionsRequest("lib", "1.0")),
+            request(17, 0, 2, SaslHandshakeRequest("PLAIN")),
+            request(3, 12, 3, MetadataRequest()),
+            request(0, 9, 4, ProduceRequest(acks=1)),
+        )
+    )
+    answers = b"".join(
+        (
+            response(18, 3, 1, ApiVersionsResponse()),
+            response(17, 0, 2, SaslHandshakeResponse(mechanisms=["PLAIN"])),
+            response(3, 12, 3, metadata()),
+        )
+    )
+    for _ in range(1000):
+        sides = []
+        for data in (asked, answers):
+            broken = bytearray(data)
+            for _ in range(rng.randrange(4)):
+                broken[rng.randrange(len(broken))] = rng.choice((0, 1, 255, rng.randrange(256)))
+            sides.append(bytes(broken[: rng.randrange(len(broken))] if rng.random() < 0.3 else broken))
+        session = session_of(Seen())
+        forwarded = b""
+        for one in pieces(sides[0], rng):
+            session.from_client(one, 0)
+        for one in pieces(sides[1], rng):
+            forwarded += b"".join(map(bytes, session.from_broker(one, 0)))
+        forwarded += session.rest()
+        session.close(1, "the client closed")
+        assert forwarded == sides[1]
