@@ -1,4 +1,4 @@
-"""Stock clients' cases through `barnabas tap`: `python -m compat.tap [--broker 4.3] [--clients NAMES] [--cases NAMES]`.
+"""Stock clients' cases through `barnabas tap`: `python -m compat.tap [--broker 4.x] [--clients NAMES] [--cases NAMES]`.
 
 The rule: a case passes if the client says so, its requests are in what the tap wrote, none of them undecoded,
 and nothing odd was noted. The recording is read again afterwards and must have the same requests.
@@ -36,7 +36,7 @@ CASE_TIMEOUT_S = 90
 def main() -> int:
     """Run all of it; returns 1 when a verdict is not PASS or SKIP."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--broker", default="barnabas", help="barnabas, or a version of Apache Kafka as 4.3")
+    parser.add_argument("--broker", default="barnabas", help="barnabas, or a version of Apache Kafka as 4.x")
     parser.add_argument("--clients", default=",".join(CLIENTS), help="names of directories of compat/clients")
     parser.add_argument("--cases", default=",".join(CASES), help="names of cases")
     options = parser.parse_args()
