@@ -32,6 +32,11 @@ TOOLS = {
         "barnabas.tap.replay_command",
         "send a recorded session to another broker, and compare its answers",
     ),
+    "probe": (
+        "barnabas.probing.command",
+        "look at any broker: what it serves, its limits, what clients can do",
+    ),
+    "conform": ("barnabas.conformance.command", "judge any broker by what it says on the wire"),
     "test-server": ("barnabas.testing.server_command", "start a broker for tests, with a control API"),
     "zookeeper": ("barnabas.zkserver.command", "start a ZooKeeper server of one node"),
 }

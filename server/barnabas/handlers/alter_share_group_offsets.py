@@ -29,7 +29,7 @@ async def handle(
     metadata: MetadataStore,
     shares: Shares,
 ) -> AlterShareGroupOffsetsResponse:
-    """Move each partition on its own; a group that is not there is made."""
+    """Move each partition on its own; a group that is not there is made, unless no partition is."""
     response = AlterShareGroupOffsetsResponse()
     offsets: dict[TopicIdPartition, int] = {}
     answers: dict[TopicIdPartition, Partition] = {}
@@ -51,8 +51,8 @@ async def handle(
             else:
                 offsets[info.id, wanted.partition_index] = wanted.start_offset
                 answers[info.id, wanted.partition_index] = answer
-    if is_refused and not offsets:
-        return response  # no group is made for somebody who may do nothing with it
+    if not offsets and (is_refused or (request.topics and request.group_id)):
+        return response  # no group is made where there is nothing that may be altered
     try:
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")

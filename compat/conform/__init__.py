@@ -1,0 +1,1 @@
+"""The wire suite against several brokers, side by side."""

@@ -1,0 +1,83 @@
+"""Judge several brokers by the wire suite, side by side: python -m compat.conform [NAME ...] [--write].
+
+The exit code is 1 when Apache Kafka or Barnabas fails a case: what others fail is written down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from barnabas.testing.running import import_path
+from compat.conform.brokers import BROKERS, ROOT, UnavailableError
+from compat.conform.tables import page
+from compat.kafka import KafkaError
+from compat.kit.sides import end_brokers_at_sigterm
+
+PAGE = ROOT / "docs" / "conformance" / "README.md"
+MUST_PASS = ("kafka-4", "kafka-3.9", "barnabas")
+SEED = 1
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m compat.conform", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(BROKERS)} (default: all)"
+    )
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    parser.add_argument(
+        "--random", type=int, default=20, metavar="N", help="how many random walks (default: 20)"
+    )
+    parser.add_argument("--seed", type=int, default=SEED, help=f"seed of random choices (default: {SEED})")
+    parser.add_argument(
+        "--timeout", type=float, default=20.0, help="seconds that an answer may take (default: 20)"
+    )
+    parser.add_argument("--select", action="append", default=[], metavar="PATTERN", help="only such cases")
+    options = parser.parse_args()
+    end_brokers_at_sigterm()
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for name in options.names or BROKERS:
+        try:
+            with BROKERS[name]() as (address, what):  # type: ignore[attr-defined]
+                print(f"{what} at {address}", flush=True)
+                found[name] = what, _judge(address, options)
+        except (KafkaError, UnavailableError) as error:
+            print(f"{name}: {error}", file=sys.stderr)
+    if options.write:
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(page(list(found.values())), encoding="utf-8")
+    failed = [name for name in MUST_PASS if name in found and found[name][1]["summary"]["failed"]]
+    return 1 if failed else 0
+
+
+def _judge(address: str, options: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="conform-") as directory:
+        results = Path(directory) / "results.json"
+        command = [sys.executable, "-m", "barnabas", "conform", address, "--quiet", "--json", str(results)]
+        command += [
+            "--seed",
+            str(options.seed),
+            "--random",
+            str(options.random),
+            "--timeout",
+            str(options.timeout),
+        ]
+        for pattern in options.select:
+            command += ["--select", pattern]
+        environment = {**os.environ, "PYTHONPATH": f"{import_path()}{os.pathsep}{ROOT}"}
+        done = subprocess.run(command, env=environment, check=False)
+        if not results.exists():
+            raise UnavailableError(f"no results (exit code {done.returncode})")
+        loaded: dict[str, Any] = json.loads(results.read_text())
+        return loaded
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""What a case is, and what it needs of a broker before it applies."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+Run = Callable[[Any], Awaitable[None]]
+"""Plays a case in a `trial.Trial`. Raises DiffersError, NotApplicableError."""
+
+
+class DiffersError(Exception):
+    """The broker does not do what the rule says; the message says what it does."""
+
+
+class NotApplicableError(Exception):
+    """The case says nothing about this broker; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """An API that a case needs, and the version that must be among those that are advertised; -1: any."""
+
+    api: str
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case. `id` is `GROUP/NAME`, or `API/vN/NAME`; `rule` is one sentence, `source` a KIP, a document or a release."""
+
+    id: str
+    rule: str
+    source: str
+    run: Run
+    needs: tuple[Need, ...] = ()
+    feature: tuple[str, int] | None = None
+    """A feature of the cluster and the level that it must have at least."""
+    with_topic: bool = False
+    """Whether it needs the topic that all cases share."""
+    alone: bool = False
+    """Whether no other case may run meanwhile."""
+
+    @property
+    def group(self) -> str:
+        """The API or the suite that it belongs to."""
+        return self.id.partition("/")[0]
+
+
+def needs(*apis: str, **versions: int) -> tuple[Need, ...]:
+    """Return what a case needs: APIs in any version, and APIs in a certain one."""
+    return (*map(Need, apis), *(Need(api, version) for api, version in versions.items()))

@@ -1,0 +1,299 @@
+"""What all cases of a run share: the broker, what it advertises, the prefix of all names, a topic with records.
+
+The rule: every name begins with the prefix, and `clean_up` removes what was made or says what is left.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from barnabas.client.errors import ClientError
+from barnabas.inspection.errors import code_name, error_codes
+from barnabas.probing.exchanges import ClosedByBrokerError, ExchangeError, Target, Wire
+from barnabas.probing.harmless import BY_KEY, Names, records_of
+from barnabas.probing.honoured import Versions, learn_versions
+from barnabas.probing.messages import make
+from barnabas.probing.release import Guess, guess
+from barnabas.wire import registry
+
+PREFIX = "conform-"
+RECORDS, PARTITIONS = 10, 3
+FIRST_TIMESTAMP_MS = 1_700_000_000_000
+READY_S, PAUSE_S = 30.0, 0.05
+FIRST_PRODUCE_4, LAST_PRODUCE_4 = 3, 12
+"""Kafka 4 advertises Produce from 0 on, serves it from the first of these on, and has at least the second."""
+METADATA, PRODUCE, CREATE_TOPICS, DELETE_TOPICS, LIST_OFFSETS, DELETE_GROUPS, LIST_GROUPS = (
+    3,
+    0,
+    19,
+    20,
+    2,
+    42,
+    16,
+)
+COORDINATOR_COMES = (14, 15, 16)
+"""A coordinator that is being loaded, or whose topic is being made."""
+
+
+@dataclass(slots=True)
+class Stage:
+    """One run against one broker; made by `open_stage`."""
+
+    target: Target
+    versions: Versions
+    features: Mapping[str, int]
+    release: Guess
+    prefix: str
+    seed: int
+    node_id: int = 0
+    controller_id: int = -1
+    cluster_id: str | None = None
+    brokers: int = 1
+    topic: str = ""
+    topic_id: bytes = bytes(16)
+    topic_problem: str = "not made yet"
+    unknown: str = ""
+    """A name of nothing; this broker coordinates the group and the transactional id of this name."""
+    groups: set[str] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+    left: list[str] = field(default_factory=list)
+    """What could not be removed."""
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def fresh(self, what: str) -> str:
+        """Return a name that nobody has used."""
+        return f"{self.prefix}-{what}-{next(self._numbers)}"
+
+    def newest(self, api: str) -> int:
+        """Return the newest version of an API that broker and codecs know. Raises KeyError for one that is not served."""
+        key = registry.key_of(api)
+        return min(self.versions[key][1], registry.info(key).max_stable_version)
+
+    def serves(self, api: str, version: int = -1) -> bool:
+        """Say whether an API is advertised, in this version."""
+        low, high = self.versions.get(registry.key_of(api), (0, -1))
+        return low <= version <= high if version >= 0 else low <= high
+
+    @property
+    def is_kafka_4(self) -> bool:
+        """Whether it advertises what releases from 4.0 on do."""
+        from barnabas.config.releases import is_at_least
+
+        return is_at_least(self.release.names[-1], "4.0")
+
+    def names(self) -> Names:
+        """Return what harmless requests of this run name."""
+        return Names(
+            self.unknown,
+            self.unknown,
+            self.unknown,
+            topic_id=UNKNOWN_ID,
+            node_id=self.node_id,
+            has_offsets_topic=True,
+        )
+
+
+UNKNOWN_ID = bytes(range(1, 17))
+
+
+async def open_stage(target: Target, seed: int) -> Stage:
+    """Learn what the broker is. Raises ClientError, ExchangeError."""
+    versions, answer = await learn_versions(target)
+    stage = Stage(
+        target,
+        versions,
+        {one.name: one.max_version_level for one in answer.finalized_features},
+        guess(versions),
+        PREFIX + secrets.token_hex(3),
+        seed,
+    )
+    stage.unknown = f"{stage.prefix}-unknown"
+    await _drop_versions_for_show(stage)
+    version = stage.newest("Metadata")
+    async with target.connect() as wire:
+        asked = {"topics": [] if version else [{"name": "x"}], "allow_auto_topic_creation": version < 4}
+        found = await wire.ask(make("Metadata", version, asked), version)
+    stage.cluster_id, stage.controller_id, stage.brokers = (
+        found.cluster_id,
+        found.controller_id,
+        len(found.brokers),
+    )
+    port = target.endpoint.port
+    here = [node.node_id for node in found.brokers if node.port == port]
+    stage.node_id = here[0] if here else found.brokers[0].node_id
+    return stage
+
+
+async def _drop_versions_for_show(stage: Stage) -> None:
+    """Leave out versions of Produce that are advertised for old clients' sake and not served (KIP-896)."""
+    low, high = stage.versions.get(PRODUCE, (0, -1))
+    if low >= FIRST_PRODUCE_4 or high < LAST_PRODUCE_4:
+        return
+    row = BY_KEY[PRODUCE]
+    async with stage.target.connect() as wire:
+        try:
+            await wire.ask(row.request(stage.names(), low), low)
+        except ClosedByBrokerError:
+            stage.versions[PRODUCE] = FIRST_PRODUCE_4, high
+
+
+async def find_coordinators(wire: Wire, stage: Stage) -> None:
+    """Have the broker make its coordinators' topics, and find a name that is coordinated here. Raises ExchangeError."""
+    if not stage.serves("FindCoordinator"):
+        return
+    version = stage.newest("FindCoordinator")
+    with trio.move_on_after(READY_S):
+        for key_type in (0, 1) if version >= 1 and stage.serves("InitProducerId") else (0,):
+            while True:
+                asked = {"key": stage.unknown, "coordinator_keys": [stage.unknown], "key_type": key_type}
+                answer = await wire.ask(make("FindCoordinator", version, asked), version)
+                found = answer.coordinators[0] if answer.coordinators else answer
+                if not found.error_code and (stage.brokers == 1 or found.node_id == stage.node_id):
+                    break
+                if found.error_code:
+                    await trio.sleep(PAUSE_S)
+                else:
+                    stage.unknown = stage.fresh("unknown")
+        if stage.serves("EndTxn"):
+            await _wait_for_transactions(wire, stage)
+
+
+async def _wait_for_transactions(wire: Wire, stage: Stage) -> None:
+    version = stage.newest("EndTxn")
+    asked = {"transactional_id": stage.unknown, "producer_id": 1, "producer_epoch": 0}
+    while (await wire.ask(make("EndTxn", version, asked), version)).error_code in COORDINATOR_COMES:
+        await trio.sleep(PAUSE_S)
+
+
+async def make_topic(
+    wire: Wire, stage: Stage, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+) -> bytes:
+    """Make a topic on this broker and wait for its leaders; return its id. Raises ExchangeError, OSError."""
+    stage.topics.add(name)
+    if stage.serves("CreateTopics"):
+        version = stage.newest("CreateTopics")
+        topic: dict[str, Any] = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+        if stage.brokers > 1:
+            assigned = [
+                {"partition_index": index, "broker_ids": [stage.node_id]} for index in range(partitions)
+            ]
+            topic |= {"num_partitions": -1, "replication_factor": -1, "assignments": assigned}
+        topic["configs"] = [{"name": key, "value": value} for key, value in (configs or {}).items()]
+        answer = await wire.ask(
+            make("CreateTopics", version, {"topics": [topic], "timeout_ms": 30_000}), version
+        )
+        if answer.topics[0].error_code:
+            raise OSError(f"the topic cannot be made: {code_name(answer.topics[0].error_code)}")
+    elif configs:
+        raise OSError("the topic cannot be made: CreateTopics is not served")
+    version = stage.newest("Metadata")
+    asked = make(
+        "Metadata",
+        version,
+        {"topics": [{"name": name}], "allow_auto_topic_creation": not stage.serves("CreateTopics")},
+    )
+    with trio.move_on_after(READY_S):
+        while True:
+            found = (await wire.ask(asked, version)).topics[0]
+            is_known = not found.error_code and all(one.leader_id >= 0 for one in found.partitions)
+            if is_known and found.partitions and await _is_led(wire, stage, name, len(found.partitions)):
+                return bytes(found.topic_id)
+            await trio.sleep(PAUSE_S)
+    raise OSError(f"the topic has no leader after {READY_S:g} s")
+
+
+async def _is_led(wire: Wire, stage: Stage, name: str, partitions: int) -> bool:
+    """Say whether the leaders serve: a broker may know of itself as leader a moment before it is."""
+    if not stage.serves("ListOffsets"):
+        return True
+    version = stage.newest("ListOffsets")
+    asked = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
+    values = {"replica_id": -1, "topics": [{"name": name, "partitions": asked}]}
+    return not error_codes(await wire.ask(make("ListOffsets", version, values), version))
+
+
+async def set_up(stage: Stage) -> None:
+    """Make the topic that cases share, with records in its partition 0; what fails is kept for those that need it."""
+    stage.topic = f"{stage.prefix}-table"
+    try:
+        async with stage.target.connect() as wire:
+            await find_coordinators(wire, stage)
+            stage.topic_id = await make_topic(wire, stage, stage.topic, PARTITIONS)
+            version = stage.newest("Produce")
+            data = _ten_records(version)
+            topic = {
+                "name": stage.topic,
+                "topic_id": stage.topic_id,
+                "partition_data": [{"index": 0, "records": data}],
+            }
+            asked = make("Produce", version, {"acks": -1, "timeout_ms": 30_000, "topic_data": [topic]})
+            answer = await wire.ask(asked, version)
+            codes = error_codes(answer)
+            stage.topic_problem = f"records cannot be appended: {code_name(codes[0].code)}" if codes else ""
+    except (ClientError, ExchangeError, OSError) as error:
+        stage.topic_problem = str(error)
+
+
+def _ten_records(version: int) -> bytes:
+    from barnabas.records.batch import encode_batch
+    from barnabas.records.record import Record
+
+    if version < 3:
+        return records_of(
+            version, *(b"v%d" % number for number in range(RECORDS)), timestamp_ms=FIRST_TIMESTAMP_MS
+        )
+    records = [
+        Record(number, FIRST_TIMESTAMP_MS + 1000 * number, b"k%d" % number, b"v%d" % number)
+        for number in range(RECORDS)
+    ]
+    return encode_batch(records)
+
+
+async def clean_up(stage: Stage) -> None:
+    """Remove the run's groups and topics, and note what is left."""
+    try:
+        async with stage.target.connect() as wire:
+            await _remove_groups(wire, stage)
+            await _remove_topics(wire, stage)
+    except (ClientError, ExchangeError, OSError) as error:
+        stage.left.append(f"topics and groups {stage.prefix}-* may be left: {error}")
+
+
+async def _remove_groups(wire: Wire, stage: Stage) -> None:
+    if not (stage.serves("DeleteGroups") and stage.serves("ListGroups")):
+        if stage.groups:
+            stage.left.append(f"groups {stage.prefix}-*: DeleteGroups is not served")
+        return
+    version = stage.newest("ListGroups")
+    listed = await wire.ask(make("ListGroups", version, {}), version)
+    mine = [one.group_id for one in listed.groups if one.group_id.startswith(stage.prefix)]
+    if not mine:
+        return
+    version = stage.newest("DeleteGroups")
+    answer = await wire.ask(make("DeleteGroups", version, {"groups_names": mine}), version)
+    for one in answer.results:
+        if one.error_code and code_name(one.error_code) not in ("GROUP_ID_NOT_FOUND",):
+            stage.left.append(f"group {one.group_id}: {code_name(one.error_code)}")
+
+
+async def _remove_topics(wire: Wire, stage: Stage) -> None:
+    version = stage.newest("Metadata")
+    everything = await wire.ask(make("Metadata", version, {"topics": None if version else []}), version)
+    mine = [one.name for one in everything.topics if (one.name or "").startswith(stage.prefix)]
+    if not mine:
+        return
+    if not stage.serves("DeleteTopics"):
+        stage.left.append(f"{len(mine)} topics {stage.prefix}-*: DeleteTopics is not served")
+        return
+    version = stage.newest("DeleteTopics")
+    named = {"topics": [{"name": name} for name in mine], "topic_names": mine, "timeout_ms": 30_000}
+    answer = await wire.ask(make("DeleteTopics", version, named), version)
+    for one in answer.responses:
+        if one.error_code and code_name(one.error_code) != "UNKNOWN_TOPIC_OR_PARTITION":
+            stage.left.append(f"topic {one.name}: {code_name(one.error_code)}")
