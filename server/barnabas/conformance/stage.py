@@ -17,7 +17,7 @@ from barnabas.client.errors import ClientError
 from barnabas.inspection.errors import code_name, error_codes
 from barnabas.probing.exchanges import ClosedByBrokerError, ExchangeError, Target, Wire
 from barnabas.probing.harmless import BY_KEY, Names, records_of
-from barnabas.probing.honoured import Versions, learn_versions
+from barnabas.probing.honoured import Versions, ask_for_cluster, learn_versions
 from barnabas.probing.messages import make
 from barnabas.probing.release import Guess, guess
 from barnabas.wire import registry
@@ -55,6 +55,8 @@ class Stage:
     controller_id: int = -1
     cluster_id: str | None = None
     brokers: int = 1
+    metadata_version: int = -1
+    """The newest version of Metadata whose answer can be decoded."""
     topic: str = ""
     topic_id: bytes = bytes(16)
     topic_problem: str = "not made yet"
@@ -73,6 +75,8 @@ class Stage:
     def newest(self, api: str) -> int:
         """Return the newest version of an API that broker and codecs know. Raises KeyError for one that is not served."""
         key = registry.key_of(api)
+        if key == METADATA and self.metadata_version >= 0:
+            return self.metadata_version
         return min(self.versions[key][1], registry.info(key).max_stable_version)
 
     def serves(self, api: str, version: int = -1) -> bool:
@@ -115,10 +119,7 @@ async def open_stage(target: Target, seed: int) -> Stage:
     )
     stage.unknown = f"{stage.prefix}-unknown"
     await _drop_versions_for_show(stage)
-    version = stage.newest("Metadata")
-    async with target.connect() as wire:
-        asked = {"topics": [] if version else [{"name": "x"}], "allow_auto_topic_creation": version < 4}
-        found = await wire.ask(make("Metadata", version, asked), version)
+    stage.metadata_version, found = await ask_for_cluster(target, versions, with_topics=False)
     stage.cluster_id, stage.controller_id, stage.brokers = (
         found.cluster_id,
         found.controller_id,

@@ -24,6 +24,7 @@ from barnabas.probing.exchanges import (
     Wire,
 )
 from barnabas.probing.harmless import BETWEEN_BROKERS, BY_KEY, Harmless, Names
+from barnabas.probing.messages import make
 from barnabas.wire import registry
 
 Versions = dict[int, tuple[int, int]]
@@ -32,7 +33,7 @@ OF_GROUPS = frozenset((8, 9, 10, 11, 12, 13, 14, 15, 25, 28, 42, 47, 68, 69, 76,
 OF_TRANSACTIONS = frozenset((22, 24, 25, 26, 28, 65))
 OF_SHARES = frozenset((83, 84, 85, 86, 87, 90, 91, 92))
 """APIs of coordinators: where one has no topic yet, a request may have the broker make it."""
-FIND_COORDINATOR, API_VERSIONS = 10, 18
+METADATA, FIND_COORDINATOR, API_VERSIONS = 3, 10, 18
 
 
 class Status(Enum):
@@ -165,3 +166,20 @@ async def learn_versions(target: Target) -> tuple[Versions, Any]:
         if not answer.error_code:
             return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}, answer
     raise ClientError(f"{target.endpoint} does not say which versions it serves: {problem}")
+
+
+async def ask_for_cluster(target: Target, versions: Versions, *, with_topics: bool) -> tuple[int, Any]:
+    """Ask for metadata in the newest version whose answer can be decoded: (the version, the answer).
+
+    Raises ClientError, ExchangeError.
+    """
+    low, high = versions[METADATA]
+    for version in range(min(high, registry.info(METADATA).max_stable_version), low - 1, -1):
+        topics = None if with_topics and version else []
+        values = {"topics": topics, "allow_auto_topic_creation": version < 4}
+        async with target.connect() as wire:
+            try:
+                return version, await wire.ask(make("Metadata", version, values), version)
+            except NonsenseError:
+                continue
+    raise ClientError(f"{target.endpoint} answers Metadata in no version so that it can be decoded")

@@ -9,16 +9,14 @@ from typing import Any
 from barnabas.probing import writing
 from barnabas.probing.exchanges import ExchangeError, Target
 from barnabas.probing.harmless import Names
-from barnabas.probing.honoured import Status, Verdict, Versions, ask_all, learn_versions
+from barnabas.probing.honoured import Status, Verdict, Versions, ask_all, ask_for_cluster, learn_versions
 from barnabas.probing.limits import Limits, read_limits
-from barnabas.probing.messages import make
 from barnabas.probing.needs import Need, needs_of_all
 from barnabas.probing.quirks import Quirk, look_at_all
 from barnabas.probing.release import Guess, guess
 from barnabas.probing.timing import Timing, measure_all
 from barnabas.wire import registry
 
-METADATA = 3
 UNSUPPORTED_VERSION = 35
 FEATURE_APIS = frozenset((68, 69, 76, 77, 78, 79, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92))
 
@@ -111,7 +109,7 @@ async def probe(target: Target, *, writes: bool = False) -> Report:
     """Probe a broker. Raises ClientError, ExchangeError where nothing can be said of it at all."""
     versions, answer = await learn_versions(target)
     token = secrets.token_hex(4)
-    cluster = await _cluster(target, versions)
+    _, cluster = await ask_for_cluster(target, versions, with_topics=True)
     nodes = {node.node_id: f"{node.host}:{node.port}" for node in cluster.brokers}
     endpoint = target.endpoint
     node_id = next(
@@ -154,13 +152,6 @@ async def probe(target: Target, *, writes: bool = False) -> Report:
         needs=needs_of_all(served(verdicts), versions, off),
         written=await writing.try_writing(target, versions, f"barnabas-probe-{token}") if writes else [],
     )
-
-
-async def _cluster(target: Target, versions: Versions) -> Any:
-    version = min(versions[METADATA][1], registry.info(METADATA).max_stable_version)
-    values: dict[str, Any] = {"topics": None if version else [], "allow_auto_topic_creation": version < 4}
-    async with target.connect() as wire:
-        return await wire.ask(make("Metadata", version, values), version)
 
 
 async def _limits(target: Target, versions: Versions, node_id: int) -> Limits:
