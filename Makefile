@@ -26,7 +26,7 @@ PYTEST := $(BIN)/python -m pytest
 WITH_CODE := $(VENV)/.ready-run
 endif
 
-.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare handover oracle crash soak hostile fuzz simulate gen docs lock clean nightly help
+.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -94,6 +94,9 @@ compare: $(VENV)/.ready-test $(WITH_CODE)  ## settings, admin requests, quotas, 
 	$(CODE) $(BIN)/python -m compat.security.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.security.mechanisms $(ARGS)
 	$(CODE) $(BIN)/python -m compat.releases
+
+conform: $(VENV)/.ready-test $(WITH_CODE)  ## the wire suite against Apache Kafka 4.3 and 3.9, ours, librdkafka's mock and kfake; writes docs/conformance (needs a JDK; ARGS="barnabas kafka-4")
+	$(CODE) $(BIN)/python -m compat.conform $(ARGS)
 
 handover: $(VENV)/.ready-test $(WITH_CODE)  ## log dirs, groups and transactions handed from us to Apache Kafka and back, and from Kafka to us (needs a JDK)
 	$(CODE) $(BIN)/python -m compat.log.handover $(ARGS)

@@ -1,4 +1,6 @@
-"""Judge several brokers by the wire suite, side by side: python -m compat.conform [NAME ...] [--write].
+"""Judge several brokers by the wire suite, side by side: python -m compat.conform [NAME ...].
+
+Where all of them are judged by all cases, docs/conformance is written.
 
 The exit code is 1 when Apache Kafka or Barnabas fails a case: what others fail is written down.
 """
@@ -31,7 +33,6 @@ def main() -> int:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"one of {', '.join(BROKERS)} (default: all)"
     )
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     parser.add_argument(
         "--random", type=int, default=20, metavar="N", help="how many random walks (default: 20)"
     )
@@ -50,7 +51,7 @@ def main() -> int:
                 found[name] = what, _judge(address, options)
         except (KafkaError, UnavailableError) as error:
             print(f"{name}: {error}", file=sys.stderr)
-    if options.write:
+    if not options.names and not options.select:
         PAGE.parent.mkdir(exist_ok=True)
         PAGE.write_text(page(list(found.values())), encoding="utf-8")
     failed = [name for name in MUST_PASS if name in found and found[name][1]["summary"]["failed"]]

@@ -175,7 +175,7 @@ async def ask_for_cluster(target: Target, versions: Versions, *, with_topics: bo
     """
     low, high = versions[METADATA]
     for version in range(min(high, registry.info(METADATA).max_stable_version), low - 1, -1):
-        topics = None if with_topics and version else []
+        topics: list[Any] | None = None if with_topics and version else []
         values = {"topics": topics, "allow_auto_topic_creation": version < 4}
         async with target.connect() as wire:
             try:
