@@ -239,6 +239,9 @@ def environment(client: str, channel: Channel, keys: Keys, directory: Path) -> d
 def java_properties(client: str, channel: Channel, keys: Keys) -> dict[str, str]:
     """Return a Java client's settings."""
     lines = {"security.protocol": channel.protocol}
+    if client == "java-0.9":
+        # Its consumer asks for a coordinator without a group too: that of a group with an empty name, which nobody allows.
+        lines["group.id"] = f"{PREFIX}{client}"
     if channel.has_tls and client in OLD_JAVA:
         lines |= {
             "ssl.truststore.type": "PKCS12",

@@ -224,10 +224,15 @@ class Trial:
 
     def call(self, *words: str, stdin: str = "") -> str:
         """Run a program; returns what it prints. Raises HowtoError."""
-        done = subprocess.run(
-            words, input=stdin, capture_output=True, text=True, check=False, timeout=PROGRAM_S,
-            env={**self.environment(), "PYTHONPATH": import_path()}, cwd=self.directory,
-        )  # fmt: skip
+        try:
+            done = subprocess.run(
+                words, input=stdin, capture_output=True, text=True, check=False, timeout=PROGRAM_S,
+                env={**self.environment(), "PYTHONPATH": import_path()}, cwd=self.directory,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise HowtoError(
+                f"{self.section.title}: {words[0]} did not end: {str(error.stderr)[-1500:]}"
+            ) from None
         said = f"{done.stdout}{done.stderr}"
         if done.returncode or "Error while executing" in said:
             raise HowtoError(f"{self.section.title}: {' '.join(words)[-300:]}: {said[-1500:]}")
