@@ -123,6 +123,7 @@ class LoopBudget(trio.abc.Instrument):
 
     def __enter__(self) -> LoopBudget:
         self._begin_turn()
+        self._task, self._steps = trio.lowlevel.current_task(), 1  # whose step goes on
         self._runnable = UNKNOWN  # until the loop has nothing to do
         trio.lowlevel.add_instrument(self)
         self._is_measured = True

@@ -159,6 +159,18 @@ class UsedUp:
             self.through.append((name, self.turn))
 
 
+async def test_a_long_step_in_which_measuring_begins_is_laid_at_its_task() -> None:
+    stalls: list[Stall] = []
+    clock = [0.0]
+    budget = LoopBudget(clock=lambda: clock[0])
+    budget.on_long_turn = stalls.append
+    with budget:
+        clock[0] += 0.3
+        await trio.sleep(0.001)
+    assert (stalls[0].task, stalls[0].steps) == (trio.lowlevel.current_task(), 1)
+    assert stalls[0].seconds == stalls[0].step_seconds == 0.3
+
+
 async def test_a_crowd_of_inactive_connections_does_not_hold_up_an_active_one() -> None:
     used_up = UsedUp()
     with used_up.budget:
