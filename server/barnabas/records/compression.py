@@ -7,6 +7,7 @@ small is done at once; the rest by steps, and in `Work`, see docs/decisions/0079
 from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from barnabas.records.errors import DecompressedTooLargeError, UnsupportedCompressionError
@@ -37,6 +38,7 @@ class Codec(IntEnum):
 
 
 _CODECS = tuple(Codec)  # by id
+_loaded = {0}  # ids of codecs whose libraries are there
 CODEC_NAMES = {codec: codec.name.lower() for codec in Codec}
 CODECS_BY_NAME = {name: codec for codec, name in CODEC_NAMES.items()} | {"uncompressed": Codec.NONE}
 
@@ -49,6 +51,23 @@ def codec_of(codec_id: int) -> Codec:
     if 0 <= codec_id < len(_CODECS):
         return _CODECS[codec_id]
     raise UnsupportedCompressionError(f"compression codec {codec_id} is unknown")
+
+
+def is_loaded(codec: int) -> bool:
+    """Say whether the library of a codec is there."""
+    return codec in _loaded
+
+
+def load_steps(*codecs: int) -> Steps[None]:
+    """Load the libraries of codecs by steps, the first time that they are needed: that takes up to 50 ms."""
+    for codec in codecs:
+        if codec not in _loaded and codec < len(_CODECS):
+            yield Work(partial(_load, codec))
+
+
+def _load(codec: int) -> None:
+    import_module(f"barnabas.records.codecs.{CODEC_NAMES[_CODECS[codec]]}")
+    _loaded.add(codec)
 
 
 def is_valid_level(codec: int, level: int) -> bool:

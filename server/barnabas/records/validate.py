@@ -38,6 +38,8 @@ from barnabas.records.compression import (
     Output,
     codec_of,
     decompress_small,
+    is_loaded,
+    load_steps,
 )
 from barnabas.records.cursor import RecordCursor
 from barnabas.records.errors import (
@@ -176,6 +178,7 @@ def validate_steps(
             raise CorruptRecordsError(_WRONG_CHECKSUM)
         result = yield from appender.batch_steps(buf, header)
     else:
+        yield from load_steps(header.codec, config.target_codec(_NONE))
         result = yield from appender.message_steps(buf, header.magic)
     return appender.fitting(result)
 
@@ -274,7 +277,7 @@ class _Appender:
         """Take a producer's batch of magic 2 in place if that is quickly done; None if there is more to do."""
         if self.stays(buf, header):
             return self.patch(buf, header, header.max_timestamp)
-        if self.config.compression_type != _AS_PRODUCED:
+        if self.config.compression_type != _AS_PRODUCED or not is_loaded(header.codec):
             return None
         scanner = self.scan_small(buf, header)
         if scanner is None:
@@ -300,6 +303,7 @@ class _Appender:
         config = self.config
         source = codec_of(header.codec)
         target = config.target_codec(source)
+        yield from load_steps(source, target)
         scanner = self.scan_small(buf, header)
         if scanner is None:
             if source is _NONE:
