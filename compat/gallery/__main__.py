@@ -26,24 +26,32 @@ def main(given: list[str]) -> int:
     parser.add_argument(
         "--version", default="", help="run this version of the client alone; says what it shows"
     )
-    parser.add_argument("--write", action="store_true", help=f"write {page.PAGE.name}, from all of them")
+    parser.add_argument(
+        "--write", action="store_true", help=f"write {page.PAGE.name}, from the last run of each, at its end"
+    )
     options = parser.parse_args(given)
     try:
-        chosen = catalogue.names() if options.names == ["all"] or options.write else options.names
+        chosen = catalogue.names() if options.names == ["all"] else options.names
         bugs = [catalogue.bug(name) for name in chosen]
     except CatalogueError as error:
         parser.error(str(error))
-    if options.list or not bugs:
+    if options.list or not (bugs or options.write):
         for name in catalogue.names():
             bug = catalogue.bug(name)
             print(f"{name:28} {bug.client} {bug.broken}: {bug.title}")
         return 0
-    code, outcomes = 0, {}
+    code = 0
     for bug in bugs:
-        one, outcomes[bug.name] = _shown(bug, options.version)
+        one, outcomes = _shown(bug, options.version)
         code = max(code, one)
-    if options.write and code == 0:
-        page.write(bugs, outcomes)
+        if one == 0 and not options.version:
+            page.keep(bug, outcomes)
+    if options.write:
+        everything = [catalogue.bug(name) for name in catalogue.names()]
+        if left := page.missing(everything):
+            print(f"not written: {', '.join(left)} must be run first", file=sys.stderr)
+            return max(code, NO_VERDICT)
+        page.write(everything)
     return code
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from compat.gallery.catalogue import Bug
 from compat.gallery.showing import Outcome
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "gallery.md"
-_HEAD = """<!-- Written by `python -m compat.gallery --write` after a run of all of it: edits are lost. -->
+_HEAD = """<!-- Written by `python -m compat.gallery --write` from the last run of each: edits are lost. -->
 
 # Bugs of released clients
 
@@ -32,8 +34,35 @@ program is what a user of the client would write.
 """
 
 
-def write(bugs: Sequence[Bug], outcomes: Mapping[str, Sequence[Outcome]]) -> None:
+KEPT = Path(__file__).resolve().parents[2] / ".tools" / "gallery" / "outcomes.json"
+"""What the last run of each bug has seen, so that the page can be renewed in pieces."""
+
+
+def keep(bug: Bug, outcomes: Sequence[Outcome]) -> None:
+    """Keep what a run of a bug has seen."""
+    kept = _kept()
+    kept[bug.name] = [asdict(one) for one in outcomes]
+    KEPT.write_text(json.dumps(kept, indent=1), encoding="utf-8")
+
+
+def missing(bugs: Sequence[Bug]) -> list[str]:
+    """Return the bugs whose versions have not all been run."""
+    kept = _kept()
+    return [
+        bug.name for bug in bugs if [one["version"] for one in kept.get(bug.name, ())] != list(bug.versions)
+    ]
+
+
+def _kept() -> dict[str, list[dict[str, object]]]:
+    found: dict[str, list[dict[str, object]]] = (
+        json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
+    )
+    return found
+
+
+def write(bugs: Sequence[Bug]) -> None:
     """Write the page."""
+    outcomes = _kept()
     parts = [_HEAD.format(first=bugs[0].name)]
     for bug in bugs:
         mended = bug.mended or "no release"
@@ -47,6 +76,7 @@ def write(bugs: Sequence[Bug], outcomes: Mapping[str, Sequence[Outcome]]) -> Non
         faults = bug.faults.read_text(encoding="utf-8").strip()
         parts.append(f"\nReported: <{bug.issue}>. The broker:\n\n```yaml\n{faults}\n```\n\nSeen:\n\n")
         parts.extend(
-            f"    {bug.client} {one.version}: {one.verdict}: {one.text}\n" for one in outcomes[bug.name]
+            f"    {bug.client} {one['version']}: {one['verdict']}: {one['text']}\n"
+            for one in outcomes[bug.name]
         )
     PAGE.write_text("".join(parts), encoding="utf-8")

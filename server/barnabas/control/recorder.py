@@ -1,6 +1,7 @@
-"""What clients have asked and were answered, decoded, the last so many of them.
+"""What clients have asked and were answered, the last so many of them; decoded into JSON when somebody looks.
 
-The rule: bounded in number and in size; secrets are masked, and records are counted, not kept.
+The rule: bounded in number and in size; secrets are masked, and records are counted, not kept. Of a request that nobody
+looks at nothing is made.
 """
 
 from __future__ import annotations
@@ -8,16 +9,20 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import trio
 
+from barnabas import apis
 from barnabas.faults import naming
 from barnabas.inspection.errors import error_codes
 from barnabas.inspection.messages import as_json
 from barnabas.wire import registry
+from barnabas.wire.extent import has_more_entries
+from barnabas.wire.regions import FileRegion
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -25,28 +30,110 @@ if TYPE_CHECKING:
     from barnabas.requests.context import RequestContext
 
 RECORDED_MAX = 10_000
+KEPT_ENTRIES_MAX = 100
+"""A message with more entries of arrays is kept as JSON, which is cut."""
+PRODUCE, SHARE_FETCH = 0, 78
+_SECRET = frozenset((32, 33, 36, 38, 39, 40, 41, 44, 51))
+"""APIs whose messages may hold what lets somebody log in: masked at once."""
 
 
-@dataclass(slots=True, eq=False)
 class Recorded:
     """One request; `response` is None until it is answered, and stays so where nothing is answered."""
 
-    id: int
-    at_ms: int
-    connection_id: int
-    client_id: str | None
-    principal: str
-    api: str
-    api_key: int
-    version: int
-    correlation_id: int
-    topics: frozenset[str]
-    groups: frozenset[str]
-    request: dict[str, Any]
-    response: dict[str, Any] | None = None
-    is_answered: bool = False
-    error_codes: tuple[int, ...] = ()
-    """Those in the answer that are not 0, each once."""
+    __slots__ = (
+        "_codes", "_groups", "_name_of", "_request", "_response", "_topics", "api_key", "at_ms", "client_id",
+        "connection_id", "correlation_id", "id", "is_answered", "principal", "version",
+    )  # fmt: skip
+
+    def __init__(self, number: int, context: RequestContext, request: Any, name_of: naming.NameOf) -> None:
+        self.id = number
+        self.at_ms = context.now_ms
+        self.connection_id = context.connection.connection_id
+        self.client_id = context.client_id
+        self.principal = context.connection.principal
+        self.api_key = context.api_key
+        self.version = context.api_version
+        self.correlation_id = context.correlation_id
+        self.is_answered = False
+        self._name_of = name_of
+        self._request = request
+        self._response: Any = None
+        self._topics: frozenset[str] | None = None
+        self._groups: frozenset[str] | None = None
+        self._codes: tuple[int, ...] | None = ()
+
+    @property
+    def api(self) -> str:
+        """The name of the API."""
+        return registry.name_of(self.api_key)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The request as JSON."""
+        if not isinstance(self._request, dict):
+            self._look()
+            self._request = as_json(self._request)
+        found: dict[str, Any] = self._request
+        return found
+
+    @property
+    def response(self) -> dict[str, Any] | None:
+        """The answer as JSON."""
+        if self._response is not None and not isinstance(self._response, dict):
+            _ = self.error_codes
+            self._response = as_json(self._response)
+        found: dict[str, Any] | None = self._response
+        return found
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that the request names."""
+        self._look()
+        assert self._topics is not None
+        return self._topics
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The groups that the request names."""
+        self._look()
+        assert self._groups is not None
+        return self._groups
+
+    @property
+    def error_codes(self) -> tuple[int, ...]:
+        """Those in the answer that are not 0, each once."""
+        if self._codes is None:
+            self._codes = tuple(sorted({error.code for error in error_codes(self._response)}))
+        return self._codes
+
+    def _look(self) -> None:
+        """Read off the request what it names, before it becomes JSON."""
+        if self._topics is None:
+            found = naming.topic_partitions(self._request, self._name_of)
+            self._topics = frozenset(topic for topic, _ in found)
+            self._groups = frozenset(naming.groups(self._request))
+
+    def failed(self, code: int) -> None:
+        """Note the error code with which the whole request is refused."""
+        self._codes = (code,)
+
+    def answered(self, response: Any) -> None:
+        """Note the answer, None where nothing is answered. What is large or may be secret becomes JSON at once."""
+        self.is_answered = True
+        key, request = self.api_key, self._request
+        is_secret = key in _SECRET
+        if key == PRODUCE:
+            _count_records(request)
+        if is_secret or (not isinstance(request, dict) and has_more_entries(request, KEPT_ENTRIES_MAX)):
+            _ = self.request
+        if response is None:
+            return
+        self._codes = None
+        self._response = response
+        if is_secret or has_more_entries(response, KEPT_ENTRIES_MAX):
+            _ = self.response
+        elif key in (apis.FETCH, SHARE_FETCH):
+            self._response = _with_counts(response)
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it as JSON."""
@@ -64,6 +151,37 @@ class Recorded:
             "response": self.response,
             "error_codes": list(self.error_codes),
         }
+
+
+def _counted(records: Any) -> FileRegion:
+    """Return what stands for records: their size."""
+    return FileRegion(-1, 0, len(records), None)
+
+
+def _count_records(request: Any) -> None:
+    """Let go of the records of a Produce request that has been handled."""
+    if isinstance(request, dict):
+        return
+    for topic in request.topic_data:
+        for partition in topic.partition_data:
+            if partition.records is not None:
+                partition.records = _counted(partition.records)
+
+
+def _with_counts(response: Any) -> Any:
+    """Return a Fetch answer without its records, which are still to be sent."""
+    found = copy(response)
+    found.responses = topics = []
+    for topic in response.responses:
+        kept = copy(topic)
+        kept.partitions = partitions = []
+        for partition in topic.partitions:
+            one = copy(partition)
+            if one.records is not None:
+                one.records = _counted(one.records)
+            partitions.append(one)
+        topics.append(kept)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +216,8 @@ class Recorder:
     def __init__(self, count_max: int = RECORDED_MAX) -> None:
         self._kept: deque[Recorded] = deque(maxlen=count_max)
         self._count = 0
-        self._changed = trio.Event()
+        self._changed: trio.Event | None = None
+        """Set at the next change, where somebody waits for it."""
         self._broker: Broker | None = None
 
     def attach(self, broker: Broker) -> None:
@@ -133,21 +252,26 @@ class Recorder:
         """
         deadline_s = time.monotonic() + timeout_s
         while True:
-            changed = self._changed
             for one in self.find(wanted):
                 if (one.is_answered or not is_answered) and matches(one):
                     return one
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 return None
+            if self._changed is None:
+                self._changed = trio.Event()
             with trio.move_on_after(left_s):
-                await changed.wait()
+                await self._changed.wait()
 
     def around(self, inner: Interceptor | None) -> Interceptor:
         """Return an interceptor that records, and has `inner` answer if it is one."""
 
         async def intercept(context: RequestContext, request: Any, handler: Handler) -> Any:
-            recorded = self._begin(context, request)
+            self._count += 1
+            recorded = Recorded(self._count, context, request, self._names())
+            self._kept.append(recorded)
+            if self._changed is not None:
+                self._tell()
             response = None
             try:
                 if inner is None:
@@ -157,44 +281,25 @@ class Recorder:
             except Exception as error:
                 code = getattr(error, "code", None)
                 if isinstance(code, int):
-                    recorded.error_codes = (code,)
+                    recorded.failed(code)
                 raise
             finally:
-                self._end(recorded, response)
+                recorded.answered(response)
+                if self._changed is not None:
+                    self._tell()
             return response
 
         return intercept
 
-    def _begin(self, context: RequestContext, request: Any) -> Recorded:
-        self._count += 1
-        recorded = Recorded(
-            self._count,
-            context.now_ms,
-            context.connection.connection_id,
-            context.client_id,
-            context.connection.principal,
-            registry.name_of(context.api_key),
-            context.api_key,
-            context.api_version,
-            context.correlation_id,
-            frozenset(topic for topic, _ in naming.topic_partitions(request, self._name_of)),
-            frozenset(naming.groups(request)),
-            as_json(request),
-        )
-        self._kept.append(recorded)
-        self._tell()
-        return recorded
-
-    def _end(self, recorded: Recorded, response: Any) -> None:
-        recorded.is_answered = True
-        if response is not None:
-            recorded.response = as_json(response)
-            recorded.error_codes = tuple(sorted({error.code for error in error_codes(response)}))
-        self._tell()
-
     def _tell(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
-    def _name_of(self, topic_id: bytes) -> str | None:
-        return self._broker.services.metadata.image.topic_name(topic_id) if self._broker is not None else None
+    def _names(self) -> naming.NameOf:
+        """Return what knows the names of topics as they are now."""
+        return self._broker.services.metadata.image.topic_name if self._broker is not None else _no_name
+
+
+def _no_name(_topic_id: bytes) -> None:
+    return None

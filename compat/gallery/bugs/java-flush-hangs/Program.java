@@ -22,7 +22,7 @@ public class Program {
             flushed.get(40, TimeUnit.SECONDS);
             System.out.println("NOT SHOWN flush returned");
         } catch (TimeoutException error) {
-            System.out.println("SHOWN flush has not returned in 40 s, with a time limits of 5 and 10 s");
+            System.out.println("SHOWN flush has not returned in 40 s, with time limits of 5 and 10 s");
         }
         Runtime.getRuntime().halt(0);
     }
