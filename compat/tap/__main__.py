@@ -29,7 +29,7 @@ CASES = (
     "create-topic", "produce-zstd", "consume-group", "consume-group-848", "commit-resume", "acks", "idempotent-produce",
     "transactions",
 )  # fmt: skip
-RECORDS = 500
+RECORDS = 2000
 CASE_TIMEOUT_S = 90
 
 

@@ -176,7 +176,7 @@ def add_shown(found: argparse.ArgumentParser) -> None:
     """Add the options for what is shown and kept."""
     shown = found.add_argument_group("what is shown")
     shown.add_argument("-v", "--verbose", action="store_true", help="show all fields of requests and answers")
-    shown.add_argument("-q", "--quiet", action="store_true", help="show no requests, only the summary")
+    shown.add_argument("-q", "--quiet", action="store_true", help="show no requests")
     shown.add_argument(
         "--records", choices=("text", "hex"), nargs="?", const="text",
         help="show records too, keys, values and headers as text where they are text (text), or as hex",
@@ -280,7 +280,7 @@ class Views:
         self.writers: list[tuple[str, LineWriter]] = []
         self.summary = summaries.Summary()
         self.terminal: Terminal | None = None
-        observers: list[Observer] = [self.summary]
+        observers: list[Observer] = [self.summary] if options.summary else []
         view = RecordsView(as_hex=options.records == "hex") if options.records else None
         self._is_json_shown = options.json == "-"
         if options.json:

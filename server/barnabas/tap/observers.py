@@ -102,7 +102,7 @@ class Terminal:
         if not self._filter.takes(exchange):
             return
         at = exchange.answered_at or exchange.sent_at
-        if not self._may_show(at, has_failed=has_failed(exchange), kind=exchange.request.api):
+        if not self._may_show(at, has_failed=exchange, kind=exchange.request.api):
             return
         self._put(rendering.safe(rendering.line(exchange)))
         if self._is_verbose or self._view is not None:
@@ -136,7 +136,8 @@ class Terminal:
             self._put(f"... {count} more in this second: {kinds} (--lines 0 shows all)")
             self._skipped.clear()
 
-    def _may_show(self, at: float, *, has_failed: bool, kind: str) -> bool:
+    def _may_show(self, at: float, *, has_failed: bool | Exchange, kind: str) -> bool:
+        """Return whether there is a line left in this second; whether an exchange has failed is looked at only if not."""
         if self._lines_per_second is None:
             return True
         second = int(at)
@@ -146,11 +147,15 @@ class Terminal:
         if self._shown < self._lines_per_second:
             self._shown += 1
             return True
-        if has_failed and self._failed_shown < FAILED_LINES_PER_SECOND:
+        if self._failed_shown < FAILED_LINES_PER_SECOND and _is_failure(has_failed):
             self._failed_shown += 1
             return True
         self._skipped[kind] += 1
         return False
+
+
+def _is_failure(found: bool | Exchange) -> bool:
+    return has_failed(found) if isinstance(found, Exchange) else found
 
 
 class JsonLines:
