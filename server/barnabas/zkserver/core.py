@@ -14,7 +14,15 @@ from barnabas.security.digest_md5 import DigestError, DigestServer
 from barnabas.zkserver import acl as acls
 from barnabas.zkserver.acl import Identity, Permission
 from barnabas.zkserver.errors import Code, RefusedError
-from barnabas.zkserver.jute import NULL, Reader, encode_buffer, encode_int, encode_string, encode_vector
+from barnabas.zkserver.jute import (
+    NULL,
+    Reader,
+    encode_buffer,
+    encode_data,
+    encode_int,
+    encode_string,
+    encode_vector,
+)
 from barnabas.zkserver.requests import (
     END_OF_PARTS,
     WRITES,
@@ -262,7 +270,7 @@ class Core:
         node = self._readable(path, peer.identities)
         if watch:
             self.watches.add(WatchKind.DATA, path, peer.session.session_id)
-        return encode_buffer(node.data) + node.stat()
+        return encode_data(node.data) + node.stat()
 
     def _children(self, peer: Peer, reader: Reader) -> tuple[Znode, bytes]:
         path, watch = reader.string(), reader.boolean()

@@ -1,6 +1,6 @@
 """The primitives of ZooKeeper's serialization ("jute"): big-endian numbers, buffers and strings with their length. Pure.
 
-A length of -1 is null, which is read as empty: nothing in this server tells them apart.
+A length of -1 is null, which is read as empty but for the data of znodes: Apache Kafka tells the two apart.
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ class Reader:
         size = self.int32()
         return b"" if size == NULL else self._take(size)
 
+    def data(self) -> bytes | None:
+        """Read bytes with their length, None for null."""
+        size = self.int32()
+        return None if size == NULL else self._take(size)
+
     def string(self) -> str:
         """Read UTF-8 with its length in bytes."""
         try:
@@ -98,6 +103,11 @@ def encode_bool(value: bool) -> bytes:
 def encode_buffer(data: bytes) -> bytes:
     """Encode bytes with their length."""
     return _INT.pack(len(data)) + data
+
+
+def encode_data(data: bytes | None) -> bytes:
+    """Encode bytes with their length, or null."""
+    return _INT.pack(NULL) if data is None else encode_buffer(data)
 
 
 def encode_string(text: str) -> bytes:

@@ -72,7 +72,7 @@ class Create:
     """Make a znode."""
 
     path: str
-    data: bytes
+    data: bytes | None
     acl: tuple[Acl, ...]
     kind: Kind
     is_sequence: bool
@@ -93,7 +93,7 @@ class SetData:
     """Change the data of a znode."""
 
     path: str
-    data: bytes
+    data: bytes | None
     version: int
 
 
@@ -121,7 +121,7 @@ def decode_write(op: int, reader: Reader, *, is_part: bool = False) -> Write:
     """Read the body of a request that changes znodes, or of a part of `multi`. Raises RefusedError."""
     path = reader.string()
     if op in CREATES:
-        data, acl, flags = reader.buffer(), read_acl(reader), reader.int32()
+        data, acl, flags = reader.data(), read_acl(reader), reader.int32()
         ttl_ms = reader.int64() if op == Op.CREATE_TTL else 0
         if flags not in _FLAGS:
             raise RefusedError(Code.BAD_ARGUMENTS, f"flags {flags}")
@@ -133,7 +133,7 @@ def decode_write(op: int, reader: Reader, *, is_part: bool = False) -> Write:
     if op == Op.DELETE:
         return Delete(path, reader.int32())
     if op == Op.SET_DATA:
-        return SetData(path, reader.buffer(), reader.int32())
+        return SetData(path, reader.data(), reader.int32())
     if op == Op.SET_ACL:
         return SetAcl(path, read_acl(reader), reader.int32())
     if op == Op.CHECK:

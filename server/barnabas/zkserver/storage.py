@@ -24,6 +24,7 @@ from barnabas.zkserver.errors import RefusedError
 from barnabas.zkserver.jute import (
     Reader,
     encode_buffer,
+    encode_data,
     encode_int,
     encode_long,
     encode_string,
@@ -71,14 +72,14 @@ def _encode_change(change: Change) -> bytes:
         case NodeCreated(path, data, acl, kind, owner, ttl_ms):
             return b"".join(
                 (
-                    encode_int(1), encode_string(path), encode_buffer(data), encode_vector(acl, encode_acl),
+                    encode_int(1), encode_string(path), encode_data(data), encode_vector(acl, encode_acl),
                     encode_int(kind), encode_long(owner), encode_long(ttl_ms),
                 )
             )  # fmt: skip
         case NodeDeleted(path):
             return encode_int(2) + encode_string(path)
         case DataSet(path, data):
-            return encode_int(3) + encode_string(path) + encode_buffer(data)
+            return encode_int(3) + encode_string(path) + encode_data(data)
         case AclSet(path, acl):
             return encode_int(4) + encode_string(path) + encode_vector(acl, encode_acl)
         case SessionBegun(session_id, timeout_ms, password):
@@ -97,12 +98,12 @@ def _decode_change(reader: Reader) -> Change:
     kind = reader.int32()
     if kind == 1:
         return NodeCreated(
-            reader.string(), reader.buffer(), read_acl(reader), Kind(reader.int32()), reader.int64(), reader.int64()
+            reader.string(), reader.data(), read_acl(reader), Kind(reader.int32()), reader.int64(), reader.int64()
         )  # fmt: skip
     if kind == 2:
         return NodeDeleted(reader.string())
     if kind == 3:
-        return DataSet(reader.string(), reader.buffer())
+        return DataSet(reader.string(), reader.data())
     if kind == 4:
         return AclSet(reader.string(), read_acl(reader))
     if kind == 5:
@@ -135,7 +136,7 @@ def _encode_node(item: tuple[str, Znode]) -> bytes:
     path, node = item
     return b"".join(
         (
-            encode_string(path), encode_buffer(node.data), encode_vector(node.acl, encode_acl),
+            encode_string(path), encode_data(node.data), encode_vector(node.acl, encode_acl),
             encode_long(node.created), encode_long(node.created_ms), encode_long(node.modified),
             encode_long(node.modified_ms), encode_long(node.children_modified), encode_int(node.kind),
             encode_long(node.owner), encode_long(node.ttl_ms), encode_int(node.version),
@@ -159,7 +160,7 @@ def decode_snapshot(data: bytes, core: Core, clock_ms: int) -> None:
 
 
 def _decode_node(reader: Reader) -> Znode:
-    data, acl = reader.buffer(), read_acl(reader)
+    data, acl = reader.data(), read_acl(reader)
     return Znode(
         data,
         acl,

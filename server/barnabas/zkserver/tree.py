@@ -48,7 +48,7 @@ class EventType(IntEnum):
 class Znode:
     """One znode. Times in ms since 1970; `creates` counts the children that were ever made."""
 
-    data: bytes
+    data: bytes | None
     acl: tuple[Acl, ...]
     created: int
     created_ms: int
@@ -76,7 +76,7 @@ class Znode:
                 encode_int(self.creates * 2 - children),  # counts creations and deletions
                 encode_int(self.acl_version),
                 encode_long(self.owner),
-                encode_int(len(self.data)),
+                encode_int(len(self.data or b"")),
                 encode_int(children),
                 encode_long(self.children_modified),
             )
@@ -88,7 +88,7 @@ class NodeCreated:
     """A znode is made; `path` has the number of a sequence already."""
 
     path: str
-    data: bytes
+    data: bytes | None
     acl: tuple[Acl, ...]
     kind: Kind = Kind.PERSISTENT
     owner: int = 0
@@ -107,7 +107,7 @@ class DataSet:
     """The data of a znode is another one."""
 
     path: str
-    data: bytes
+    data: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +160,9 @@ def check_path(path: str) -> None:
         raise RefusedError(Code.BAD_ARGUMENTS, f"{path!r} has a character that no path of a znode may have")
 
 
-def check_data(data: bytes) -> None:
+def check_data(data: bytes | None) -> None:
     """Raise RefusedError with BAD_ARGUMENTS for more data than a znode can have."""
-    if len(data) > DATA_MAX:
+    if data is not None and len(data) > DATA_MAX:
         raise RefusedError(Code.BAD_ARGUMENTS, f"{len(data)} bytes of data")
 
 
@@ -291,7 +291,7 @@ class Tree:
             if not paths:
                 del self.of_session[node.owner]
 
-    def _set_data(self, path: str, data: bytes, zxid: int, now_ms: int) -> tuple[list[Event], Undo]:
+    def _set_data(self, path: str, data: bytes | None, zxid: int, now_ms: int) -> tuple[list[Event], Undo]:
         node = self.nodes[path]
         before = node.data, node.modified, node.modified_ms
         node.data, node.modified, node.modified_ms = data, zxid, now_ms

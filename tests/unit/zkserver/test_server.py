@@ -16,10 +16,11 @@ from kazoo.security import make_digest_acl
 
 from barnabas.security.digest_md5 import DigestServer
 from barnabas.zkserver import storage
+from barnabas.zkserver.acl import OPEN
 from barnabas.zkserver.core import Core, Peer
 from barnabas.zkserver.errors import Code
-from barnabas.zkserver.jute import encode_buffer, encode_int, encode_string
-from barnabas.zkserver.requests import Op
+from barnabas.zkserver.jute import encode_buffer, encode_int, encode_string, encode_vector
+from barnabas.zkserver.requests import Op, encode_acl
 from barnabas.zkserver.server import Server
 from barnabas.zkserver.storage import Storage
 from tests.support.zookeeper_wire import WireClient, create, read, set_data
@@ -279,3 +280,18 @@ def test_a_refused_login_ends_the_connection_and_nothing_else(tmp_path):
     assert peer.is_closed
     assert not peer.identities
     assert core.sessions.get(session.session_id) is session
+
+
+def test_a_znode_without_data_is_another_one_than_one_with_none(server, connect):
+    null = b"\xff\xff\xff\xff"
+    client = connect()
+    for path, data in (("/null", null), ("/empty", b"\0\0\0\0")):
+        body = encode_string(path) + data + encode_vector(OPEN, encode_acl) + encode_int(0)
+        assert client.ask(Op.CREATE, body)[0] == 0
+    client.ask(Op.CREATE, create("/set", b"x"))
+    client.ask(Op.SET_DATA, encode_string("/set") + null + encode_int(-1))
+    server.kill()
+    server.start()
+    again = connect()
+    found = {path: again.ask(Op.GET_DATA, read(path))[1][:4] for path in ("/null", "/empty", "/set")}
+    assert found == {"/null": null, "/empty": b"\0\0\0\0", "/set": null}
