@@ -7,6 +7,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
 import org.apache.kafka.common.utils.Exit;
+import org.slf4j.LoggerFactory;
 
 /**
  * Runs Kafka's command line tools one after the other in one JVM, since starting one takes longer than what most of them do.
@@ -26,6 +27,8 @@ public class ToolRunner {
     private static byte[] atEnd;
 
     public static void main(String[] none) throws Exception {
+        // What is logged goes to this process's own error output: some tools leave clients behind, which complain later.
+        LoggerFactory.getLogger(ToolRunner.class);
         PrintStream answers = System.out;
         PrintStream captured = new PrintStream(written, true, StandardCharsets.UTF_8);
         System.setOut(captured);
