@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.coordination.journal import Journal
-from barnabas.coordination.runtime import GiveWay, Runtime, never
+from barnabas.coordination.runtime import Runtime
+from barnabas.coordination.shard import GiveWay, never
 from barnabas.errors import PeerError, RequestError
 from barnabas.groups.settings import GroupSettings
 from barnabas.statemachine.decision import Entry, slices

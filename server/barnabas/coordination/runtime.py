@@ -1,52 +1,37 @@
-"""Runs state machines over the partitions of an internal topic: loads their shards, appends what they decide, and answers.
+"""Runs state machines over the partitions of an internal topic: lets them decide, and answers.
 
 The rule: whatever an event decides is appended before anybody hears of it, and every answer waits until all that its
-shard has appended is committed. An event that raises has decided nothing. A shard whose append fails no longer agrees
-with its log, so it is unloaded, and another one is read in its place at the next use. One that is long to read is read
-beside everything else, in slices; who asks meanwhile is answered COORDINATOR_LOAD_IN_PROGRESS.
+shard has appended is committed. An event that raises has decided nothing. Shards are loaded and unloaded by `Shards`, and
+appended to by `ShardLog`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from itertools import chain, count, islice
 from typing import Any, Generic, TypeVar
 
 import trio
 
-from barnabas.coordination.errors import client_code, is_in_log, is_refusal
-from barnabas.coordination.journal import Journal, is_led_in, led_partitions
-from barnabas.coordination.shard import M, Shard, ShardState, TimersToSet, Waiter
+from barnabas.coordination.journal import Journal, led_partitions
+from barnabas.coordination.shard import GiveWay, M, Shard, TimersToSet, Waiter, never
+from barnabas.coordination.shard_log import ShardLog
+from barnabas.coordination.shards import ANSWERS_AT_ONCE, READ_AGAIN_SECONDS, Shards
 from barnabas.coordination.timers import Timers
-from barnabas.errors import PeerError, RequestError, StorageError
-from barnabas.records.batch import NO_PRODUCER_ID
+from barnabas.errors import PeerError, RequestError
 from barnabas.statemachine.decision import Decision, Entry, ManyReplies, Refused
-from barnabas.statemachine.partitioning import partition_for
 from barnabas.wire.generated.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 5_000
 """How long an answer waits for replicas (Kafka's offsets.commit.timeout.ms)."""
-READ_AGAIN_SECONDS = 1.0
-"""How soon a shard is loaded again that no longer agreed with its log, and a timer expires again that could not."""
-SLICE_RECORDS = 500
-"""So many records are read before others may run: a few milliseconds' worth."""
-ANSWERS_AT_ONCE = 16
-"""Of the requests that one event answers, so many are released in a turn of the event loop."""
 TIMERS_AT_ONCE = 200
 TIMERS_BEING_SET_MS = 10
 """How long a timer waits that is due while very many are being set: it may be among these."""
 
 R = TypeVar("R")
-GiveWay = Callable[[], Awaitable[None]]
-"""Lets others run if this turn of the event loop has been long enough (`LoopBudget.checkpoint`)."""
-
-
-async def never() -> None:
-    """Give way to nobody: for runtimes that are alone, as in tests."""
 
 
 class Runtime(Generic[M]):
@@ -64,37 +49,27 @@ class Runtime(Generic[M]):
     ) -> None:
         """`prepare` is awaited once, before the first shard is made: it imports in a thread what `make` needs."""
         self._journal = journal
-        self._prepare = prepare
-        self._is_prepared = False
         self._give_way = give_way
-        self._make = make
         self._now_ms = now_ms
-        self._commit_seconds = commit_timeout_ms / 1000
-        self._shards: dict[int, Shard[M]] = {}
+        name = type(self).__name__
+        self._shards: Shards[M] = Shards(
+            name, journal, make, now_ms,
+            replay=self._replay, loaded=self._begin_service, prepare=prepare, give_way=give_way,
+        )  # fmt: skip
+        self._log: ShardLog[M] = ShardLog(
+            name, journal, now_ms, commit_timeout_ms, replay=self._replay, read_again=self._shards.read_again
+        )
         self._timers: Timers[M] = Timers()
         self._numbers = count(1)
         self._nursery: trio.Nursery | None = None
-        self._partitions = 0
-        self._reading_again: defaultdict[int, bool] = defaultdict(bool)
 
     async def partition_of(self, key: str) -> int:
         """Return the partition that is responsible for an id; makes the topic if need be. Raises RequestError."""
-        if not self._partitions:
-            await self.prepare()
-            try:
-                self._partitions = await self._journal.ensure()
-            except RequestError as error:
-                raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
-        return self._partition_for(key)
+        return await self._shards.partition_of(key)
 
     async def prepare(self) -> None:
         """Have all that shards need; takes no time but for the first time."""
-        if not self._is_prepared:
-            await self._prepare()
-            self._is_prepared = True
-
-    def _partition_for(self, key: str) -> int:
-        return partition_for(key, self._partitions)
+        await self._shards.prepare()
 
     # --- events ---------------------------------------------------------------------------------------------
 
@@ -108,9 +83,9 @@ class Runtime(Generic[M]):
         COORDINATOR_LOAD_IN_PROGRESS.
         """
         try:
-            shard = self._active(await self.partition_of(key))
+            shard = self._shards.active(await self._shards.partition_of(key))
             result = self._decide(shard, event)
-            await self._committed(shard, shard.end_offset)
+            await self._log.wait_committed(shard, shard.end_offset)
         finally:
             await self._give_way()
         if isinstance(result, Refused):
@@ -123,7 +98,7 @@ class Runtime(Generic[M]):
         A caller that is cancelled is forgotten; an answer that comes for it later goes nowhere. Raises RequestError as
         `perform`.
         """
-        shard = self._active(await self.partition_of(key))
+        shard = self._shards.active(await self._shards.partition_of(key))
         number, waiter = next(self._numbers), Waiter()
         shard.waiting[number] = waiter
         try:
@@ -150,11 +125,11 @@ class Runtime(Generic[M]):
         a part of them is not what was asked for.
         """
         found: list[R] = []
-        for shard in await self._all_active():
+        for shard in await self._shards.all_active():
             for item in look(shard.machine):
                 found.append(item)
                 await self._give_way()
-            await self._committed(shard, shard.end_offset)
+            await self._log.wait_committed(shard, shard.end_offset)
         return found
 
     async def machine(self, key: str) -> M:
@@ -162,8 +137,8 @@ class Runtime(Generic[M]):
 
         Raises RequestError as `perform`.
         """
-        shard = self._active(await self.partition_of(key))
-        await self._committed(shard, shard.end_offset)
+        shard = self._shards.active(await self._shards.partition_of(key))
+        await self._log.wait_committed(shard, shard.end_offset)
         return shard.machine
 
     async def machines(self) -> list[M]:
@@ -171,9 +146,9 @@ class Runtime(Generic[M]):
 
         Raises RequestError as `perform`: a part of them is not what was asked for.
         """
-        shards = await self._all_active()
+        shards = await self._shards.all_active()
         for shard in shards:
-            await self._committed(shard, shard.end_offset)
+            await self._log.wait_committed(shard, shard.end_offset)
         return [shard.machine for shard in shards]
 
     async def perform_in_slices(
@@ -186,12 +161,12 @@ class Runtime(Generic[M]):
         """
         for partition in led_partitions(self._journal):
             try:
-                shard = await self._when_active(partition)
+                shard = await self._shards.when_active(partition)
                 for event in events_of(shard.machine):
                     if not shard.is_active:
                         break  # it is read again at its next use, and the next round finds what is left to do
                     self._decide(shard, event)
-                    await self._committed(shard, shard.end_offset)
+                    await self._log.wait_committed(shard, shard.end_offset)
                     await self._give_way()
             except RequestError as error:
                 log.warning("%s: partition %d is left out: %s", type(self).__name__, partition, error)
@@ -200,177 +175,26 @@ class Runtime(Generic[M]):
 
     # --- the life of a shard --------------------------------------------------------------------------------
 
-    def _active(self, partition: int) -> Shard[M]:
-        """Return the shard of a partition; one that is long to read goes on being read in the background.
-
-        Raises COORDINATOR_LOAD_IN_PROGRESS until then, or that it cannot be read.
-        """
-        shard = self._shards.get(partition)
-        if shard is not None and not self._is_current(shard):
-            self._unload(shard, "another broker leads the partition, or this one in another epoch")
-            shard = None
-        if shard is None or shard.state is ShardState.FAILED:
-            shard = self._begin_loading(partition)
-        if shard.state is ShardState.LOADING:
-            raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is being read")
-        if shard.failure is not None:
-            raise shard.failure
-        return shard
-
-    async def _all_active(self) -> list[Shard[M]]:
-        if led_partitions(self._journal):
-            await self.prepare()
-        return [self._active(partition) for partition in led_partitions(self._journal)]
-
-    def _is_current(self, shard: Shard[M]) -> bool:
-        return is_led_in(self._journal, shard.partition, shard.leader_epoch)
-
-    async def _when_active(self, partition: int) -> Shard[M]:
-        """Return the shard of a partition when it is loaded. Raises RequestError if it cannot be read."""
-        await self.prepare()
-        while True:
-            try:
-                return self._active(partition)
-            except RequestError as error:
-                if error.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                    raise
-            shard = self._shards[partition]  # the error says that it is there, and nobody ran since
-            await shard.settled.wait()
-            if shard.failure is not None:
-                raise shard.failure
-
-    def _begin_loading(self, partition: int) -> Shard[M]:
-        """Read a partition, or begin to where it is long. Raises RequestError if it cannot be read."""
-        try:
-            epoch = self._journal.leader_epoch(partition)
-            shard = Shard(partition, epoch, self._make(), self._journal.read(partition))
-        except (RequestError, StorageError) as error:
-            raise RequestError(client_code(error), f"partition {partition} cannot be read") from error
-        self._shards[partition] = shard
-        self._load_slice(shard)
-        while shard.state is ShardState.LOADING and self._nursery is None:  # nobody there to go on with it
-            self._load_slice(shard)
-        if shard.state is ShardState.LOADING and self._nursery is not None:
-            self._nursery.start_soon(self._load_rest, shard)
-        return shard
-
-    def _load_slice(self, shard: Shard[M]) -> None:
-        """Replay some more records; the shard is active when there are no more, with nothing in between.
-
-        So nothing can be appended that it has not seen. A shard that cannot be read has failed.
-        """
-        slice_end = shard.records_read + SLICE_RECORDS
-        try:
-            for entry in shard.entries:
-                self._replay(shard.partition, shard.machine, entry, loading=True)
-                shard.records_read += max(len(entry.records), 1)
-                if shard.records_read >= slice_end:
-                    return
-            # What it has read may not be committed yet: nobody is told of it, and nothing follows from it, before it is.
-            shard.end_offset = self._journal.end_offset(shard.partition)
-            shard.enter(ShardState.ACTIVE)
-            self._decide(shard, lambda machine, out: machine.loaded(self._now_ms(), out))
-        except (RequestError, StorageError) as error:
-            log.error("%s: partition %d cannot be read: %s", type(self).__name__, shard.partition, error)
-            self._fail(shard, client_code(error))
-        except Exception:
-            log.exception("%s: partition %d cannot be read", type(self).__name__, shard.partition)
-            self._fail(shard, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-    def _fail(self, shard: Shard[M], code: int) -> None:
-        self._end_shard(shard, RequestError(code, f"partition {shard.partition} cannot be read"))
-        shard.state = ShardState.FAILED
-
-    def _end_shard(self, shard: Shard[M], failure: RequestError) -> None:
-        """Take a shard out of service; who waits for it is answered, some in each turn of the event loop."""
-        shard.unload(failure)
-        failing = shard.fail_waiting(failure.code)
-        for _ in islice(failing, ANSWERS_AT_ONCE):
-            pass
-        if self._nursery is not None:
-            self._nursery.start_soon(self._fail_rest, failing)
-        else:
-            for _ in failing:
-                pass
-
-    async def _fail_rest(self, failing: Iterator[None]) -> None:
-        for number, _ in enumerate(failing, 1):
-            if number % ANSWERS_AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
-                await self._give_way()
-
-    async def _load_rest(self, shard: Shard[M]) -> None:
-        began_ms = self._now_ms()
-        while shard.state is ShardState.LOADING:
-            await trio.lowlevel.checkpoint()
-            if shard.state is ShardState.LOADING:
-                self._load_slice(shard)
-        if shard.is_active:
-            log.info(
-                "%s: %d records of partition %d were read in %d ms",
-                type(self).__name__, shard.records_read, shard.partition, self._now_ms() - began_ms,
-            )  # fmt: skip
-
     async def load_all(self) -> None:
-        """Load every partition that this broker leads and in which there is something.
-
-        So that members that are gone are missed, and those that come need not wait.
-        """
-        for partition in led_partitions(self._journal):
-            try:
-                if not self._journal.is_empty(partition):
-                    await self._when_active(partition)
-            except RequestError as error:
-                log.warning("%s: %s", type(self).__name__, error)
-            await trio.lowlevel.checkpoint()
+        """Load every partition that this broker leads and in which there is something."""
+        await self._shards.load_all()
 
     def unload(self) -> None:
         """Unload all shards: the internal topic was deleted. It is made again when it is next needed.
 
         Requests that wait are answered with NOT_COORDINATOR, upon which clients look for their coordinator again.
         """
-        if self._shards:
-            log.warning(
-                "%s: the internal topic was deleted, and all that was in it is forgotten", type(self).__name__
-            )
-        self._partitions = 0
-        for shard in tuple(self._shards.values()):
-            shard.is_forgotten = True
-            self._unload(shard, "the internal topic was deleted")
+        self._shards.unload_deleted()
 
     def leadership_changed(self) -> None:
         """Unload the shards of partitions that are led elsewhere or in another epoch, and load what is led here now."""
-        for shard in tuple(self._shards.values()):
-            if not self._is_current(shard):
-                self._unload(shard, "another broker leads the partition, or this one in another epoch")
+        self._shards.unload_moved()
         if self._nursery is not None:
             self._nursery.start_soon(self.load_all)
 
-    def _unload(self, shard: Shard[M], why: str) -> None:
-        """Forget a shard; its waiters are answered NOT_COORDINATOR, and look for their coordinator again."""
-        if self._shards.get(shard.partition) is shard:
-            del self._shards[shard.partition]
-        self._end_shard(shard, RequestError(ErrorCode.NOT_COORDINATOR, why))
-
-    def _read_again(self, shard: Shard[M], why: str) -> None:
-        """Forget a shard that no longer agrees with its log, and load another one soon, though nobody asks.
-
-        What it has begun goes on then: timers, and transactions that are prepared.
-        """
-        self._unload(shard, why)
-        if self._nursery is not None and not self._reading_again[shard.partition]:
-            self._reading_again[shard.partition] = True
-            self._nursery.start_soon(self._load_soon, shard.partition)
-
-    async def _load_soon(self, partition: int) -> None:
-        await trio.sleep(READ_AGAIN_SECONDS)
-        self._reading_again[partition] = False
-        if self._partitions and partition not in self._shards:
-            try:
-                self._active(partition)
-            except RequestError as error:
-                if error.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                    log.warning("%s: %s", type(self).__name__, error)
+    def _begin_service(self, shard: Shard[M]) -> None:
+        """Let a shard that is loaded decide on what must follow."""
+        self._decide(shard, lambda machine, out: machine.loaded(self._now_ms(), out))
 
     # --- deciding -------------------------------------------------------------------------------------------
 
@@ -386,7 +210,7 @@ class Runtime(Generic[M]):
             raise
         except Exception:
             if out.is_ahead:
-                self._read_again(shard, "an event failed halfway")
+                self._shards.read_again(shard, "an event failed halfway")
             raise
         self._apply(shard, out)
         return result
@@ -394,39 +218,19 @@ class Runtime(Generic[M]):
     def _apply(self, shard: Shard[M], out: Decision) -> None:
         """Append and replay what was decided; the answers to waiters follow once it is committed."""
         if out.records:
-            self._append(shard, out)
+            self._log.append(shard, out)
         self._set_timers(shard, out.timers, out.many_timers)
         if out.effects:
             assert self._nursery is not None, "effects are for a runtime that runs"
             self._nursery.start_soon(self._take_effect_when_committed, shard, shard.end_offset, out)
         if not (out.replies or out.many_replies):
             return
-        if self._nursery is None or self._is_committed(shard, shard.end_offset):
+        if self._nursery is None or self._log.is_committed(shard, shard.end_offset):
             # Nothing to wait for, or nobody who could: before `run` there are no requests.
             self._answer(shard, out)
         else:
             # In a task of its own: whoever has caused this may go away, and the others must still be answered.
             self._nursery.start_soon(self._answer_when_committed, shard, shard.end_offset, out)
-
-    def _append(self, shard: Shard[M], out: Decision) -> None:
-        try:
-            shard.end_offset = self._journal.append(
-                shard.partition, out.records, self._now_ms(), out.producer
-            )
-        except (RequestError, StorageError) as error:
-            log.error("%s: partition %d cannot be written: %s", type(self).__name__, shard.partition, error)
-            # What only adds records has changed nothing yet, so that one request too large disturbs nobody else.
-            harmless = not (out.replies or out.many_replies or out.is_ahead)
-            if not harmless or not is_refusal(error):
-                self._read_again(shard, "what was decided could not be written")
-            raise RequestError(client_code(error)) from error
-        producer_id = out.producer[0] if out.producer else NO_PRODUCER_ID
-        try:
-            entry = Entry(out.records, producer_id, decoded=out.decoded)
-            self._replay(shard.partition, shard.machine, entry, loading=False)
-        except Exception:
-            self._read_again(shard, "what was written could not be replayed")
-            raise
 
     def _replay(self, partition: int, machine: M, entry: Entry, *, loading: bool) -> None:
         """Hand what is in the log to the machine; what it cannot read is left out."""
@@ -438,11 +242,11 @@ class Runtime(Generic[M]):
 
     async def _take_effect_when_committed(self, shard: Shard[M], end_offset: int, out: Decision) -> None:
         try:
-            await self._committed(shard, end_offset)
+            await self._log.wait_committed(shard, end_offset)
         except RequestError as error:
             log.warning("what the coordinator's partition %d decided waits: %s", shard.partition, error)
             # When the shard is read again it finds what is still to be done.
-            self._read_again(shard, "what was decided is not committed")
+            self._shards.read_again(shard, "what was decided is not committed")
             return
         if self._nursery is not None:
             for effect in out.effects:
@@ -460,49 +264,22 @@ class Runtime(Generic[M]):
 
     async def perform_on(self, shard: Shard[M], event: Callable[[M, Decision], R]) -> R:
         """Let `event` decide on a shard that is known, unless it is no longer in service; else as `perform`."""
-        if not shard.is_active or not self._is_current(shard):
+        if not shard.is_active or not self._shards.is_current(shard):
             raise shard.failure or RequestError(
                 ErrorCode.NOT_COORDINATOR, "leadership of the partition is lost"
             )
         result = self._decide(shard, event)
-        await self._committed(shard, shard.end_offset)
+        await self._log.wait_committed(shard, shard.end_offset)
         return result
-
-    def _is_committed(self, shard: Shard[M], end_offset: int) -> bool:
-        """Whether there is nothing to wait for: the usual case of a partition without followers."""
-        return shard.failure is None and (
-            not end_offset or self._journal.is_committed(shard.partition, end_offset)
-        )
-
-    async def _committed(self, shard: Shard[M], end_offset: int) -> None:
-        """Wait for the high watermark. Raises RequestError as for a client."""
-        if not end_offset or self._is_committed(shard, end_offset):
-            return
-        if shard.failure is not None:
-            raise shard.failure
-        with trio.move_on_after(self._commit_seconds) as scope:
-            shard.committing.add(scope)
-            try:
-                await self._journal.wait_committed(shard.partition, end_offset)
-            except (RequestError, StorageError) as error:
-                if not is_in_log(error):
-                    self._read_again(shard, "what was decided is not committed")
-                raise RequestError(client_code(error)) from error
-            finally:
-                shard.committing.discard(scope)
-        if shard.failure is not None:
-            raise shard.failure
-        if scope.cancelled_caught:
-            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "replicas do not follow")
 
     async def _answer_when_committed(self, shard: Shard[M], end_offset: int, out: Decision) -> None:
         try:
-            await self._committed(shard, end_offset)
+            await self._log.wait_committed(shard, end_offset)
         except RequestError as error:
             numbers = chain(
                 (number for number, _ in out.replies), *(many.to.values() for many in out.many_replies)
             )
-            await self._fail_rest(shard.fail(error.code, numbers))
+            await self._shards.fail_in_turns(shard.fail(error.code, numbers))
             return
         self._answer(shard, out)
 
@@ -529,12 +306,12 @@ class Runtime(Generic[M]):
 
     def put_off(self, kinds: Collection[str], ms: int) -> None:
         """Have all timers whose keys begin with one of `kinds` end later by `ms`."""
-        for shard in self._shards.values():
+        for shard in self._shards:
             self._timers.put_off(shard, kinds, ms)
 
     def end_timer(self, key: Hashable) -> bool:
         """Have the time of a timer be over now; false if no shard has set it."""
-        for shard in self._shards.values():
+        for shard in self._shards:
             if shard.is_active and key in shard.timers:
                 del shard.timers[key]
                 self._expire(shard, key, self._now_ms())
@@ -544,7 +321,7 @@ class Runtime(Generic[M]):
     async def run(self) -> None:
         """Let timers expire and answers go out, until cancelled."""
         async with trio.open_nursery() as nursery:
-            self._nursery = nursery
+            self._nursery = self._shards.nursery = nursery
             try:
                 nursery.start_soon(self.load_all)
                 while True:
@@ -558,7 +335,7 @@ class Runtime(Generic[M]):
                         await self._give_way()
                     await self._timers.wait_due(self._now_ms())
             finally:
-                self._nursery = None
+                self._nursery = self._shards.nursery = None
 
     def _set_timers(
         self,

@@ -10,7 +10,7 @@ The rule: a shard belongs to one leader epoch. When that is over it never comes 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
@@ -35,6 +35,20 @@ class Machine(Protocol):
 
 
 M = TypeVar("M", bound=Machine)
+R_contra = TypeVar("R_contra", bound=Machine, contravariant=True)
+GiveWay = Callable[[], Awaitable[None]]
+"""Lets others run if this turn of the event loop has been long enough (`LoopBudget.checkpoint`)."""
+
+
+async def never() -> None:
+    """Give way to nobody: for runtimes that are alone, as in tests."""
+
+
+class Replay(Protocol[R_contra]):
+    """Hands what is in the log to a machine."""
+
+    def __call__(self, partition: int, machine: R_contra, entry: Entry, *, loading: bool) -> None:
+        """Replay the records of a batch of this partition."""
 
 
 class ShardState(Enum):

@@ -12,7 +12,8 @@ from functools import partial
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.coordination.journal import Journal
-from barnabas.coordination.runtime import GiveWay, Runtime, never
+from barnabas.coordination.runtime import Runtime
+from barnabas.coordination.shard import GiveWay, never
 from barnabas.errors import RequestError, StorageError
 from barnabas.ids import parse_uuid, uuid_text
 from barnabas.share.records import ShareState, StateKey
@@ -81,7 +82,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
 
     async def prune(self) -> None:
         """Clear away what is redundant in the partitions that are loaded; what cannot be done is logged."""
-        for partition, shard in list(self._shards.items()):
+        for shard in self._shards:
             if not shard.is_active:
                 continue
             machine, start = shard.machine, shard.end_offset
@@ -94,10 +95,12 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
                     some = keys[first : first + STATES_PER_BATCH]
                     self._decide(shard, partial(_snapshot, some, self._now_ms()))
                 machine.records_seen = 0
-                await self._committed(shard, shard.end_offset)
-                self._journal.delete_before(partition, start)
+                await self._log.wait_committed(shard, shard.end_offset)
+                self._journal.delete_before(shard.partition, start)
             except (RequestError, StorageError) as error:
-                log.warning("partition %d of the share coordinator is not cleared: %s", partition, error)
+                log.warning(
+                    "partition %d of the share coordinator is not cleared: %s", shard.partition, error
+                )
 
 
 def _snapshot(keys: Sequence[StateKey], now_ms: int, shard: ShareStateShard, out: Decision) -> None:

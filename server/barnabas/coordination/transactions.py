@@ -18,8 +18,8 @@ import trio
 
 from barnabas.coordination.journal import Journal
 from barnabas.coordination.ports import MarkerWriter
-from barnabas.coordination.runtime import GiveWay, Runtime, never
-from barnabas.coordination.shard import Shard
+from barnabas.coordination.runtime import Runtime
+from barnabas.coordination.shard import GiveWay, Shard, never
 from barnabas.errors import RequestError, StorageError
 from barnabas.statemachine.decision import Decision, Refused
 from barnabas.topic_partitions import TopicPartition
@@ -233,7 +233,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         )
         while True:
             await self._give_way()
-            if not (shard.is_forgotten or (shard.is_active and self._is_current(shard))):
+            if not (shard.is_forgotten or (shard.is_active and self._shards.is_current(shard))):
                 return False
             try:
                 await self._markers.write(topic_partition, ending.producer, shard.leader_epoch, ending.commit)
@@ -269,9 +269,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
 
     def _known(self, transactional_id: str) -> Transaction | None:
         """A transaction as it is, if its shard is there."""
-        if not self._partitions:
-            return None
-        shard = self._shards.get(self._partition_for(transactional_id))
+        shard = self._shards.get_for(transactional_id)
         return shard.machine.transactions.get(transactional_id) if shard and shard.is_active else None
 
 

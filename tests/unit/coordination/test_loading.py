@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from barnabas.coordination.runtime import SLICE_RECORDS, Runtime
+from barnabas.coordination.runtime import Runtime
+from barnabas.coordination.shards import SLICE_RECORDS
 from barnabas.errors import RequestError, StorageError
 from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode

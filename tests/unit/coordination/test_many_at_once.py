@@ -9,7 +9,8 @@ from functools import partial
 import trio
 import trio.testing
 
-from barnabas.coordination.runtime import ANSWERS_AT_ONCE, TIMERS_AT_ONCE, Runtime
+from barnabas.coordination.runtime import TIMERS_AT_ONCE, Runtime
+from barnabas.coordination.shards import ANSWERS_AT_ONCE
 from barnabas.errors import RequestError
 from barnabas.statemachine.decision import Decision, ManyReplies
 from barnabas.wire.generated.errors import ErrorCode
