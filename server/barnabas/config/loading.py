@@ -110,14 +110,17 @@ class BrokerConfig:
         self.set_dynamic({}, {})
 
     def set_dynamic(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> None:
-        """Take up what was set while brokers run: for all of them, and for this one."""
+        """Apply what was set while brokers run: for all of them, and for this one.
+
+        What takes a restart has no effect: names that Kafka no longer has can be set, and are kept.
+        """
         of_all = {**self.kept_for_all, **of_all}
         self._values = {**self._defaults, **self._static}
         self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
         for settings, source in ((of_all, DYNAMIC_DEFAULT_BROKER_CONFIG), (of_this, DYNAMIC_BROKER_CONFIG)):
             for name, text in settings.items():
                 known = tables.find(name)
-                if known is not None:
+                if known is not None and known.dynamic:
                     self._values[name] = known.parse(text)
                     self.sources[name] = source
         self._texts[:-1] = [(DYNAMIC_BROKER_CONFIG, of_this), (DYNAMIC_DEFAULT_BROKER_CONFIG, of_all)]

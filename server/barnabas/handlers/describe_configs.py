@@ -98,7 +98,7 @@ def _entries(
         entry.is_default = context.api_version == 0 and entry.config_source == DEFAULT_CONFIG
         if not request.include_synonyms:
             entry.synonyms = []
-        if not request.include_documentation:
+        if not request.include_documentation and entry.config_source != DYNAMIC_BROKER_LOGGER_CONFIG:
             entry.documentation = None
     return described
 
@@ -217,7 +217,7 @@ def _all_brokers(*, metadata: MetadataStore, config: BrokerConfig) -> list[Descr
 def _logger(name: str, level: str) -> Described:
     return Described(
         name=name, value=level, config_source=DYNAMIC_BROKER_LOGGER_CONFIG, config_type=UNKNOWN_TYPE,
-        documentation=None,
+        documentation="",
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from barnabas.config import broker, topic
+from barnabas.config.cluster import is_clustered
 from barnabas.config.loading import (
     DYNAMIC_BROKER_CONFIG,
     DYNAMIC_DEFAULT_BROKER_CONFIG,
@@ -101,3 +102,12 @@ def test_properties_files():
 def test_a_broken_escape_is_explained():
     with pytest.raises(SettingError, match=r"line 2: \\u12 is no character"):
         parse_properties("a=1\nb=\\u12")
+
+
+def test_what_takes_a_restart_has_no_effect_when_it_is_set_while_the_broker_runs():
+    config = BrokerConfig({"node.id": "3"})
+    config.set_dynamic({"zookeeper.connect": "a:1"}, {"node.id": "4", "message.max.bytes": "7"})
+    assert not is_clustered(config)
+    assert config.value_of("node.id") == 3
+    assert config.value_of("message.max.bytes") == 7
+    assert config.texts_of("zookeeper.connect") == [("a:1", 3)]
