@@ -98,6 +98,8 @@ class Snapshots:
                     if os.path.exists(f"{log_dir}/{file}"):
                         copying.copy(f"{log_dir}/{file}", f"{target}/{file}")
                 offsets = plan.dirs[log_dir]
+                for log in by_dir[log_dir]:  # where it was closed, whatever is on the medium
+                    offsets.recovery_points[log.topic, log.partition] = log.log_end_offset
                 checkpoints = logdir.Checkpoints(
                     offsets.recovery_points,
                     offsets.log_starts,
