@@ -13,11 +13,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from barnabas.testing.running import import_path
-from compat.conform.brokers import BROKERS, ROOT, UnavailableError
+from compat.conform.brokers import BROKERS, ROOT, SKIPPED, UnavailableError
 from compat.conform.tables import page
 from compat.kafka import KafkaError
 from compat.kit.sides import end_brokers_at_sigterm
@@ -48,7 +49,7 @@ def main() -> int:
         try:
             with BROKERS[name]() as (address, what):  # type: ignore[attr-defined]
                 print(f"{what} at {address}", flush=True)
-                found[name] = what, _judge(address, options)
+                found[name] = what, _judge(address, options, SKIPPED.get(name, ()))
         except (KafkaError, UnavailableError) as error:
             print(f"{name}: {error}", file=sys.stderr)
     if not options.names and not options.select:
@@ -58,7 +59,7 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _judge(address: str, options: argparse.Namespace) -> dict[str, Any]:
+def _judge(address: str, options: argparse.Namespace, skipped: Sequence[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="conform-") as directory:
         results = Path(directory) / "results.json"
         command = [sys.executable, "-m", "barnabas", "conform", address, "--quiet", "--json", str(results)]
@@ -72,12 +73,14 @@ def _judge(address: str, options: argparse.Namespace) -> dict[str, Any]:
         ]
         for pattern in options.select:
             command += ["--select", pattern]
+        for pattern in skipped:
+            command += ["--skip", pattern]
         environment = {**os.environ, "PYTHONPATH": f"{import_path()}{os.pathsep}{ROOT}"}
         done = subprocess.run(command, env=environment, check=False)
         if not results.exists():
             raise UnavailableError(f"no results (exit code {done.returncode})")
         loaded: dict[str, Any] = json.loads(results.read_text())
-        return loaded
+        return loaded | {"skipped": list(skipped)}
 
 
 if __name__ == "__main__":

@@ -61,6 +61,10 @@ def _differences(what: str, results: dict[str, Any]) -> Iterator[str]:
     yield f"## {what}"
     yield ""
     failed = [case for case in results["cases"] if case["verdict"] == "failed"]
+    if results.get("skipped"):
+        patterns = ", ".join(f"`{pattern}`" for pattern in results["skipped"])
+        yield f"Not played, as they end the process: {patterns}."
+        yield ""
     for line in results["left"]:
         yield f"Left behind: {_without_names(line)}"
         yield ""
