@@ -16,6 +16,7 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 Topic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
@@ -28,6 +29,7 @@ async def handle(
     *,
     metadata: MetadataStore,
     shares: Shares,
+    budget: LoopBudget,
 ) -> AlterShareGroupOffsetsResponse:
     """Move each partition on its own; a group that is not there is made, unless no partition is."""
     response = AlterShareGroupOffsetsResponse()
@@ -35,6 +37,7 @@ async def handle(
     answers: dict[TopicIdPartition, Partition] = {}
     is_refused = False
     for asked in request.topics:
+        await budget.checkpoint()
         may_read = context.authorizes(Operation.READ, ResourceType.TOPIC, asked.topic_name)
         info = metadata.image.topics.get(asked.topic_name) if may_read else None
         is_refused = is_refused or not may_read
@@ -43,6 +46,7 @@ async def handle(
         for wanted in asked.partitions:
             answer = Partition(partition_index=wanted.partition_index)
             topic.partitions.append(answer)
+            await budget.checkpoint()
             if not may_read:
                 answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif info is None or not 0 <= wanted.partition_index < len(info.partitions):

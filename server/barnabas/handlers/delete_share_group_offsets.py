@@ -15,6 +15,7 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 Topic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
@@ -26,19 +27,18 @@ async def handle(
     *,
     metadata: MetadataStore,
     shares: Shares,
+    budget: LoopBudget,
 ) -> DeleteShareGroupOffsetsResponse:
     """Forget each topic on its own."""
     image = metadata.image
-    refused = {
-        topic.topic_name
-        for topic in request.topics
-        if not context.authorizes(Operation.READ, ResourceType.TOPIC, topic.topic_name)
-    }
-    ids = {
-        topic.topic_name: image.topics[topic.topic_name].id
-        for topic in request.topics
-        if topic.topic_name in image.topics and topic.topic_name not in refused
-    }
+    refused: set[str] = set()
+    ids: dict[str, bytes] = {}
+    for topic in request.topics:
+        await budget.checkpoint()
+        if not context.authorizes(Operation.READ, ResourceType.TOPIC, topic.topic_name):
+            refused.add(topic.topic_name)
+        elif topic.topic_name in image.topics:
+            ids[topic.topic_name] = image.topics[topic.topic_name].id
     try:
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -47,6 +47,7 @@ async def handle(
         return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or None)
     response = DeleteShareGroupOffsetsResponse()
     for asked in request.topics:
+        await budget.checkpoint()
         topic_id = ids.get(asked.topic_name)
         answer = Topic(topic_name=asked.topic_name, topic_id=topic_id or bytes(16))
         refusal = _refusal(asked.topic_name, topic_id, results)
