@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.statemachine.decision import slices
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.groups.shard import GroupShard
     from barnabas.requests.context import RequestContext
+    from barnabas.statemachine.decision import Decision
 
 MANY_SINCE = 3
+MEMBERS_AT_ONCE = 500
+"""So many members leave together; those of a longer request do so in several events, between which others may run."""
 
 
 async def handle(
@@ -25,9 +33,12 @@ async def handle(
     if context.api_version < MANY_SINCE:
         members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
 
-    codes = await group_coordinator.perform(
-        request.group_id, lambda shard, out: shard.leave(request.group_id, members, context.now_ms, out)
-    )
+    codes: list[int] = []
+    for together in slices(members, MEMBERS_AT_ONCE) if members else (members,):
+        codes += await group_coordinator.perform(
+            request.group_id,
+            partial(_leave, group_id=request.group_id, members=together, now_ms=context.now_ms),
+        )
     if context.api_version < MANY_SINCE:
         return LeaveGroupResponse(error_code=codes[0])
     return LeaveGroupResponse(
@@ -38,3 +49,14 @@ async def handle(
             for member, code in zip(members, codes, strict=True)
         ]
     )
+
+
+def _leave(
+    shard: GroupShard,
+    out: Decision,
+    *,
+    group_id: str,
+    members: Sequence[LeaveGroupRequest.MemberIdentity],
+    now_ms: int,
+) -> list[int]:
+    return shard.leave(group_id, members, now_ms, out)

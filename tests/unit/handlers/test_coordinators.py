@@ -177,6 +177,20 @@ async def test_a_classic_member_of_a_consumer_group_has_a_bare_id(ask):
     assert codes == [0, ErrorCode.UNKNOWN_MEMBER_ID]
 
 
+async def test_very_many_members_leave_in_several_events_and_each_has_its_code(ask, monkeypatch):
+    monkeypatch.setattr("barnabas.handlers.leave_group.MEMBERS_AT_ONCE", 2)
+    ids = [(await ask(joining(group_id="many"), 9)).member_id for _ in range(5)]
+    named = [*ids[:3], "nobody", *ids[3:]]
+    request = LeaveGroupRequest(
+        group_id="many", members=[LeaveGroupRequest.MemberIdentity(member_id=name) for name in named]
+    )
+    answer = await ask(request, 5)
+    assert [member.member_id for member in answer.members] == named
+    codes = [member.error_code for member in answer.members]
+    assert codes == [0, 0, 0, ErrorCode.UNKNOWN_MEMBER_ID, 0, 0]
+    assert (await ask(LeaveGroupRequest(group_id="many"), 5)).members == []
+
+
 async def test_who_has_only_been_given_an_id_does_not_keep_a_group_classic(ask):
     given = (await ask(joining(), 9)).member_id
     assert (await ask(FIRST_BEAT, 1)).error_code == 0
