@@ -257,7 +257,7 @@ async def test_long_requests_and_answers_leave_the_event_loop_to_others(broker, 
     run = OsThreads.run
 
     async def noted(self, function, **options):
-        if function.__name__ in ("decoded", "encoded"):  # housekeeping has threads, too
+        if getattr(function, "__name__", "") in ("decoded", "encoded"):  # housekeeping has threads, too
             in_threads.append(function.__name__)
         return await run(self, function, **options)
 
