@@ -122,8 +122,8 @@ class Recorded:
         self.is_answered = True
         key, request = self.api_key, self._request
         is_secret = key in _SECRET
-        if key == PRODUCE:
-            _count_records(request)
+        if key == PRODUCE and not isinstance(request, dict):
+            self._request = request = _with_counts(request, "topic_data", "partition_data")
         if is_secret or (not isinstance(request, dict) and has_more_entries(request, KEPT_ENTRIES_MAX)):
             _ = self.request
         if response is None:
@@ -133,7 +133,7 @@ class Recorded:
         if is_secret or has_more_entries(response, KEPT_ENTRIES_MAX):
             _ = self.response
         elif key in (apis.FETCH, SHARE_FETCH):
-            self._response = _with_counts(response)
+            self._response = _with_counts(response, "responses", "partitions")
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it as JSON."""
@@ -158,29 +158,21 @@ def _counted(records: Any) -> FileRegion:
     return FileRegion(-1, 0, len(records), None)
 
 
-def _count_records(request: Any) -> None:
-    """Let go of the records of a Produce request that has been handled."""
-    if isinstance(request, dict):
-        return
-    for topic in request.topic_data:
-        for partition in topic.partition_data:
-            if partition.records is not None:
-                partition.records = _counted(partition.records)
-
-
-def _with_counts(response: Any) -> Any:
-    """Return a Fetch answer without its records, which are still to be sent."""
-    found = copy(response)
-    found.responses = topics = []
-    for topic in response.responses:
+def _with_counts(message: Any, topics: str, partitions: str) -> Any:
+    """Return a message without its records, which others still need; the arguments name its fields."""
+    found = copy(message)
+    kept_topics = []
+    for topic in getattr(message, topics):
         kept = copy(topic)
-        kept.partitions = partitions = []
-        for partition in topic.partitions:
+        kept_partitions = []
+        for partition in getattr(topic, partitions):
             one = copy(partition)
             if one.records is not None:
                 one.records = _counted(one.records)
-            partitions.append(one)
-        topics.append(kept)
+            kept_partitions.append(one)
+        setattr(kept, partitions, kept_partitions)
+        kept_topics.append(kept)
+    setattr(found, topics, kept_topics)
     return found
 
 

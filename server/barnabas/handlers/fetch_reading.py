@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.handlers.fetch_conversion import Unconverted
     from barnabas.log.format.txn_index import AbortedTransaction
+    from barnabas.log.partition_log import PartitionLog
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.failures import LogDirFailures
     from barnabas.replicas.manager import Replicas
@@ -217,6 +218,8 @@ class Reader:
                 if done.size and isinstance(failure, StorageError) and lacks_files(failure.cause):
                     # What was read keeps its files open until it is sent: enough for one answer.
                     remaining = 0
+                    if replica := self._replicas.find(name, want.index):
+                        _tell_watermarks(data, replica.log)
                     continue
                 answer_error(data, error)
                 if self._context.api_version >= CURRENT_LEADER_SINCE and error.code in _MOVED:
@@ -303,9 +306,7 @@ class Reader:
             upper = partition_log.log_end_offset
         else:
             upper = partition_log.last_stable_offset if committed else partition_log.high_watermark
-        data.high_watermark = partition_log.high_watermark
-        data.last_stable_offset = partition_log.last_stable_offset
-        data.log_start_offset = partition_log.log_start_offset
+        _tell_watermarks(data, partition_log)
         data.aborted_transactions = None
         if self._rack and self._names_near_replica(partition, want, data):
             done.must_answer = True
@@ -380,6 +381,13 @@ class Reader:
             if scope.cancelled_caught:
                 break
         return done
+
+
+def _tell_watermarks(data: PartitionData, log: PartitionLog) -> None:
+    """Fill in where a log begins and how far it is committed."""
+    data.high_watermark = log.high_watermark
+    data.last_stable_offset = log.last_stable_offset
+    data.log_start_offset = log.log_start_offset
 
 
 def _unanswered(want: SessionPartition) -> PartitionData:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -48,12 +49,19 @@ def produce(records: bytes) -> ProduceRequest:
     )
 
 
-async def test_records_are_counted_and_let_go() -> None:
+async def test_records_are_counted_and_only_the_request_has_them() -> None:
     request = produce(b"abc")
+    records = request.topic_data[0].partition_data[0].records
+    assert isinstance(records, memoryview)
+    kept = weakref.ref(records)
     answer = ProduceResponse(responses=[ProduceResponse.TopicProduceResponse(name="t")])
     found = await record(Recorder(), "Produce", request, answer)
     assert found.request["topic_data"][0]["partition_data"] == [{"index": 2, "records": {"bytes": 3}}]
-    assert not isinstance(request.topic_data[0].partition_data[0].records, memoryview)
+    assert (
+        request.topic_data[0].partition_data[0].records is records
+    )  # whoever stands around the recorder has them
+    del request, records
+    assert kept() is None
     assert (found.api, found.topics, found.error_codes) == ("Produce", {"t"}, ())
     assert found.as_json()["principal"] == "User:alice"
 

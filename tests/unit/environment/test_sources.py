@@ -21,6 +21,7 @@ FORBIDDEN = {
 }
 MAY = {
     "environment/real.py": "the operating system's environment",
+    "network/certificates.py": "prepares files, before there is a broker",
     "network/dialing.py": "its network: connections to others",
     "network/ready_sockets.py": "its network: which sockets can be read",
     "network/sockets.py": "its network",
@@ -36,10 +37,13 @@ MAY = {
 }
 MAY_PACKAGES = {
     "client": "programs of its users, with their own clock and connections",
+    "conformance": "a program that judges brokers over the network",
     "control": "a host for tests, and its process: a clock of its own, a process that is killed, damaged files",
     "demo": "prepares a directory, before there is a broker",
     "localcluster": "a program that starts and watches processes",
     "logtool": "a program of its own",
+    "probing": "a program that asks brokers over the network",
+    "tap": "a program of its own; what `serve --tap` shows has the time at which it was seen",
     "testing": "simulations are the other environment",
     "wire/generated": "code for messages",
     "zkserver": "a ZooKeeper server, a program of its own",
