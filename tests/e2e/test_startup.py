@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from tests.e2e.conftest import StartBroker
 from tests.support.raw_client import RawClient
 
-MODULES_MAX = 225
+HEAP_BYTES = 64 * 1024 * 1024
+"""What glibc reserves for the heap of a thread, at a multiple of it."""
+MODULES_MAX = 226
 """How many modules of Barnabas may be imported until then; each costs about 0.3 ms."""
 NOT_AT_START = (
     "barnabas.client",
@@ -59,3 +62,30 @@ def test_a_plain_broker_imports_only_what_it_uses_at_once(start_broker: StartBro
     assert not in_vain
     ours = sorted(one for one in imported if one.startswith("barnabas."))
     assert len(ours) <= MODULES_MAX, "\n".join(ours)
+
+
+def test_threads_have_no_heaps_of_their_own(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    with RawClient(broker.bootstrap) as client:
+        assert client.ask(ApiVersionsRequest(), 0).error_code == 0
+    assert threads_of(broker.process.pid) > 1
+    assert heaps_of_threads(broker.process.pid) == 0
+
+
+def threads_of(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
+def heaps_of_threads(pid: int) -> int:
+    """Return how many heaps there are beside that of the main thread."""
+    spans: list[list[int]] = []
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        addresses, *rest = line.split()
+        if len(rest) > 4:  # of a file
+            continue
+        begin, end = (int(one, 16) for one in addresses.split("-"))
+        if spans and spans[-1][1] == begin:
+            spans[-1][1] = end
+        else:
+            spans.append([begin, end])
+    return sum(begin % HEAP_BYTES == 0 and end - begin >= HEAP_BYTES for begin, end in spans)

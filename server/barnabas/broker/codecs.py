@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from barnabas.requests.context import RequestContext
     from barnabas.wire.primitives import Chunk
 
-SWITCH_SECONDS = 0.0005
-"""How long the thread may keep the interpreter while the event loop wants it (sys.setswitchinterval)."""
-
 INLINE_BYTES_MAX = 32 * 1024
 """Requests up to this size are decoded at once: that takes 5 ms at worst."""
 

@@ -5,7 +5,6 @@ The rule: whatever keeps it from starting is one line for the person who started
 
 from __future__ import annotations
 
-import gc
 import logging
 import signal
 import sys
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from barnabas import output
+from barnabas.broker import interpreter
 from barnabas.broker.assembly import assembled
-from barnabas.broker.codecs import SWITCH_SECONDS
 from barnabas.broker.seams import NO_SEAMS, Seams
 from barnabas.broker.startup import StartupError, exposures
 from barnabas.config.authorizer import has_authorizer
@@ -44,7 +43,7 @@ def run(config: BrokerConfig, prepare: Prepare | None = None, watcher: Watcher |
     `prepare` is awaited before the broker serves, and may raise StartupError. `watcher` sees all requests.
     """
     code = 0
-    sys.setswitchinterval(SWITCH_SECONDS)
+    interpreter.prepare()
     try:
         trio.run(
             _run_until_signalled, config, prepare, watcher, restrict_keyboard_interrupt_to_checkpoints=True
@@ -77,7 +76,7 @@ async def _run_until_signalled(
                     if prepare is not None:
                         await prepare(broker)
                     await nursery.start(_serve_then_cancel, broker, nursery.cancel_scope)
-                    settle_garbage_collector()
+                    interpreter.settle_garbage_collector()
                     say_ready(broker)
                     await trio.sleep_forever()
             listening.cancel_scope.cancel()
@@ -163,14 +162,6 @@ def end_signals() -> list[signal.Signals]:
         signal.SIGINT,
         *(one for one in others if signal.getsignal(one) is not signal.SIG_IGN),
     ]
-
-
-def settle_garbage_collector() -> None:
-    """Switch it on for what comes: what start-up made stays, but for some 2,000 objects, and finding those takes 12 ms."""
-    gc.freeze()
-    gc.enable()
-    # Young objects are looked at in small portions, of some milliseconds each, and old ones as seldom as before.
-    gc.set_threshold(5_000, 2, 3_000)
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.codecs import SWITCH_SECONDS
-from barnabas.broker.process import Stopper, end_signals, leaves, say_ready, settle_garbage_collector
+from barnabas.broker import interpreter
+from barnabas.broker.process import Stopper, end_signals, leaves, say_ready
 from barnabas.broker.startup import StartupError, host_and_port
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
@@ -45,7 +45,7 @@ def run(
 
     `faults` are rules in their short form; `prepare` is awaited before the broker serves; `watcher` sees all requests.
     """
-    sys.setswitchinterval(SWITCH_SECONDS)
+    interpreter.prepare()
     try:
         faulting = faulting_of(config, faults)
     except FaultError as wrong:
@@ -145,6 +145,6 @@ async def _run_host(host: Host, stopper: Stopper, words: str) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(host.run)
         stopper.has_started(host)
-        settle_garbage_collector()
+        interpreter.settle_garbage_collector()
         if host.broker is not None:
             say_ready(host.broker, words)

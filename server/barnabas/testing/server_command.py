@@ -124,12 +124,12 @@ def _config(options: argparse.Namespace, directory: str) -> BrokerConfig:
 
 
 def _run(options: argparse.Namespace, config: BrokerConfig, seeds: Seeds) -> int:
-    from barnabas.broker.codecs import SWITCH_SECONDS
+    from barnabas.broker import interpreter
     from barnabas.broker.startup import StartupError
     from barnabas.control.clock import VirtualClock
     from barnabas.errors import StorageError
 
-    sys.setswitchinterval(SWITCH_SECONDS)
+    interpreter.prepare()
     clock = VirtualClock()
     code = FAILED
     try:
