@@ -7,7 +7,7 @@ is reserved before. The interpreter switches between the thread and the loop, so
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
@@ -17,10 +17,14 @@ from barnabas.wire.extent import PRODUCE, has_more_entries, produces_to_more
 from barnabas.wire.headers import encode_response
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.apis import Api
     from barnabas.environment import Threads
     from barnabas.requests.context import RequestContext
     from barnabas.wire.primitives import Chunk
+
+T = TypeVar("T")
 
 INLINE_BYTES_MAX = 32 * 1024
 """Requests up to this size are decoded at once: that takes 5 ms at worst."""
@@ -60,9 +64,13 @@ class CodecWorker:
         return await self._threads.run(decoded, limiter=self._limiter)
 
     @staticmethod
-    def is_large(response: Any) -> bool:
-        """Whether a response is to be encoded by `encode`."""
-        return has_more_entries(response, INLINE_ENTRIES_MAX)
+    def is_large(message: Any) -> bool:
+        """Whether a message is to be encoded by `encode`, or answered by `run`."""
+        return has_more_entries(message, INLINE_ENTRIES_MAX)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Do what is long by the size of a message, in the thread; returns what it returns, raises what it raises."""
+        return await self._threads.run(work, limiter=self._limiter)
 
     async def encode(self, context: RequestContext, response: Any) -> tuple[list[Chunk], Counter[int]]:
         """Encode a large response, and count its error codes. Raises EncodeError."""

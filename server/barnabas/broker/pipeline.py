@@ -253,13 +253,21 @@ class Pipeline:
                 return await self._interceptor(context, request, handler)
             return await handler(context, request)
         except RequestError as error:
-            return _failed(context, api, request, error.code, error.message)
+            return await self._refusal(context, api, request, error.code, error.message)
         except StorageError as failure:
             seen = self._services.failures.failed(failure)
-            return _failed(context, api, request, seen.code, seen.message)
+            return await self._refusal(context, api, request, seen.code, seen.message)
         except Exception:
             log.exception("internal error in %s", context)
-            return _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+            return await self._refusal(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+
+    async def _refusal(
+        self, context: RequestContext, api: apis.Api, request: Any, code: int, message: str
+    ) -> Any:
+        """Return the API's response with an error for all that was asked; of a large request it is made in a thread."""
+        if not self._codecs.is_large(request):
+            return _failed(context, api, request, code, message)
+        return await self._codecs.run(lambda: _failed(context, api, request, code, message))
 
     async def _bind(self, api: apis.Api) -> Handler | None:
         """Return an API's handler with what stands before it: authorisation, and who is the controller.

@@ -47,7 +47,11 @@ async def handle(
         response = AddPartitionsToTxnResponse()
         for asked in request.transactions:
             results = await _answer(
-                context, asked, metadata=metadata, transaction_coordinator=transaction_coordinator
+                context,
+                asked,
+                metadata=metadata,
+                transaction_coordinator=transaction_coordinator,
+                budget=budget,
             )
             response.results_by_transaction.append(
                 AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
@@ -64,7 +68,11 @@ async def handle(
     )
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=await _answer(
-            context, asked, metadata=metadata, transaction_coordinator=transaction_coordinator
+            context,
+            asked,
+            metadata=metadata,
+            transaction_coordinator=transaction_coordinator,
+            budget=budget,
         )
     )
 
@@ -75,9 +83,13 @@ async def _answer(
     *,
     metadata: MetadataStore,
     transaction_coordinator: TransactionCoordinator,
+    budget: LoopBudget,
 ) -> list[TopicResult]:
     codes: dict[TopicPartition, int]
-    topic_partitions = [(topic.name, partition) for topic in asked.topics for partition in topic.partitions]
+    topic_partitions: list[TopicPartition] = []
+    for topic in asked.topics:
+        topic_partitions += [(topic.name, partition) for partition in topic.partitions]
+        await budget.checkpoint()
     try:
         codes = await _join(
             context,
@@ -85,24 +97,24 @@ async def _answer(
             topic_partitions,
             metadata=metadata,
             transaction_coordinator=transaction_coordinator,
+            budget=budget,
         )
     except RequestError as error:
         code = error.code
         if code == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
         codes = dict.fromkeys(topic_partitions, code)
-    return [
-        TopicResult(
-            name=topic.name,
-            results_by_partition=[
-                PartitionResult(
-                    partition_index=partition, partition_error_code=codes.get((topic.name, partition), 0)
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in asked.topics
-    ]
+    results = []
+    for topic in asked.topics:
+        of_topic = [
+            PartitionResult(
+                partition_index=partition, partition_error_code=codes.get((topic.name, partition), 0)
+            )
+            for partition in topic.partitions
+        ]
+        results.append(TopicResult(name=topic.name, results_by_partition=of_topic))
+        await budget.checkpoint()
+    return results
 
 
 async def _join(
@@ -112,6 +124,7 @@ async def _join(
     *,
     metadata: MetadataStore,
     transaction_coordinator: TransactionCoordinator,
+    budget: LoopBudget,
 ) -> dict[TopicPartition, int]:
     """Add or verify; returns the partitions' error codes. Raises RequestError for all of them."""
     if context.api_version < MANY_TRANSACTIONS_SINCE:
@@ -120,7 +133,7 @@ async def _join(
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     transactions = transaction_coordinator
     producer = Producer(asked.producer_id, asked.producer_epoch)
-    impossible = _impossible(context, topic_partitions, metadata=metadata)
+    impossible = await _impossible(context, topic_partitions, metadata=metadata, budget=budget)
     if impossible:
         return {
             topic_partition: impossible.get(topic_partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -140,8 +153,12 @@ async def _join(
     return {}
 
 
-def _impossible(
-    context: RequestContext, topic_partitions: list[TopicPartition], *, metadata: MetadataStore
+async def _impossible(
+    context: RequestContext,
+    topic_partitions: list[TopicPartition],
+    *,
+    metadata: MetadataStore,
+    budget: LoopBudget,
 ) -> dict[TopicPartition, int]:
     """Return the error codes of partitions that are not there, or that the requester may not write to.
 
@@ -151,6 +168,7 @@ def _impossible(
     from_producer = context.api_version < MANY_TRANSACTIONS_SINCE
     codes: dict[TopicPartition, int] = {}
     for name, partition in topic_partitions:
+        await budget.checkpoint()
         if from_producer and (
             name in SHAPES or not context.authorizes(Operation.WRITE, ResourceType.TOPIC, name)
         ):

@@ -83,7 +83,11 @@ async def check_size(
 
     Raises INVALID_COMMIT_OFFSET_SIZE, as Kafka does for such a batch, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR.
     """
-    count = sum(len(topic.partitions) for topic in topics)
+    count = names_size = 0
+    for topic in topics:
+        of_topic = len(topic.partitions)
+        count += of_topic
+        names_size += of_topic * len(topic.name)
     if count <= COMMITS_AT_ONCE:
         return
     topic_partition = (OFFSETS_TOPIC, await group_coordinator.partition_of(group_id))
@@ -91,9 +95,7 @@ async def check_size(
         bytes_max = replicas.leader(*topic_partition).log.config.max_message_bytes
     except RequestError as error:
         raise RequestError(ErrorCode.NOT_COORDINATOR, error.message) from error
-    size = count * (RECORD_BYTES_MIN + len(group_id)) + sum(
-        len(topic.partitions) * len(topic.name) for topic in topics
-    )
+    size = count * (RECORD_BYTES_MIN + len(group_id)) + names_size
     if size > bytes_max:
         raise RequestError(
             ErrorCode.INVALID_COMMIT_OFFSET_SIZE,

@@ -75,6 +75,10 @@ async def handle(
             results.append(_refused(name, topic_id, NAMED_TWICE))
         elif error is not None:
             results.append(_refused(name, topic_id, error.message or None, error.code))
+        elif topic_id == ZERO_UUID:
+            results.append(
+                _refused(name, topic_id, f"there is no topic {name!r}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            )
         else:
             results.append(Result(name=name, topic_id=topic_id))
         await budget.checkpoint()
@@ -137,14 +141,17 @@ async def _delete(
     metadata: MetadataStore,
     config: BrokerConfig,
 ) -> dict[str, RequestError]:
-    """Delete topics by name and id; returns why not, by name."""
+    """Delete topics by name and id, but for those without an id, which are not there; returns why not, by name."""
     if not config.get(settings.DELETE_TOPIC_ENABLE):
         disabled = RequestError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         return {name: disabled for name, _ in wanted}
     refused: dict[str, RequestError] = {}
+    there = [key for key in wanted if key[1] != ZERO_UUID]
+    if not there:
+        return refused
 
     def decide(image: ClusterImage) -> Iterator[Change]:
-        for name, topic_id in wanted:
+        for name, topic_id in there:
             try:
                 changes = controller.delete_topic(image, name, topic_id)
                 if mutations is not None:
@@ -156,7 +163,7 @@ async def _delete(
 
     if not await change_within(metadata, decide, timeout_ms):
         late = RequestError(ErrorCode.REQUEST_TIMED_OUT)
-        return {name: refused.get(name, late) for name, _ in wanted}
+        return {name: refused.get(name, late) for name, _ in there}
     return refused
 
 

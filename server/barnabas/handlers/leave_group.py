@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.groups.shard import GroupShard
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
     from barnabas.statemachine.decision import Decision
 
@@ -24,7 +25,11 @@ MEMBERS_AT_ONCE = 500
 
 
 async def handle(
-    context: RequestContext, request: LeaveGroupRequest, *, group_coordinator: GroupCoordinator
+    context: RequestContext,
+    request: LeaveGroupRequest,
+    *,
+    group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
 ) -> LeaveGroupResponse:
     """Let each member leave on its own."""
     if not request.group_id:
@@ -41,14 +46,15 @@ async def handle(
         )
     if context.api_version < MANY_SINCE:
         return LeaveGroupResponse(error_code=codes[0])
-    return LeaveGroupResponse(
-        members=[
+    response = LeaveGroupResponse()
+    for member, code in zip(members, codes, strict=True):
+        response.members.append(
             LeaveGroupResponse.MemberResponse(
                 member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code
             )
-            for member, code in zip(members, codes, strict=True)
-        ]
-    )
+        )
+        await budget.checkpoint()
+    return response
 
 
 def _leave(

@@ -39,24 +39,17 @@ async def handle(
                 code = await _write(marker, topic.name, index, replicas=replicas, markers=markers)
                 codes.setdefault(marker.producer_id, {}).setdefault(topic.name, {})[index] = code
                 await budget.checkpoint()
-    return WriteTxnMarkersResponse(
-        markers=[
-            WriteTxnMarkersResponse.WritableTxnMarkerResult(
-                producer_id=producer_id,
-                topics=[
-                    TopicResult(
-                        name=name,
-                        partitions=[
-                            PartitionResult(partition_index=index, error_code=code)
-                            for index, code in partitions.items()
-                        ],
-                    )
-                    for name, partitions in topics.items()
-                ],
-            )
-            for producer_id, topics in codes.items()
-        ]
-    )
+    response = WriteTxnMarkersResponse()
+    for producer_id, topics in codes.items():
+        result = WriteTxnMarkersResponse.WritableTxnMarkerResult(producer_id=producer_id)
+        response.markers.append(result)
+        for name, partitions in topics.items():
+            answers = [
+                PartitionResult(partition_index=index, error_code=code) for index, code in partitions.items()
+            ]
+            result.topics.append(TopicResult(name=name, partitions=answers))
+            await budget.checkpoint()
+    return response
 
 
 async def _write(marker: Marker, topic: str, index: int, *, replicas: Replicas, markers: LocalMarkers) -> int:
