@@ -7,13 +7,13 @@ by which of its entries are meant: `[*]` or nothing for all, `[2]` for the third
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
-from dataclasses import Field, dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, fields
 from typing import Any
 
 from barnabas.faults.errors import FaultError
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.structs import struct_of
 
 _SEGMENT = re.compile(r"(\w+)(?:\[(?:(\*)|(\d+)|(\w+)=([^\]]*))\])?(?:\.|$)")
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
@@ -101,7 +101,7 @@ def check(path: Path, message: type[Any], place: str = "") -> Field[Any]:
             raise FaultError(f"{struct.__qualname__} has no field {segment.name}; it has {names}", place)
         if number == len(path.segments) - 1:
             return field
-        struct = _struct_of(field, struct)
+        struct = struct_of(struct, field)
         if struct is None:
             raise FaultError(f"{segment.name} in {path.text!r} has no fields of its own", place)
         if segment.key and segment.key not in {one.name for one in fields(struct)}:
@@ -143,14 +143,6 @@ def code_of(value: Any, place: str = "") -> int:
     near = [known for known in ErrorCode.__members__ if name and (name in known or known in name)][:3]
     hint = f"; did you mean {' or '.join(near)}?" if near else ", as NOT_LEADER_OR_FOLLOWER"
     raise FaultError(f"{value!r} is not the name of an error code of Kafka{hint}", place)
-
-
-def _struct_of(field: Field[Any], holder: Any) -> Any:
-    """Return the class of a field's entries, None if they are no structs."""
-    text = str(field.type).removeprefix("list[").split("]")[0].split(" ")[0]
-    outer, _, inner = text.rpartition(".")
-    found = getattr(getattr(sys.modules[holder.__module__], outer, None), inner, None) if outer else None
-    return found if isinstance(found, type) and is_dataclass(found) else None
 
 
 def _snake(name: str) -> str:

@@ -5,13 +5,13 @@ The rule: where codes stand follows from the generated structs, and is looked up
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from barnabas.faults.naming import partition_of, topic_of
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.structs import is_array, struct_of
 
 NameOf = Callable[[bytes], str | None]
 """The name of the topic with an id."""
@@ -38,16 +38,12 @@ class _Plan:
         self.nested: list[tuple[str, bool]] = []
         """Fields with structs that have codes, and whether they are arrays."""
         for field in fields(kind):
-            text = str(field.type)
             if field.name.endswith("error_code"):
                 self.codes.append(field.name)
                 continue
-            outer, _, inner = text.removeprefix("list[").split("]")[0].split(" ")[0].rpartition(".")
-            struct = (
-                getattr(getattr(sys.modules[kind.__module__], outer, None), inner, None) if outer else None
-            )
-            if isinstance(struct, type) and is_dataclass(struct) and _plan_of(struct):
-                self.nested.append((field.name, text.startswith("list[")))
+            struct = struct_of(kind, field)
+            if struct is not None and _plan_of(struct):
+                self.nested.append((field.name, is_array(field)))
 
     def __bool__(self) -> bool:
         return bool(self.codes or self.nested)
@@ -69,11 +65,11 @@ def has_errors(message: Any) -> bool:
     for name in plan.codes:
         if getattr(message, name):
             return True
-    for name, is_array in plan.nested:
+    for name, is_many in plan.nested:
         inner = getattr(message, name)
         if inner is None:
             continue
-        if not is_array:
+        if not is_many:
             if has_errors(inner):
                 return True
             continue
@@ -102,11 +98,11 @@ def _walk(message: Any, path: str, about: str, name_of: NameOf) -> Iterator[Foun
         code = getattr(message, name)
         if code:
             yield FoundError(code, path + name, about)
-    for name, is_array in plan.nested:
+    for name, is_many in plan.nested:
         inner = getattr(message, name)
         if inner is None:
             continue
-        if not is_array:
+        if not is_many:
             yield from _walk(inner, f"{path}{name}.", about, name_of)
             continue
         for number, item in enumerate(inner):

@@ -6,10 +6,11 @@ that there are.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
+
+from barnabas.wire.structs import struct_of
 
 FETCH = 1
 
@@ -118,10 +119,8 @@ def _look_for_places(struct: type[Any]) -> Places:
     here = False
     for field in fields(struct):
         here = here or field.name == "error_code"
-        kind = str(field.type).removeprefix("list[").split("]")[0].split(" ")[0]
-        outer, _, inner = kind.rpartition(".")
-        nested = getattr(getattr(sys.modules[struct.__module__], outer, None), inner, None) if outer else None
-        if isinstance(nested, type):
+        nested = struct_of(struct, field)
+        if nested is not None:
             places = places_of(nested)
             if places.here or places.inside:
                 inside.append((field.name, places))

@@ -5,13 +5,13 @@ The rule: counting stops as soon as there is too much, so it costs little whatev
 
 from __future__ import annotations
 
-import sys
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from struct import Struct
 from struct import error as struct_error
 from typing import Any
 
 from barnabas.wire.primitives import Buffer, DecodeError, read_uvarint
+from barnabas.wire.structs import is_array, struct_of
 
 PRODUCE = 0
 
@@ -31,14 +31,9 @@ class _Parts:
         self.arrays: list[tuple[str, _Parts | None]] = []
         self.structs: list[tuple[str, _Parts]] = []
         for field in fields(kind):
-            text = str(field.type)
-            is_array = text.startswith("list[")
-            outer, _, inner = text.removeprefix("list[").split("]")[0].split(" ")[0].rpartition(".")
-            nested = (
-                getattr(getattr(sys.modules[kind.__module__], outer, None), inner, None) if outer else None
-            )
-            parts = _parts_of(nested) if isinstance(nested, type) and is_dataclass(nested) else None
-            if is_array:
+            nested = struct_of(kind, field)
+            parts = _parts_of(nested) if nested is not None else None
+            if is_array(field):
                 self.arrays.append((field.name, parts))
             elif parts is not None:
                 self.structs.append((field.name, parts))

@@ -1,0 +1,20 @@
+"""Which structs a generated struct holds, read off its declaration. Pure."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import Field, is_dataclass
+from typing import Any
+
+
+def is_array(field: Field[Any]) -> bool:
+    """Return whether a field is an array."""
+    return str(field.type).startswith("list[")
+
+
+def struct_of(holder: type[Any], field: Field[Any]) -> type[Any] | None:
+    """Return the generated struct that a field of `holder` is, or each entry of its array; None for any other value."""
+    kind = str(field.type).removeprefix("list[").split("]")[0].split(" ")[0]
+    outer, _, inner = kind.rpartition(".")
+    found = getattr(getattr(sys.modules[holder.__module__], outer, None), inner, None) if outer else None
+    return found if isinstance(found, type) and is_dataclass(found) else None
