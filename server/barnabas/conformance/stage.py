@@ -15,7 +15,7 @@ import trio
 
 from barnabas.client.errors import ClientError
 from barnabas.inspection.errors import code_name, error_codes
-from barnabas.probing.exchanges import ClosedByBrokerError, ExchangeError, Target, Wire
+from barnabas.probing.exchanges import COORDINATOR_COMES, ClosedByBrokerError, ExchangeError, Target, Wire
 from barnabas.probing.harmless import BY_KEY, Names, records_of
 from barnabas.probing.honoured import Versions, ask_for_cluster, learn_versions
 from barnabas.probing.messages import make
@@ -37,8 +37,6 @@ METADATA, PRODUCE, CREATE_TOPICS, DELETE_TOPICS, LIST_OFFSETS, DELETE_GROUPS, LI
     42,
     16,
 )
-COORDINATOR_COMES = (14, 15, 16)
-"""A coordinator that is being loaded, or whose topic is being made."""
 
 
 @dataclass(slots=True)

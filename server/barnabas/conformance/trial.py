@@ -11,9 +11,9 @@ import trio
 
 from barnabas.conformance import expecting
 from barnabas.conformance.cases import DiffersError, NotApplicableError
-from barnabas.conformance.stage import COORDINATOR_COMES, PAUSE_S, READY_S, Stage, make_topic
+from barnabas.conformance.stage import PAUSE_S, READY_S, Stage, make_topic
 from barnabas.inspection.errors import code_name
-from barnabas.probing.exchanges import Exchange, Wire
+from barnabas.probing.exchanges import COORDINATOR_COMES, Exchange, Wire
 from barnabas.probing.messages import make
 
 JOURNAL_MAX = 400

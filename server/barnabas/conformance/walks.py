@@ -10,11 +10,11 @@ import random
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
+from barnabas.conformance.batches import batch
 from barnabas.conformance.cases import Case
 from barnabas.conformance.suites.acting import (
     append,
     appended,
-    batch,
     begin,
     case,
     committed,
@@ -26,6 +26,7 @@ from barnabas.conformance.suites.acting import (
 from barnabas.conformance.tables.groups import committing
 from barnabas.conformance.trial import Trial
 from barnabas.inspection.errors import code_name
+from barnabas.probing.exchanges import COORDINATOR_COMES
 
 STEPS = 60
 TOPICS, PARTITIONS, PRODUCERS, GROUPS = 2, 2, 3, 2
@@ -282,7 +283,7 @@ async def _commit(walk: Walk) -> None:
     answer = await walk.trial.until(
         "OffsetCommit",
         asked,
-        lambda found: found.topics[0].partitions[0].error_code not in (14, 15, 16),
+        lambda found: found.topics[0].partitions[0].error_code not in COORDINATOR_COMES,
         "commit",
     )
     code = answer.topics[0].partitions[0].error_code

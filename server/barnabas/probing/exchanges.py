@@ -21,6 +21,7 @@ from barnabas.client.settings import ClientSettings, Endpoint
 from barnabas.network.dialing import dial
 from barnabas.wire import registry
 from barnabas.wire.errors import DecodeError
+from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import API_VERSIONS, decode_response, encode_request
 
 ANSWER_BYTES_MAX = 128 << 20
@@ -28,6 +29,13 @@ KEPT_BYTES_MAX = 4096
 """So much of a request or an answer is kept for a report."""
 PRODUCE = 0
 UNSUPPORTED_VERSION = (35).to_bytes(2, "big")
+
+COORDINATOR_COMES = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""A coordinator that is being loaded, or whose topic is being made: asked again."""
 
 
 class ExchangeError(Exception):

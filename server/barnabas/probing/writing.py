@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from barnabas.inspection.errors import code_name, error_codes
-from barnabas.probing.exchanges import ExchangeError, Target, Wire
+from barnabas.probing.exchanges import COORDINATOR_COMES, ExchangeError, Target, Wire
 from barnabas.probing.harmless import records_of
 from barnabas.probing.messages import make
 from barnabas.wire import registry
@@ -142,7 +142,7 @@ class _Writer:
         with trio.move_on_after(READY_S):  # a broker's first group has it make a topic first
             while True:
                 answer = await self._ask(OFFSET_COMMIT, asked)
-                if answer.topics[0].partitions[0].error_code not in (14, 15, 16):
+                if answer.topics[0].partitions[0].error_code not in COORDINATOR_COMES:
                     break
                 await trio.sleep(PAUSE_S)
         self._say("commit an offset", answer)

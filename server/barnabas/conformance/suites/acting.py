@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from barnabas.conformance.cases import Case, Need, Run
 from barnabas.conformance.trial import Trial
 from barnabas.inspection.errors import code_name
-from barnabas.probing.exchanges import Wire
-from barnabas.records.batch import encode_batch, iter_batches, read_records
+from barnabas.probing.exchanges import COORDINATOR_COMES, Wire
+from barnabas.records.batch import iter_batches, read_records
 from barnabas.records.record import Record
 from barnabas.wire.generated.errors import ErrorCode
 
-CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
+LATER = (ErrorCode.CONCURRENT_TRANSACTIONS, *COORDINATOR_COMES)
+"""A transaction that is still being ended, or a coordinator that is not ready: asked again."""
 
 
 def case(
@@ -33,17 +33,15 @@ def case(
     return Case(id_, rule, source, run, needs, feature, with_topic, alone)
 
 
-def now_ms() -> int:
-    """The time of day in ms."""
-    return int(time.time() * 1000)
+def rule_of(run: Callable[..., object]) -> str:
+    """Return the rule that is in the docstring of what plays a case."""
+    return (run.__doc__ or "").strip()
 
 
-def batch(
-    *values: bytes | None, timestamp_ms: int | None = None, key: bytes | None = b"k", **more: Any
-) -> bytes:
-    """Return a batch of records with these values, of now unless told otherwise."""
-    at = now_ms() if timestamp_ms is None else timestamp_ms
-    return encode_batch([Record(number, at, key, value) for number, value in enumerate(values)], **more)
+def described(group: str, source: str, runs: Mapping[str, Run], *apis: str, **more: Any) -> Iterator[Case]:
+    """Yield a case for each of `runs`, named within the group, its rule in the docstring; `more` is as for `case`."""
+    for name, run in runs.items():
+        yield case(f"{group}/{name}", rule_of(run), source, run, *apis, **more)
 
 
 async def append(
@@ -144,18 +142,10 @@ async def begin(
     """Begin a producer; return its id and epoch. A transaction that ends is waited for."""
     asked: Mapping[str, Any] = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000} | more
     answer = await trial.until(
-        "InitProducerId", asked, lambda found: found.error_code not in _LATER, "InitProducerId", version
+        "InitProducerId", asked, lambda found: found.error_code not in LATER, "InitProducerId", version
     )
     trial.expect(answer, {"error_code": 0})
     return answer.producer_id, answer.producer_epoch
-
-
-_LATER = (
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.NOT_COORDINATOR,
-)
 
 
 async def committed(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import trio
 
 from barnabas.conformance.cases import Case
-from barnabas.conformance.suites.acting import case
+from barnabas.conformance.suites.acting import described
 from barnabas.conformance.trial import Trial
 from barnabas.probing.exchanges import ClosedByBrokerError, Exchange, frame_of
 from barnabas.wire.generated.errors import ErrorCode
@@ -19,27 +19,25 @@ MANY = 200
 
 def cases() -> Iterator[Case]:
     """All of them."""
-    for name, run in {
-        "in order": _in_order,
-        "byte by byte": _byte_by_byte,
-        "correlation ids": _correlation,
-        "an unknown API": _unknown_api,
-        "an unknown version of ApiVersions": _unknown_version,
-        "a frame of negative size": _negative,
-        "an empty frame": _empty,
-        "a frame larger than any limit": _huge,
-        "one that ends beside another": _beside,
-        "waits for nobody else": _waiting,
-        "half a header": _half_header,
-    }.items():
-        yield case(
-            f"connections/{name}",
-            (run.__doc__ or "").strip(),
-            "protocol guide",
-            run,
-            "ApiVersions",
-            "Metadata",
-        )
+    yield from described(
+        "connections",
+        "protocol guide",
+        {
+            "in order": _in_order,
+            "byte by byte": _byte_by_byte,
+            "correlation ids": _correlation,
+            "an unknown API": _unknown_api,
+            "an unknown version of ApiVersions": _unknown_version,
+            "a frame of negative size": _negative,
+            "an empty frame": _empty,
+            "a frame larger than any limit": _huge,
+            "one that ends beside another": _beside,
+            "waits for nobody else": _waiting,
+            "half a header": _half_header,
+        },
+        "ApiVersions",
+        "Metadata",
+    )
 
 
 def _versions(correlation_id: int = 1) -> bytes:

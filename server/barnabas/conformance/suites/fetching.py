@@ -7,12 +7,12 @@ from typing import Any
 
 import trio
 
+from barnabas.conformance.batches import batch
 from barnabas.conformance.cases import Case
 from barnabas.conformance.suites.acting import (
     append,
     appended,
-    batch,
-    case,
+    described,
     offset_at,
     read,
     reading,
@@ -27,36 +27,42 @@ WAIT_MS = 15_000
 
 def cases() -> Iterator[Case]:
     """All of them."""
-    for name, run in {
-        "waits for records": _waits,
-        "waits no longer": _waits_no_longer,
-        "one batch of many": _one_batch,
-        "limit of a request": _request_limit,
-        "in the order of the request": _order,
-    }.items():
-        yield case(f"fetching/{name}", (run.__doc__ or "").strip(), "KIP-74", run, "Produce", "Fetch")
-    for name, run in {
-        "only what is new": _incremental,
-        "forgotten": _forgotten,
-        "a wrong epoch": _wrong_epoch,
-        "closed": _closed,
-    }.items():
-        yield case(
-            f"fetch sessions/{name}", (run.__doc__ or "").strip(), "KIP-227", run, "Produce", Fetch=SESSIONS
-        )
-    for name, run in {
-        "by time": _by_time,
-        "after records are deleted": _deleted,
-    }.items():
-        yield case(
-            f"offsets of logs/{name}",
-            (run.__doc__ or "").strip(),
-            "KIP-79, KIP-107",
-            run,
-            "Produce",
-            "ListOffsets",
-            "DeleteRecords",
-        )
+    yield from described(
+        "fetching",
+        "KIP-74",
+        {
+            "waits for records": _waits,
+            "waits no longer": _waits_no_longer,
+            "one batch of many": _one_batch,
+            "limit of a request": _request_limit,
+            "in the order of the request": _order,
+        },
+        "Produce",
+        "Fetch",
+    )
+    yield from described(
+        "fetch sessions",
+        "KIP-227",
+        {
+            "only what is new": _incremental,
+            "forgotten": _forgotten,
+            "a wrong epoch": _wrong_epoch,
+            "closed": _closed,
+        },
+        "Produce",
+        Fetch=SESSIONS,
+    )
+    yield from described(
+        "offsets of logs",
+        "KIP-79, KIP-107",
+        {
+            "by time": _by_time,
+            "after records are deleted": _deleted,
+        },
+        "Produce",
+        "ListOffsets",
+        "DeleteRecords",
+    )
 
 
 async def _waits(trial: Trial) -> None:

@@ -8,58 +8,54 @@ from typing import Any
 import trio
 
 from barnabas.conformance.cases import Case
-from barnabas.conformance.suites.acting import case, committed
+from barnabas.conformance.suites.acting import committed, described
 from barnabas.conformance.tables.groups import committing, joining, syncing
 from barnabas.conformance.trial import Trial
 from barnabas.inspection.errors import code_name
+from barnabas.probing.exchanges import COORDINATOR_COMES
 from barnabas.wire.generated.errors import ErrorCode
 
 GROUP_TYPE = 32
 MEMBER_ID_REQUIRED = ErrorCode.MEMBER_ID_REQUIRED
 REBALANCES = ErrorCode.REBALANCE_IN_PROGRESS
-_BEGINS = (14, 15, 16)
 
 
 def cases() -> Iterator[Case]:
     """All of them."""
     classic = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "FindCoordinator")
-    for name, run in {
-        "one member": _one,
-        "wrong generation": _wrong_generation,
-        "two members": _two,
-        "leaves": _leaves,
-        "static member": _static,
-        "described": _described,
-        "not empty": _not_empty,
-    }.items():
-        yield case(
-            f"classic groups/{name}",
-            (run.__doc__ or "").strip(),
-            "KIP-394, KIP-345, protocol guide",
-            run,
-            *classic,
-            "DescribeGroups",
-            "DeleteGroups",
-            with_topic=True,
-            JoinGroup=5,
-        )
-    for name, run in {
-        "by nobody": _commit_by_nobody,
-        "of members": _commit_of_members,
-        "deleted": _offsets_deleted,
-        "no metadata": _no_metadata,
-    }.items():
-        yield case(
-            f"committed offsets/{name}",
-            (run.__doc__ or "").strip(),
-            "KIP-211, KIP-496, protocol guide",
-            run,
-            *classic,
-            "OffsetCommit",
-            "OffsetFetch",
-            "DeleteGroups",
-            with_topic=True,
-        )
+    yield from described(
+        "classic groups",
+        "KIP-394, KIP-345, protocol guide",
+        {
+            "one member": _one,
+            "wrong generation": _wrong_generation,
+            "two members": _two,
+            "leaves": _leaves,
+            "static member": _static,
+            "described": _described,
+            "not empty": _not_empty,
+        },
+        *classic,
+        "DescribeGroups",
+        "DeleteGroups",
+        with_topic=True,
+        JoinGroup=5,
+    )
+    yield from described(
+        "committed offsets",
+        "KIP-211, KIP-496, protocol guide",
+        {
+            "by nobody": _commit_by_nobody,
+            "of members": _commit_of_members,
+            "deleted": _offsets_deleted,
+            "no metadata": _no_metadata,
+        },
+        *classic,
+        "OffsetCommit",
+        "OffsetFetch",
+        "DeleteGroups",
+        with_topic=True,
+    )
 
 
 # --- classic groups ---------------------------------------------------------------------------------------------
@@ -68,7 +64,9 @@ def cases() -> Iterator[Case]:
 async def join(trial: Trial, group: str, member_id: str = "", **changes: Any) -> Any:
     """Join, again with the id that the first answer gives; return the answer when the group is complete."""
     asked = joining(group, member_id, **changes)
-    answer = await trial.until("JoinGroup", asked, lambda found: found.error_code not in _BEGINS, "JoinGroup")
+    answer = await trial.until(
+        "JoinGroup", asked, lambda found: found.error_code not in COORDINATOR_COMES, "JoinGroup"
+    )
     if answer.error_code == MEMBER_ID_REQUIRED:
         answer = await trial.ask("JoinGroup", asked | {"member_id": answer.member_id})
     trial.expect(answer, {"error_code": 0})
@@ -250,7 +248,7 @@ async def _commit(trial: Trial, values: dict[str, Any], *codes: int) -> None:
     answer = await trial.until(
         "OffsetCommit",
         values,
-        lambda found: found.topics[0].partitions[0].error_code not in _BEGINS,
+        lambda found: found.topics[0].partitions[0].error_code not in COORDINATOR_COMES,
         "OffsetCommit",
     )
     found = [one.error_code for one in answer.topics[0].partitions]

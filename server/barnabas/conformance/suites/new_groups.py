@@ -7,36 +7,35 @@ from typing import Any
 
 import trio
 
+from barnabas.conformance.batches import batch
 from barnabas.conformance.cases import Case
-from barnabas.conformance.suites.acting import append, batch, case, committed, values_in
+from barnabas.conformance.suites.acting import append, committed, described, values_in
 from barnabas.conformance.tables.new_groups import entering
 from barnabas.conformance.trial import Trial
 from barnabas.ids import uuid_text
+from barnabas.probing.exchanges import COORDINATOR_COMES
 
 GROUP_TYPE = 32
-_BEGINS = (14, 15, 16)
 
 
 def cases() -> Iterator[Case]:
     """All of them."""
     new = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "FindCoordinator")
-    for name, run in {
-        "one member": _new_one,
-        "two members": _new_two,
-        "old epoch": _new_fenced,
-        "commits": _new_commits,
-        "expression": _new_expression,
-        "static member": _new_static,
-    }.items():
-        yield case(
-            f"consumer groups/{name}",
-            (run.__doc__ or "").strip(),
-            "KIP-848",
-            run,
-            *new,
-            feature=("group.version", 1),
-            ConsumerGroupHeartbeat=1,
-        )
+    yield from described(
+        "consumer groups",
+        "KIP-848",
+        {
+            "one member": _new_one,
+            "two members": _new_two,
+            "old epoch": _new_fenced,
+            "commits": _new_commits,
+            "expression": _new_expression,
+            "static member": _new_static,
+        },
+        *new,
+        feature=("group.version", 1),
+        ConsumerGroupHeartbeat=1,
+    )
     shares = (
         "ShareGroupHeartbeat",
         "ShareFetch",
@@ -44,19 +43,17 @@ def cases() -> Iterator[Case]:
         "FindCoordinator",
         "IncrementalAlterConfigs",
     )
-    for name, run in {
-        "accepted": _accepted,
-        "released": _released,
-        "session epochs": _session_epochs,
-    }.items():
-        yield case(
-            f"share groups/{name}",
-            (run.__doc__ or "").strip(),
-            "KIP-932",
-            run,
-            *shares,
-            feature=("share.version", 1),
-        )
+    yield from described(
+        "share groups",
+        "KIP-932",
+        {
+            "accepted": _accepted,
+            "released": _released,
+            "session epochs": _session_epochs,
+        },
+        *shares,
+        feature=("share.version", 1),
+    )
 
 
 API = "ConsumerGroupHeartbeat"
@@ -66,7 +63,7 @@ async def _enter(trial: Trial, group: str, topic: str, number: int = 1, **change
     member_id = uuid_text(bytes([number]) * 16)
     asked = entering(trial, group, member_id, subscribed_topic_names=[topic]) | changes
     answer = await trial.until(
-        API, asked, lambda found: found.error_code not in _BEGINS, "the heartbeat is taken"
+        API, asked, lambda found: found.error_code not in COORDINATOR_COMES, "the heartbeat is taken"
     )
     trial.expect(answer, {"error_code": 0, "member_id": member_id, "member_epoch": lambda found: found > 0})
     return answer
@@ -234,7 +231,10 @@ async def _sharing(trial: Trial) -> tuple[str, str, tuple[str, bytes]]:
         "subscribed_topic_names": [topic[0]],
     }
     answer = await trial.until(
-        "ShareGroupHeartbeat", beat, lambda found: found.error_code not in _BEGINS, "the heartbeat is taken"
+        "ShareGroupHeartbeat",
+        beat,
+        lambda found: found.error_code not in COORDINATOR_COMES,
+        "the heartbeat is taken",
     )
     trial.expect(answer, {"error_code": 0})
 

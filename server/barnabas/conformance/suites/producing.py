@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from barnabas.conformance.batches import batch, now_ms
 from barnabas.conformance.cases import Case, NotApplicableError
 from barnabas.conformance.suites.acting import (
     append,
     appended,
-    batch,
     begin,
     case,
-    now_ms,
+    described,
     read,
     records_in,
     refused,
@@ -127,24 +127,22 @@ def cases() -> Iterator[Case]:
             "Fetch",
             Produce=version,
         )
-    for name, run in {
-        "in order": _in_order,
-        "again": _again,
-        "again, five batches back": _five_back,
-        "a gap": _gap,
-        "an older epoch": _older_epoch,
-        "a newer epoch": _newer_epoch,
-        "a newer epoch in the middle": _newer_in_the_middle,
-        "partitions apart": _apart,
-    }.items():
-        yield case(
-            f"idempotence/{name}",
-            (run.__doc__ or "").strip(),
-            "KIP-98, KIP-360",
-            run,
-            "Produce",
-            "InitProducerId",
-        )
+    yield from described(
+        "idempotence",
+        "KIP-98, KIP-360",
+        {
+            "in order": _in_order,
+            "again": _again,
+            "again, five batches back": _five_back,
+            "a gap": _gap,
+            "an older epoch": _older_epoch,
+            "a newer epoch": _newer_epoch,
+            "a newer epoch in the middle": _newer_in_the_middle,
+            "partitions apart": _apart,
+        },
+        "Produce",
+        "InitProducerId",
+    )
 
 
 # --- plain ------------------------------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from barnabas.conformance.batches import batch
 from barnabas.conformance.cases import Case
-from barnabas.conformance.suites.acting import appended, batch, case
+from barnabas.conformance.suites.acting import appended, case
 from barnabas.conformance.trial import Trial
 from barnabas.wire.generated.errors import ErrorCode
 

@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from barnabas.conformance.batches import batch
 from barnabas.conformance.cases import Case, NotApplicableError
 from barnabas.conformance.suites.acting import (
+    LATER,
     append,
     appended,
-    batch,
     begin,
     case,
     committed,
     offset_at,
     read,
     refused,
+    rule_of,
     values_in,
 )
 from barnabas.conformance.tables.transactions import adding
@@ -29,7 +31,6 @@ V1 = {"Produce": 11, "AddPartitionsToTxn": 3, "EndTxn": 4, "TxnOffsetCommit": 4,
 """The newest versions of the first protocol."""
 V2 = {"Produce": 12, "EndTxn": 5, "TxnOffsetCommit": 5}
 """The first versions of the second one (KIP-890)."""
-_LATER = (ErrorCode.CONCURRENT_TRANSACTIONS, *range(14, 17))
 
 
 def cases() -> Iterator[Case]:
@@ -57,7 +58,7 @@ def cases() -> Iterator[Case]:
         "one after the other": _several,
     }
     for name, run in both.items():
-        rule = (run.__doc__ or "").strip()
+        rule = rule_of(run)
         yield case(f"transactions/{name}", rule, "KIP-98", partial(_in_v1, run), *apis)
         yield case(
             f"transactions of version 2/{name}",
@@ -71,7 +72,7 @@ def cases() -> Iterator[Case]:
         )
     yield case(
         "transactions/not added",
-        (_not_added.__doc__ or "").strip(),
+        rule_of(_not_added),
         "KIP-890",
         partial(_in_v1, _not_added),
         *apis,
@@ -80,7 +81,7 @@ def cases() -> Iterator[Case]:
     )
     yield case(
         "transactions of version 2/epochs",
-        (_epochs.__doc__ or "").strip(),
+        rule_of(_epochs),
         "KIP-890",
         partial(_in_v2, _epochs),
         *apis,
@@ -135,7 +136,7 @@ class Producer:
 
         def is_done(answer: Any) -> bool:
             [result] = answer.results_by_topic_v3_and_below[0].results_by_partition
-            return result.partition_error_code not in _LATER
+            return result.partition_error_code not in LATER
 
         answer = await self.trial.until(
             "AddPartitionsToTxn", asked, is_done, "the partition is added", self.version("AddPartitionsToTxn")
@@ -165,7 +166,7 @@ class Producer:
                 version=self.version("Produce"),
                 transactional_id=self.id,
             )
-            if answer.error_code not in _LATER:
+            if answer.error_code not in LATER:
                 break
         self.trial.expect(answer, {"error_code": 0})
         self.sequence += len(values)
@@ -176,14 +177,14 @@ class Producer:
         if not self.is_v2:
             asked = self.named | {"group_id": group}
             answer = await self.trial.until(
-                "AddOffsetsToTxn", asked, lambda found: found.error_code not in _LATER, "offsets are added"
+                "AddOffsetsToTxn", asked, lambda found: found.error_code not in LATER, "offsets are added"
             )
             self.trial.expect(answer, {"error_code": 0})
         place = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
         asked = self.named | {"group_id": group, "topics": [{"name": self.topic[0], "partitions": [place]}]}
 
         def is_done(answer: Any) -> bool:
-            return answer.topics[0].partitions[0].error_code not in _LATER
+            return answer.topics[0].partitions[0].error_code not in LATER
 
         answer = await self.trial.until(
             "TxnOffsetCommit", asked, is_done, "the offset is committed", self.version("TxnOffsetCommit")
@@ -194,7 +195,7 @@ class Producer:
         """End the transaction, and take the epoch that version 2 gives."""
         asked = self.named | {"committed": commit}
         answer = await self.trial.until(
-            "EndTxn", asked, lambda found: found.error_code not in _LATER, "EndTxn", self.version("EndTxn")
+            "EndTxn", asked, lambda found: found.error_code not in LATER, "EndTxn", self.version("EndTxn")
         )
         self.trial.expect(answer, {"error_code": 0})
         if self.is_v2:
@@ -348,7 +349,7 @@ async def _ended_twice(trial: Trial, *, is_v2: bool) -> None:
     for commit, wanted in ((True, 0), (False, "INVALID_TXN_STATE")):
         asked = named | {"committed": commit}
         answer = await trial.until(
-            "EndTxn", asked, lambda found: found.error_code not in _LATER, "EndTxn", version
+            "EndTxn", asked, lambda found: found.error_code not in LATER, "EndTxn", version
         )
         trial.expect(answer, {"error_code": wanted})
 
@@ -407,7 +408,7 @@ async def _not_added(trial: Trial, *, is_v2: bool) -> None:
             version=producer.version("Produce"),
             transactional_id=producer.id,
         )
-        if answer.error_code not in (*_LATER, ErrorCode.NOT_ENOUGH_REPLICAS):
+        if answer.error_code not in (*LATER, ErrorCode.NOT_ENOUGH_REPLICAS):
             break
     trial.expect(
         answer,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.conformance.batches import batch
 from barnabas.conformance.rows import LAST, Row, row
 from barnabas.conformance.stage import RECORDS, UNKNOWN_ID
 from barnabas.conformance.trial import Trial
 from barnabas.probing.harmless import records_of
-from barnabas.records.batch import encode_batch, iter_batches, read_records
-from barnabas.records.record import Record
+from barnabas.records.batch import iter_batches, read_records
 
 BATCHES = (3, LAST)
 ID_SINCE = 13
@@ -21,14 +20,6 @@ NEWER_EPOCH = 1_000_000
 def rows() -> list[Row]:
     """All of them."""
     return [*_produce(), *_fetch()]
-
-
-def batch(*values: bytes, timestamp_ms: int | None = None, **more: Any) -> bytes:
-    """Return one batch of records, of now unless told otherwise."""
-    now = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
-    return encode_batch(
-        [Record(number, now, b"k", value) for number, value in enumerate(values or (b"v",))], **more
-    )
 
 
 def _wrong_checksum(records: bytes) -> bytes:
