@@ -23,8 +23,7 @@ import trio
 from barnabas import __version__
 from barnabas.client.settings import Endpoint, parse_bootstrap
 from barnabas.inspection.records import RecordsView
-from barnabas.tap import rendering
-from barnabas.tap import summary as summaries
+from barnabas.tap import rendering, summary_rendering
 from barnabas.tap.capture_reading import CaptureError
 from barnabas.tap.capture_writing import CaptureStream, CaptureWriter
 from barnabas.tap.captured import Captured
@@ -40,6 +39,7 @@ from barnabas.tap.observers import (
 )
 from barnabas.tap.output import LineWriter
 from barnabas.tap.proxy import MEMORY_BYTES, Proxy, ProxySettings
+from barnabas.tap.summary import Summary
 from barnabas.tap.tls import TlsFiles, TlsOptionError, client_context, generated, server_context
 
 FAILED = 1
@@ -278,7 +278,7 @@ class Views:
     ) -> None:
         """Open files. Raises OSError."""
         self.writers: list[tuple[str, LineWriter]] = []
-        self.summary = summaries.Summary()
+        self.summary = Summary()
         self.terminal: Terminal | None = None
         observers: list[Observer] = [self.summary] if options.summary else []
         view = RecordsView(as_hex=options.records == "hex") if options.records else None
@@ -334,11 +334,11 @@ class Views:
         if self.terminal is not None:
             self.terminal.finish()
         if with_summary and not self._is_json_shown:
-            print("\n".join(map(rendering.safe, summaries.as_text(self.summary))), flush=True)
+            print("\n".join(map(rendering.safe, summary_rendering.as_text(self.summary))), flush=True)
         elif with_summary:
             import json
 
-            for one in summaries.as_json(self.summary):
+            for one in summary_rendering.as_json(self.summary):
                 print(json.dumps(one), flush=True)
 
     def close_capture(self) -> str:

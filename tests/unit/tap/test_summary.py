@@ -8,8 +8,10 @@ from barnabas.records.batch import encode_batch
 from barnabas.records.compression import Codec
 from barnabas.records.record import Record
 from barnabas.tap.exchange import Connection
+from barnabas.tap.findings import findings
 from barnabas.tap.session import Session
-from barnabas.tap.summary import Summary, as_json, as_text, findings
+from barnabas.tap.summary import Summary
+from barnabas.tap.summary_rendering import as_json, as_text
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCommitResponse
