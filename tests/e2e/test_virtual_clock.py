@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.control.clock import VirtualClock
-from barnabas.control.keeping import keep_clients
 from tests.support.hosted import Hosted, hosted
 
 pytestmark = pytest.mark.e2e
@@ -26,17 +25,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosted]:
     settings = {"log.retention.check.interval.ms": "60000", "log.cleaner.backoff.ms": "1000"}
     with hosted(tmp_path_factory.mktemp("clock") / "data", settings, clock=VirtualClock()) as found:
         yield found
-
-
-def advance(broker: Hosted, seconds: float, *, is_kept: bool = False) -> None:
-    def step() -> None:
-        assert broker.host.clock is not None
-        if is_kept:
-            assert broker.host.broker is not None
-            keep_clients(broker.host.broker, int(seconds * 1000))
-        broker.host.clock.advance(seconds)
-
-    broker.do(step)
 
 
 def until(holds: Callable[[], Any]) -> None:
@@ -84,7 +72,7 @@ def make_topic(broker: Hosted, name: str, **settings: str) -> None:
 def test_a_session_ends_with_the_clock(broker: Hosted) -> None:
     make_topic(broker, "sessions")
     consumer, told = member_of(broker, "lost", "sessions")
-    advance(broker, 31)
+    broker.advance(31)
     until(lambda: consumer.poll(0.1) is None and "lost" in told)
     consumer.close()
 
@@ -93,7 +81,7 @@ def test_sessions_of_clients_may_be_kept(broker: Hosted) -> None:
     make_topic(broker, "kept")
     consumer, told = member_of(broker, "kept", "kept")
     joined = len(broker.asked(api="JoinGroup", group="kept"))
-    advance(broker, HOUR_S, is_kept=True)
+    broker.advance(HOUR_S, is_kept=True)
     last = broker.asked(api="Heartbeat", group="kept")[-1].id
     for _ in range(3):
         beat = broker.wait_asked(api="Heartbeat", group="kept", since=last)
@@ -118,7 +106,7 @@ def test_a_transaction_times_out(broker: Hosted) -> None:
     producer.begin_transaction()
     producer.produce("transactions", b"open")
     producer.flush(PATIENCE_S)
-    advance(broker, 61)
+    broker.advance(61)
 
     def commit() -> bool:
         try:
@@ -160,7 +148,7 @@ def test_retention_removes_what_is_old(broker: Hosted) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce("old", b"1", timestamp=now_ms(broker))
     producer.flush(PATIENCE_S)
-    advance(broker, 61, is_kept=True)
+    broker.advance(61, is_kept=True)
     producer.produce("old", b"2", timestamp=now_ms(broker))
     producer.flush(PATIENCE_S)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "r"})
@@ -169,8 +157,8 @@ def test_retention_removes_what_is_old(broker: Hosted) -> None:
         return int(consumer.get_watermark_offsets(TopicPartition("old", 0), PATIENCE_S, False)[0])
 
     assert begins_at() == 0
-    advance(broker, HOUR_S, is_kept=True)
-    until(lambda: begins_at() >= 1 or advance(broker, 61, is_kept=True))
+    broker.advance(HOUR_S, is_kept=True)
+    until(lambda: begins_at() >= 1 or broker.advance(61, is_kept=True))
     consumer.close()
 
 

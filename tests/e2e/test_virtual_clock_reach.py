@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.control.clock import VirtualClock
-from barnabas.control.keeping import keep_clients
 from barnabas.records.batch import encode_batch
 from barnabas.records.record import Record
 from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest
@@ -53,17 +52,6 @@ def name() -> str:
     return f"t-{uuid.uuid4().hex[:8]}"
 
 
-def advance(broker: Hosted, seconds: float, *, is_kept: bool = True) -> None:
-    def step() -> None:
-        assert broker.host.clock is not None
-        if is_kept:
-            assert broker.host.broker is not None
-            keep_clients(broker.host.broker, int(seconds * 1000))
-        broker.host.clock.advance(seconds)
-
-    broker.do(step)
-
-
 def until(holds: Callable[[], Any]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
@@ -94,7 +82,7 @@ def test_the_lock_of_records_of_a_share_group_ends(broker: Hosted, name: str) ->
     taker.produce(name, 3)
     assert acquired(taker.fetch(name, "taker", 0, topic)) == [(0, 2, 1)]
     assert acquired(other.fetch(name, "other", 0, topic, max_wait_ms=0)) == []
-    advance(broker, 31)
+    broker.advance(31, is_kept=True)
     assert acquired(other.fetch(name, "other", 1, topic, max_wait_ms=20_000)) == [(0, 2, 2)]
     for connection in (taker, other):
         connection.close()
@@ -131,11 +119,11 @@ def log_in(client: RawClient) -> int:
 def test_a_login_ends_with_the_clock_unless_clients_are_kept(secured: Hosted) -> None:
     with RawClient(secured.bootstrap) as client:
         assert log_in(client) == 600_000
-        advance(secured, HOUR_S)
+        secured.advance(HOUR_S, is_kept=True)
         assert client.ask(MetadataRequest(topics=[]), 1).brokers
-        advance(secured, 599, is_kept=False)
+        secured.advance(599, is_kept=False)
         assert log_in(client) == 600_000, "a new login before the last one ends"
-        advance(secured, 601, is_kept=False)
+        secured.advance(601, is_kept=False)
         assert client.ask(MetadataRequest(topics=[]), 1) is None
 
 
@@ -150,7 +138,7 @@ def test_a_client_of_librdkafka_logs_in_again_after_its_login_has_ended(secured:
     for _ in range(2):
         producer.produce("logins", b"x", on_delivery=lambda error, _: outcomes.append(error))
         assert producer.flush(PATIENCE_S) == 0
-        advance(secured, HOUR_S, is_kept=False)
+        secured.advance(HOUR_S, is_kept=False)
     assert outcomes == [None, None]
 
 
@@ -165,7 +153,7 @@ def test_a_delegation_token_ends(secured: Hosted) -> None:
             return [one.token_id for one in client.ask(DescribeDelegationTokenRequest(owners=None), 2).tokens]
 
         assert made.token_id in tokens()
-        advance(secured, DAY_S + 1)
+        secured.advance(DAY_S + 1, is_kept=True)
         log_in(client)
         until(lambda: made.token_id not in tokens())
 
@@ -185,10 +173,10 @@ def test_offsets_of_a_group_without_members_expire(broker: Hosted, name: str) ->
         return int(consumer.committed([partition], PATIENCE_S)[0].offset)
 
     assert committed() == 5
-    advance(broker, 59 * MINUTE_S)
+    broker.advance(59 * MINUTE_S, is_kept=True)
     assert committed() == 5
-    advance(broker, 2 * MINUTE_S)
-    until(lambda: committed() < 0 or advance(broker, MINUTE_S))
+    broker.advance(2 * MINUTE_S, is_kept=True)
+    until(lambda: committed() < 0 or broker.advance(MINUTE_S, is_kept=True))
     consumer.close()
 
 
@@ -209,8 +197,8 @@ def test_a_producer_id_that_is_not_used_is_forgotten(broker: Hosted, name: str) 
 
     produce()
     assert known() == 1
-    advance(broker, DAY_S + 1)
-    until(lambda: known() == 0 or advance(broker, 61))
+    broker.advance(DAY_S + 1, is_kept=True)
+    until(lambda: known() == 0 or broker.advance(61, is_kept=True))
     produce()
     assert outcomes == [None, None], "and it goes on"
 
@@ -225,7 +213,7 @@ def test_records_are_compacted_when_they_are_old_enough(broker: Hosted, name: st
     def produce(value: bytes) -> None:
         producer.produce(name, value, key=b"k", timestamp=now_ms(broker))
         assert producer.flush(PATIENCE_S) == 0
-        advance(broker, 2)  # each in a segment of its own
+        broker.advance(2, is_kept=True)  # each in a segment of its own
 
     for value in (b"1", b"2", b"3"):
         produce(value)
@@ -249,11 +237,11 @@ def test_records_are_compacted_when_they_are_old_enough(broker: Hosted, name: st
                 return found
             found.append(message.value() or b"")
 
-    advance(broker, 60)
+    broker.advance(60, is_kept=True)
     assert values() == [b"1", b"2", b"3"]
-    advance(broker, HOUR_S)
+    broker.advance(HOUR_S, is_kept=True)
     produce(b"4")
-    until(lambda: values() == [b"3", b"4"] or advance(broker, 5))
+    until(lambda: values() == [b"3", b"4"] or broker.advance(5, is_kept=True))
 
 
 # --- quotas -----------------------------------------------------------------------------------------------------------
@@ -279,7 +267,7 @@ def test_a_quota_is_over_when_its_windows_are(broker: Hosted, name: str) -> None
     with RawClient(broker.bootstrap) as client, RawClient(broker.bootstrap) as other:
         limit(other, 1000)
         assert produce(client, 100_000) > 5000
-        advance(broker, HOUR_S)
+        broker.advance(HOUR_S, is_kept=True)
         assert produce(client, 10) == 0
         limit(other, 0, remove=True)
 
@@ -299,7 +287,7 @@ def test_a_member_of_a_consumer_group_is_kept(broker: Hosted, name: str) -> None
         on_revoke=lambda *_: given.append("revoked"),
     )  # fmt: skip
     until(lambda: consumer.poll(0.1) is None and "assigned" in given)
-    advance(broker, DAY_S)
+    broker.advance(DAY_S, is_kept=True)
     last = broker.asked(api="ConsumerGroupHeartbeat", group=name)[-1].id
     found = broker.wait_asked(api="ConsumerGroupHeartbeat", group=name, since=last)
     assert not found.error_codes

@@ -14,6 +14,7 @@ from barnabas.config.loading import BrokerConfig
 from barnabas.control.clock import VirtualClock
 from barnabas.control.faulting import Faulting
 from barnabas.control.host import Host
+from barnabas.control.keeping import keep_clients
 from barnabas.control.recorder import Filter, Recorded, Recorder
 
 T = TypeVar("T")
@@ -67,6 +68,18 @@ class Hosted:
         found = trio.from_thread.run(wait, trio_token=self._token)
         assert found is not None, f"no request {wanted} in {timeout_s} s"
         return found
+
+    def advance(self, seconds: float, *, is_kept: bool = False) -> None:
+        """Move the broker's clock; `is_kept` has clients keep their sessions."""
+
+        def step() -> None:
+            assert self.host.clock is not None
+            if is_kept:
+                assert self.host.broker is not None
+                keep_clients(self.host.broker, int(seconds * 1000))
+            self.host.clock.advance(seconds)
+
+        self.do(step)
 
     def restart(self, **how: Any) -> None:
         """Restart the broker."""

@@ -14,20 +14,16 @@ from barnabas.testing.running import import_path
 ROOT = Path(__file__).parents[2]
 
 
+def own_zookeeper_command(directory: Path, *options: str) -> list[str]:
+    """Return the command of a server on any port of localhost, with its data in `directory`."""
+    where = ["--listen", "127.0.0.1:0", "--data", str(directory)]
+    return [sys.executable, "-m", "barnabas", "zookeeper", *where, *options]
+
+
 @contextmanager
 def own_zookeeper(directory: Path, options: Sequence[str] = ()) -> Iterator[str]:
     """Start a server that keeps its data in `directory`, with more options; gives its HOST:PORT."""
-    command = [
-        sys.executable,
-        "-m",
-        "barnabas",
-        "zookeeper",
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-        str(directory),
-        *options,
-    ]
+    command = own_zookeeper_command(directory, *options)
     environment = {**os.environ, "PYTHONPATH": import_path(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
         assert server.stdout is not None

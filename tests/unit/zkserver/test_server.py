@@ -5,7 +5,6 @@ import socket
 import stat
 import struct
 import subprocess
-import sys
 
 import pytest
 import trio
@@ -23,6 +22,7 @@ from barnabas.zkserver.jute import encode_buffer, encode_int, encode_string, enc
 from barnabas.zkserver.requests import Op, encode_acl
 from barnabas.zkserver.server import Server
 from barnabas.zkserver.storage import Storage
+from tests.support.zookeeper_process import own_zookeeper_command
 from tests.support.zookeeper_wire import WireClient, create, read, set_data
 
 
@@ -243,19 +243,8 @@ def test_a_jaas_file_that_cannot_be_used_stops_the_start(tmp_path, text, said):
     path = tmp_path / "jaas"
     if text is not None:
         path.write_text(text)
-    command = [
-        sys.executable,
-        "-m",
-        "barnabas",
-        "zookeeper",
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-        str(tmp_path / "d"),
-    ]
-    done = subprocess.run(
-        [*command, "--jaas", str(path)], capture_output=True, text=True, timeout=60, check=False
-    )
+    command = own_zookeeper_command(tmp_path / "d", "--jaas", str(path))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert f"--jaas {path}" in done.stderr
