@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from kafka import KafkaProducer
 
 from tests.support.certificates import Files, authority, signed, written
 
-from .conftest import BrokerProcess, _start
+from .conftest import BrokerProcess, StartBroker, _start
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore")]
 
@@ -88,6 +89,40 @@ def test_kafka_python_shows_its_certificate(broker: BrokerProcess, files: Files)
     )  # fmt: skip
     assert producer.send("by-kafka-python", b"x").get(20).offset == 0
     producer.close()
+
+
+@pytest.mark.parametrize("host", ["localhost", ""])
+def test_without_advertised_listeners_clients_find_the_name_of_the_certificate(
+    start_broker: StartBroker, files: Files, tmp_path: Path, host: str
+) -> None:
+    """The name is that of `listeners`, or of this machine; no address is in the certificate."""
+    name = host or socket.getfqdn()
+    try:
+        socket.getaddrinfo(name, None)
+    except socket.gaierror:
+        pytest.skip(f"this machine's own name {name!r} cannot be looked up")
+    key = tmp_path / "named.pem"
+    named = signed({"CN": "broker"}, authority(), host=name, has_address=False)
+    key.write_text(named.key_pem + named.pem)
+    stores = ("ssl.keystore.type=PEM", f"ssl.keystore.location={key}")
+    broker = start_broker(*stores, listen=f"SSL://{host}:0")
+    port = broker.bootstrap.rpartition(":")[2]
+    producer = Producer(
+        {
+            "bootstrap.servers": f"{name}:{port}", "security.protocol": "SSL", "ssl.ca.location": str(files.authority),
+            "ssl.endpoint.identification.algorithm": "https", "message.timeout.ms": 30_000, "log_level": 0,
+        }
+    )  # fmt: skip
+    producer.produce("named", b"x")
+    assert producer.flush(30) == 0
+    brokers = (
+        AdminClient({"bootstrap.servers": f"{name}:{port}", **_tls(files)}).list_topics(timeout=20).brokers
+    )
+    assert [f"{one.host}:{one.port}" for one in brokers.values()] == [f"{name}:{port}"]
+
+
+def _tls(files: Files) -> dict[str, object]:
+    return {"security.protocol": "SSL", "ssl.ca.location": str(files.authority), "log_level": 0}
 
 
 def test_a_client_that_does_not_trust_the_broker_says_so(broker: BrokerProcess, tmp_path: Path) -> None:

@@ -74,11 +74,15 @@ def _name(parts: dict[str, str]) -> x509.Name:
     return x509.Name([x509.NameAttribute(NAMES[key], value) for key, value in parts.items()])
 
 
-def signed(subject: dict[str, str], by: Signed | None = None, *, host: str = "localhost") -> Signed:
-    """Make a key and a certificate; without `by` it is an authority's own."""
+def signed(
+    subject: dict[str, str], by: Signed | None = None, *, host: str = "localhost", has_address: bool = True
+) -> Signed:
+    """Make a key and a certificate; without `by` it is an authority's own, and without an address only `host` is in it."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.datetime.now(datetime.UTC)
-    names = [x509.DNSName(host), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    names: list[x509.GeneralName] = [x509.DNSName(host)]
+    if has_address:
+        names.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
     builder = (
         x509.CertificateBuilder()
         .subject_name(_name(subject))

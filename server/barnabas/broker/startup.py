@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker.listener import Listener
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
-from barnabas.config.listeners import PROTOCOLS
+from barnabas.config.listeners import PROTOCOLS, ListenerSettings, listener_settings, mechanisms_of
 from barnabas.network.transport import EVERYWHERE, UnknownHostError
 
 if TYPE_CHECKING:
@@ -92,16 +92,28 @@ def advertised_endpoints(
 ) -> dict[str, tuple[str, int]]:
     """The (host, port) that clients and other brokers are given for each listener that advertises something.
 
-    In a cluster that is every listener: without `advertised.listeners` its own address, or this machine's name where it
-    listens on all interfaces. For a broker that is alone a listener without one has none: each client is given the address
-    that it has dialled. Raises StartupError.
+    What `advertised.listeners` does not name advertises the host of `listeners` as it is written there, as Kafka does: a
+    certificate or a Kerberos principal is that of a name, not of an address. A listener on all interfaces has this
+    machine's name where clients check names, and in a cluster; elsewhere it advertises nothing: each client is given the
+    address that it has dialled. In a cluster `advertised.listeners` names all that are advertised. Raises StartupError.
     """
     bound = {listener.name: listener.port for listener in listeners}
     advertised = advertised_listeners(config, network)
-    if not advertised and is_clustered(config):
+    clustered = is_clustered(config)
+    if not (advertised and clustered):
         for name, host, port in map(parse_endpoint, config.listeners()):
-            advertised[name] = (network.host_name() if not host or host in EVERYWHERE else host, port)
+            if name in advertised:
+                continue
+            if host and host not in EVERYWHERE:
+                advertised[name] = (host, port)
+            elif clustered or _clients_check_names(listener_settings(config, name)):
+                advertised[name] = (network.host_name(), port)
     return {name: (host, port or bound.get(name, 0)) for name, (host, port) in advertised.items()}
+
+
+def _clients_check_names(listener: ListenerSettings) -> bool:
+    """Whether clients compare the name by which they connect: with a certificate, or by a Kerberos ticket."""
+    return listener.has_tls or "GSSAPI" in mechanisms_of(listener)
 
 
 def open_listeners(

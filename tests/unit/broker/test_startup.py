@@ -7,7 +7,14 @@ import pytest
 import trio
 
 from barnabas.broker.assembly import assembled
-from barnabas.broker.startup import StartupError, advertised_listeners, listen, open_listeners, parse_endpoint
+from barnabas.broker.startup import (
+    StartupError,
+    advertised_endpoints,
+    advertised_listeners,
+    listen,
+    open_listeners,
+    parse_endpoint,
+)
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import OsThreads, real_environment
 from barnabas.network.sockets import SocketNetwork
@@ -98,6 +105,45 @@ def test_an_advertised_controller_listener_is_left_out() -> None:
         "PLAINTEXT://:9092,CONTROLLER://:9093", "PLAINTEXT://h:9092,CONTROLLER://h:9093", **names
     )
     assert found == {"PLAINTEXT": ("h", 9092)}
+
+
+def endpoints(**settings: str) -> dict[str, tuple[str, int]]:
+    config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
+    listeners = open_listeners(config.listeners(), config.listener_security_protocols(), NETWORK)
+    try:
+        bound = {listener.port: index for index, listener in enumerate(listeners)}
+        found = advertised_endpoints(config, NETWORK, listeners)
+        return {name: (host, bound.get(port, port)) for name, (host, port) in found.items()}
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+def test_a_host_of_listeners_is_advertised_as_it_is_written() -> None:
+    """The port is that which was bound: here the number of the listener."""
+    assert endpoints(listeners="PLAINTEXT://localhost:0,SSL://127.0.0.1:0") == {
+        "PLAINTEXT": ("localhost", 0),
+        "SSL": ("127.0.0.1", 1),
+    }
+
+
+def test_on_all_interfaces_clients_get_a_name_where_they_check_it() -> None:
+    found = endpoints(
+        listeners="PLAINTEXT://:0,SSL://0.0.0.0:0,SASL_SSL://:0,SASL_PLAINTEXT://:0,KERBEROS://:0",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,"
+        "KERBEROS:SASL_PLAINTEXT",
+        sasl_enabled_mechanisms="PLAIN",
+        listener_name_kerberos_sasl_enabled_mechanisms="PLAIN,GSSAPI",
+    )
+    name = socket.getfqdn()
+    assert found == {"SSL": (name, 1), "SASL_SSL": (name, 2), "KERBEROS": (name, 4)}
+
+
+def test_what_is_advertised_comes_before_what_is_listened_on() -> None:
+    found = endpoints(
+        listeners="PLAINTEXT://localhost:0,SSL://localhost:0", advertised_listeners="SSL://broker.example:9"
+    )
+    assert found == {"PLAINTEXT": ("localhost", 0), "SSL": ("broker.example", 9)}
 
 
 @pytest.mark.parametrize(
