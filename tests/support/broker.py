@@ -13,7 +13,7 @@ from barnabas import apis
 from barnabas.broker.app import Broker
 from barnabas.broker.assembly import assembled
 from barnabas.broker.authorization import authorizer_of
-from barnabas.broker.pipeline import authorized, ready
+from barnabas.broker.pipeline import ready
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment import Threads
 from barnabas.environment.real import real_environment
@@ -64,8 +64,8 @@ class Asked:
         shared = Shared(self.broker.memory, LogLimit(), self.authorizer)
         context = RequestContext(shared, self.connection, api.key, version, 1, "test", NOW_MS)
         try:
-            handler = ready(api, self.services)
-            response = await authorized(api, handler, context, received)
+            handler = ready(api, self.services, asks_authorizer=True)
+            response = await handler(context, received)
         except RequestError as error:
             response = error_response(api, context, received, error.code, error.message)
         answer = b"".join(map(_read, encode_response(api.key, version, 1, response)))[4:]

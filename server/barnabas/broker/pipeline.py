@@ -281,9 +281,7 @@ class Pipeline:
         if is_early and not api.member_only and api.key not in _SERVED_AT_ONCE:
             return None
         await services.threads.run(partial(_load, api, services))
-        handler = ready(api, self._services)
-        if self._shared.asks_authorizer and api.whole:
-            handler = partial(authorized, api, handler)
+        handler = ready(api, services, asks_authorizer=self._shared.asks_authorizer)
         self._handlers[api.key] = handler
         return handler
 
@@ -313,15 +311,20 @@ class Pipeline:
         return encode_response(api.key, context.api_version, context.correlation_id, response), None
 
 
-def ready(api: apis.Api, services: Services) -> Handler:
-    """Return an API's handler with its services, behind what it needs of the cluster: the controller, a feature."""
+def ready(api: apis.Api, services: Services, *, asks_authorizer: bool = False) -> Handler:
+    """Return an API's handler with its services, behind what Kafka asks first: a feature, the authorizer, the controller.
+
+    Where a feature is off, who may not use it is answered as everybody is.
+    """
     handler = bound(api.handle, services)
+    if api.controller:
+        handler = partial(_by_controller, handler, services.metadata, services.broker_id)
+    if asks_authorizer and api.whole:
+        handler = partial(authorized, api, handler)
     if api.feature and (
         services.metadata.image.features is not None or not services.release.has(api.feature)
     ):
         handler = partial(_with_feature, api.feature, handler, services.metadata)
-    if api.controller:
-        return partial(_by_controller, handler, services.metadata, services.broker_id)
     return handler
 
 
