@@ -22,7 +22,8 @@ from barnabas.cluster.image import (
     Change,
     ClusterImage,
 )
-from barnabas.config import client_metrics, tables, without_effect
+from barnabas.config import broker as broker_settings
+from barnabas.config import client_metrics, releases, tables, without_effect
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.cluster import is_clustered
@@ -45,6 +46,9 @@ log = logging.getLogger(__name__)
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations of IncrementalAlterConfigs (KIP-339)."""
+
+TYPES_SINCE = {BROKER_LOGGER: "2.4", CLIENT_METRICS: "3.7", GROUP: "4.0"}
+"""The releases in which types of resources came: KIP-412, KIP-714, KIP-848."""
 
 ALTERATIONS_PER_REQUEST_MAX = 10_000
 """Kafka's MAX_RECORDS_PER_USER_OP."""
@@ -239,6 +243,7 @@ async def _alter(
             if counts[one.key] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "the resource is named twice")
             _check_alterations(one.alterations)
+            check_type(one.resource_type, config)
             if one.resource_type == BROKER:
                 check_broker_name(one.name, broker_id=broker_id)
             require_on_resource(context, Operation.ALTER_CONFIGS, one.resource_type, one.name)
@@ -300,6 +305,20 @@ async def _check_security(
 
 _BY_TYPE = {TOPIC: ResourceType.TOPIC, GROUP: ResourceType.GROUP}
 _OF_CLUSTER = (BROKER, BROKER_LOGGER, CLIENT_METRICS)
+
+
+def check_type(resource_type: int, config: BrokerConfig) -> None:
+    """Raise INVALID_REQUEST for a type of resources that the release which the broker is had no settings of yet.
+
+    Types that no release knows are for others to refuse.
+    """
+    name = config.get(broker_settings.KAFKA_VERSION)
+    since = TYPES_SINCE.get(resource_type)
+    if name and since is not None and not releases.is_at_least(name, since):
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"there are no resources of type {resource_type} in Kafka {name}; they came with {since}",
+        )
 
 
 def require_on_resource(context: RequestContext, operation: Operation, resource_type: int, name: str) -> None:

@@ -29,6 +29,7 @@ from barnabas.errors import RequestError, detached
 from barnabas.handlers import broker_loggers
 from barnabas.handlers.config_resources import (
     check_broker_name,
+    check_type,
     require_on_resource,
     synonyms_of_broker_setting,
     value_of_topic_setting,
@@ -90,6 +91,7 @@ def _entries(
 ) -> list[Described] | RequestError:
     """A resource's settings as this request wants them, or why they cannot be described."""
     try:
+        check_type(kind, config)
         require_on_resource(context, Operation.DESCRIBE_CONFIGS, kind, name)
         described = _describe(kind, name, metadata=metadata, config=config, broker_id=broker_id)
     except RequestError as error:

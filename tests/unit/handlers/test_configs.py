@@ -396,3 +396,40 @@ async def test_a_topic_made_by_metadata_has_the_copies_that_are_set_or_is_not_ma
         wanted = MetadataRequest.MetadataRequestTopic(name="t")
         answer = await ask(MetadataRequest(topics=[wanted], allow_auto_topic_creation=True), 9)
         assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    ("release", "kind", "name", "is_known"),
+    [
+        ("4.0", GROUP, "g", True),
+        ("3.9", GROUP, "g", False),
+        ("3.9", CLIENT_METRICS, "m", True),
+        ("3.6", CLIENT_METRICS, "m", False),
+        ("2.4", BROKER_LOGGER, "1", True),
+        ("2.3", BROKER_LOGGER, "1", False),
+    ],
+)
+async def test_a_release_has_no_settings_of_what_came_later(tmp_path, release, kind, name, is_known):
+    async with broker_to_ask(tmp_path, {"kafka.version": release}) as ask:
+        known = await settings_of(ask, kind, name) if is_known else {}
+        wanted = next(iter(known.items()), None)
+        if wanted is None:
+            result = await describe(ask, kind, name)
+            assert result.error_code == ErrorCode.INVALID_REQUEST
+            assert "came with" in result.error_message
+            assert await change(ask, kind, name, ("x", SET, "1")) == ErrorCode.INVALID_REQUEST
+        else:
+            setting, entry = wanted
+            assert await change(ask, kind, name, (setting, SET, entry.value)) == 0
+
+
+async def test_a_type_that_is_not_known_is_wrong_before_it_is_refused(tmp_path):
+    """As Kafka 3.9 answers for settings of groups: nobody is allowed anything here."""
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    for number, (release, code) in enumerate(
+        (("3.9", ErrorCode.INVALID_REQUEST), ("4.3", ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    ):
+        settings = {"kafka.version": release, "authorizer.class.name": authorizer}
+        async with broker_to_ask(tmp_path / str(number), settings) as ask:
+            assert (await describe(ask, GROUP, "g")).error_code == code
+            assert await change(ask, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")) == code
