@@ -65,15 +65,21 @@ class Difference:
 
 @dataclass(frozen=True)
 class KnownDifference:
-    """A known difference: patterns of the label and the path, the reason, and whether it is there each time."""
+    """A known difference: patterns of the label and the path, the reason, and whether it is there each time.
+
+    With `theirs` it is one only where Kafka's value is among them.
+    """
 
     label: str
     path: str
     reason: str
     always: bool = True
+    theirs: tuple[object, ...] = ()
 
     def covers(self, difference: Difference) -> bool:
         """Whether this is about that difference."""
+        if self.theirs and difference.theirs not in self.theirs:
+            return False
         return bool(re.fullmatch(self.label, difference.label) and re.fullmatch(self.path, difference.path))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -20,8 +20,8 @@ from compat.kit.compare import Seen, Step, judge, run
 from compat.kit.records import record_batch
 from compat.kit.sides import Side, StartError
 from compat.kit.wire import ZERO_UUID, Values, WireError
-from compat.security.known_differences import KNOWN, KNOWN_WITH_ACL_AUTHORIZER
-from compat.security.requests import REQUESTS, Names
+from compat.security import known_differences
+from compat.security.requests import GROUP_TYPE, REQUESTS, Names
 from compat.security.rules import OPERATIONS, name_without, set_acls
 from compat.security.scenarios import scenarios
 from compat.security.sides import both
@@ -31,6 +31,7 @@ FREE = "free"
 OF_KAFKA_4 = ("hidden",)
 """Scenarios with requests that Kafka 3.9 does not serve."""
 BEFORE_EXTRA = "StreamsGroupDescribe"
+DESCRIBES_SETTINGS = "DescribeConfigs"
 SERVED_SINCE = {"Produce": 3}
 """Kafka says that it serves v0 of it, so that librdkafka knows what it can do, and does not."""
 
@@ -56,14 +57,18 @@ def step(label: str, api: str, version: int, names: Names) -> Step:
     return Step(f"{api} v{version}: {label}", api, version, values)
 
 
-def cases(api: apis.Api) -> Iterator[tuple[str, Names]]:
+def cases(api: apis.Api, *, of_kafka_3: bool = False) -> Iterator[tuple[str, Names]]:
     """What is refused: each operation of the table on resources of its type, and everything on them."""
     names = Names(topic=FREE, group="g", transactional_id="x", new_topic=FREE, records=record_batch([b"v"]))
+    if of_kafka_3 and api.name == DESCRIBES_SETTINGS:
+        names = replace(names, group="")  # one resource of an unknown type has Kafka refuse them all
     for access in dict.fromkeys((one.operation, one.resource_type) for one in (*api.whole, *api.each)):
         operation, kind = access
         label = f"no {operation.name} on {kind.name}"
         if kind is ResourceType.CLUSTER:
             yield label, names
+            continue
+        if kind is ResourceType.GROUP and of_kafka_3 and api.name == DESCRIBES_SETTINGS:
             continue
         for refused in (name_without(operation.name), name_without("ALL")):
             yield f"{label} {refused}", about(names, api.name, kind, refused, operation)
@@ -138,8 +143,16 @@ def settle(side: Side) -> None:
             time.sleep(0.1)
 
 
+def of_a_group() -> Iterator[Step]:
+    """Settings of a group, which a Kafka before 4 has not: it answers as for any type that it does not know."""
+    for label, group in (("a group", "g"), ("a group that is not allowed", "nothing")):
+        resource = {"ResourceType": GROUP_TYPE, "ResourceName": group}
+        values: Values = {"Resources": [{**resource, "ConfigurationKeys": None}]}
+        yield Step(f"{DESCRIBES_SETTINGS} v4: of {label}", DESCRIBES_SETTINGS, 4, values)
+
+
 def steps(
-    version_of: Callable[[apis.Api], list[int]], is_served: Callable[[str, int], bool]
+    version_of: Callable[[apis.Api], list[int]], is_served: Callable[[str, int], bool], *, of_kafka_3: bool
 ) -> Iterator[Step]:
     """All requests that are served: what reads before what destroys."""
     for topic in (FREE, *map(name_without, OPERATIONS)):
@@ -148,32 +161,37 @@ def steps(
     served.sort(key=lambda api: api.name in DESTRUCTIVE)
     for api in served:
         for version in version_of(api):
-            for label, names in cases(api):
+            for label, names in cases(api, of_kafka_3=of_kafka_3):
                 yield step(label, api.name, version, names)
+        if api.name == DESCRIBES_SETTINGS and of_kafka_3:
+            yield from of_a_group()
         if api.name == BEFORE_EXTRA:
             yield from (one for one in extra() if is_served(one.api, one.version))
 
 
 @cache
-def _served(kafka: Side) -> dict[int, Values]:
+def _served(side: Side) -> dict[int, Values]:
     """Return what a broker advertises, by API key."""
-    with kafka.connect() as connection:
+    with side.connect() as connection:
         answer = connection.ask("ApiVersions", 3, {"ClientSoftwareName": "kit", "ClientSoftwareVersion": "1"})
     return {one["ApiKey"]: one for one in answer["ApiKeys"]}
 
 
-def serves(kafka: Side, api: str, version: int) -> bool:
-    """Whether a broker serves a version of an API."""
-    theirs = _served(kafka).get(registry.key_of(api))
-    if theirs is None or version < SERVED_SINCE.get(api, 0):
-        return False
-    return bool(theirs["MinVersion"] <= version <= theirs["MaxVersion"])
+def serve(sides: Sequence[Side], api: str, version: int) -> bool:
+    """Whether brokers serve a version of an API."""
+    for side in sides:
+        served = _served(side).get(registry.key_of(api))
+        if served is None or version < SERVED_SINCE.get(api, 0):
+            return False
+        if not served["MinVersion"] <= version <= served["MaxVersion"]:
+            return False
+    return True
 
 
-def versions(kafka: Side, every: bool, api: apis.Api) -> list[int]:
-    """The versions of an API that both serve: the oldest and the newest, or all."""
+def versions(sides: Sequence[Side], every: bool, api: apis.Api) -> list[int]:
+    """The versions of an API that brokers serve: the oldest and the newest, or all."""
     common = [
-        number for number in range(api.min_version, api.max_version + 1) if serves(kafka, api.name, number)
+        number for number in range(api.min_version, api.max_version + 1) if serve(sides, api.name, number)
     ]
     return list(common) if every else sorted({common[0], common[-1]}) if common else []
 
@@ -184,30 +202,39 @@ def main() -> int:
     parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
     parser.add_argument("--all-versions", action="store_true", help="not the oldest and the newest alone")
     parser.add_argument("--only", default="", metavar="API", help="ask this API alone")
-    parser.add_argument("--mode", default="kraft", choices=("kraft", "zookeeper"), help="of Kafka")
+    parser.add_argument(
+        "--mode",
+        choices=("kraft", "zookeeper"),
+        help="of Kafka (default: zookeeper before Kafka 4, as Barnabas is then)",
+    )
     parser.add_argument(
         "--scenario", action="append", help="refusals, or one of compat.security.scenarios; all"
     )
     parser.add_argument("--seed", type=int, default=1, help="of the scenario `decisions`")
     options = parser.parse_args()
     found = scenarios(options.seed)
-    known = KNOWN if options.mode == "kraft" else (*KNOWN, *KNOWN_WITH_ACL_AUTHORIZER)
-    if options.version.startswith("3"):
+    of_kafka_3 = options.version.startswith("3")
+    mode = options.mode or ("zookeeper" if of_kafka_3 else "kraft")
+    known = known_differences.of(of_kafka_3=of_kafka_3, mode=mode)
+    if of_kafka_3:
         found = {name: steps_of for name, steps_of in found.items() if name not in OF_KAFKA_4}
     wanted = options.scenario or (["refusals"] if options.only else ["refusals", *found])
     try:
-        with both(options.version, options.mode) as (kafka, ours):
+        with both(options.version, mode) as (kafka, ours):
             set_acls(kafka)
             set_acls(ours)
             settle(kafka)
             settle(ours)
             asked: list[Step] = []
+            # What Kafka 4 serves is served here; what 3.9 serves only with KRaft is not.
+            sides = (kafka, ours) if of_kafka_3 else (kafka,)
             if "refusals" in wanted:
-                asked += (
-                    one
-                    for one in steps(partial(versions, kafka, options.all_versions), partial(serves, kafka))
-                    if one.label.startswith(("create ", options.only))
+                every = steps(
+                    partial(versions, sides, options.all_versions),
+                    partial(serve, sides),
+                    of_kafka_3=of_kafka_3,
                 )
+                asked += (one for one in every if one.label.startswith(("create ", options.only)))
             for name in wanted:
                 asked += found[name]() if name in found else ()
             differences = run(asked, kafka, ours, known)

@@ -5,8 +5,23 @@ from __future__ import annotations
 from compat.admin import known_differences as admin
 from compat.kit.compare import KnownDifference
 
-KNOWN: tuple[KnownDifference, ...] = (
+_ALWAYS: tuple[KnownDifference, ...] = (
     admin.KNOWN[0],
+    KnownDifference(
+        ".*", ".*/ErrorMessage", "words for people where Kafka has none, or an empty text", theirs=(None, "")
+    ),
+    KnownDifference("InitProducerId .*", "/ProducerId", "ids are given in blocks", always=False),
+    KnownDifference(
+        "DescribeTransactions v.*", ".*/TransactionStartTimeMs", "begun at different times", always=False
+    ),
+    KnownDifference(
+        "(create|describe|delete) acl .* any v.|(create|describe|delete) acl .* 0 v.|create acl pattern match v.",
+        ".*",
+        "Kafka closes the connection, or fails the whole request; Barnabas says which entry is wrong",
+    ),
+)
+
+_WITH_KAFKA_4: tuple[KnownDifference, ...] = (
     KnownDifference(
         "ShareFetch v.*: no READ on TOPIC nothing",
         ".*",
@@ -18,37 +33,55 @@ KNOWN: tuple[KnownDifference, ...] = (
         "Kafka tells the id of a topic to who may not read it, if there is the topic",
     ),
     KnownDifference(
-        "(create|describe|delete) acl .* any v.|(create|describe|delete) acl .* 0 v.|create acl pattern match v.",
-        ".*",
-        "Kafka closes the connection, or fails the whole request; Barnabas says which entry is wrong",
-    ),
-    KnownDifference(
         "(all seen|hidden): regex.*",
         "/MemberEpoch|/Assignment.*",
         "Kafka matches expressions after it has answered, Barnabas before",
         always=False,
     ),
     KnownDifference(
-        "(all seen|hidden): Share v.*",
-        "/Groups/s/GroupEpoch",
-        "a new share group's epoch is counted once more when the states of its topics are there",
-        always=False,
+        "join s",
+        "/Assignment/TopicPartitions",
+        "the first answer names what the second heartbeat assigns: decision 266",
     ),
     KnownDifference(".*: transaction", ".*/TransactionStartTimeMs", "begun at different times", always=False),
-    KnownDifference("InitProducerId .*", "/ProducerId", "ids are given in blocks", always=False),
+)
+
+_WITH_KAFKA_3: tuple[KnownDifference, ...] = (
     KnownDifference(
-        "DescribeTransactions v.*", ".*/TransactionStartTimeMs", "begun at different times", always=False
+        "(create|creates|make) .*",
+        r".*/Configs/message\.(downconversion\.enable|format\.version|timestamp\.difference\.max\.ms)",
+        "settings of topics that Kafka 4 has no longer",
+    ),
+    KnownDifference(
+        "DescribeConfigs v0: .*",
+        ".*/IsDefault",
+        "Kafka 3.9 leaves the field of v0 as it is: nothing is a default",
     ),
 )
 
-KNOWN_WITH_ACL_AUTHORIZER: tuple[KnownDifference, ...] = (
-    KnownDifference("make .*", ".*/Configs/.*", "settings of topics are those of Kafka 4"),
-    KnownDifference("creates .*", ".*/Configs/.*", "settings of topics are those of Kafka 4"),
-    KnownDifference("creates .*", ".*/TopicId", "Kafka 4 gives a topic that is only checked an id too"),
+_WITH_KAFKA_3_ON_KRAFT: tuple[KnownDifference, ...] = (
     KnownDifference(
-        "creates .*",
+        "OffsetFetch v0: .*",
+        ".*/ErrorCode",
+        "v0 reads offsets from ZooKeeper, and a Kafka with KRaft has none: it does not serve what it advertises",
+    ),
+)
+
+_WITH_ACL_AUTHORIZER: tuple[KnownDifference, ...] = (
+    KnownDifference(
+        "create no-describe-configs|creates .*",
+        ".*/TopicId",
+        "Kafka 4 gives the id too where settings may not be described, and where a topic is only checked",
+    ),
+    KnownDifference(
+        "create nothing|creates .*|CreateTopics v7: no (CREATE|DESCRIBE_CONFIGS) on TOPIC nothing",
         ".*/TopicConfigErrorCode",
         "Kafka 4 says it of topics that are made, not of those that are refused",
+    ),
+    KnownDifference(
+        "DeleteTopics v6: by id nothing",
+        "/Responses/None/Error(Code|Message)",
+        "neither a name nor an id: AclAuthorizer is asked for no name at all, and refuses that",
     ),
     KnownDifference(
         "create acl (no principal|principal without type) v.",
@@ -67,3 +100,10 @@ KNOWN_WITH_ACL_AUTHORIZER: tuple[KnownDifference, ...] = (
         "AclAuthorizer names an ACL for its first filter only; filters that mean nothing match nothing there",
     ),
 )
+
+
+def of(*, of_kafka_3: bool, mode: str) -> tuple[KnownDifference, ...]:
+    """Return what is known of a comparison with a Kafka before 4 or of 4, with KRaft or on ZooKeeper."""
+    if not of_kafka_3:
+        return (*_ALWAYS, *_WITH_KAFKA_4)
+    return (*_ALWAYS, *_WITH_KAFKA_3, *(_WITH_KAFKA_3_ON_KRAFT if mode == "kraft" else _WITH_ACL_AUTHORIZER))

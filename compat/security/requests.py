@@ -63,6 +63,7 @@ def _resources(names: Names, **more: object) -> Values:
         "Resources": [
             {"ResourceType": kind, "ResourceName": name, **more}
             for kind, name in ((TOPIC_TYPE, names.topic), (4, ""), (GROUP_TYPE, names.group))
+            if kind != GROUP_TYPE or name
         ]
     }
 

@@ -37,6 +37,8 @@ from compat.security.sides import ADMIN
 
 ALICE, BOB = "alice", "bob"
 FREE, HIDDEN = "open-topic", "hidden-topic"
+TRANSACTIONAL = "of-hidden"
+"""An id of its own: Kafka still ends transactions of the refusals when others begin."""
 EVERYTHING = [acl(ALL, kind, "*") for kind in (TOPIC, GROUP, TRANSACTIONAL_ID)]
 HIDE = acl(DESCRIBE, TOPIC, HIDDEN, permission=DENY)
 
@@ -77,13 +79,13 @@ def hidden() -> Iterator[Step]:
     ]
     values = {"GroupId": "g", "GenerationIdOrMemberEpoch": -1, "Topics": commits}
     yield Step("commit g", "OffsetCommit", 8, values, ALICE)
-    values = {"TransactionalId": "x", "TransactionTimeoutMs": 60_000}
+    values = {"TransactionalId": TRANSACTIONAL, "TransactionTimeoutMs": 60_000}
     yield Step("begin", "InitProducerId", 4, values, ALICE)
 
     def partitions(seen: Seen) -> Values:
         names = [{"Name": name, "Partitions": [0]} for name in (FREE, HIDDEN)]
         return {
-            "V3AndBelowTransactionalId": "x",
+            "V3AndBelowTransactionalId": TRANSACTIONAL,
             "V3AndBelowProducerId": seen["begin"]["ProducerId"],
             "V3AndBelowProducerEpoch": seen["begin"]["ProducerEpoch"],
             "V3AndBelowTopics": names,
@@ -124,7 +126,8 @@ def looks(label: str) -> Iterator[Step]:
         {"Groups": [{"GroupId": "s", "Topics": None}]},
         ALICE,
     )
-    yield Step(f"{label}: transaction", "DescribeTransactions", 0, {"TransactionalIds": ["x", "y"]}, ALICE)
+    transactions = {"TransactionalIds": [TRANSACTIONAL, "y"]}
+    yield Step(f"{label}: transaction", "DescribeTransactions", 0, transactions, ALICE)
     yield Step(f"{label}: transactions", "ListTransactions", 1, {}, ALICE)
     regex = REQUESTS["ConsumerGroupHeartbeat"](Names(group=f"regex-{label}"))
     regex |= {"SubscribedTopicNames": None, "SubscribedTopicRegex": ".*-topic"}

@@ -49,6 +49,7 @@ async def handle(
             await budget.checkpoint()
             if not may_read:
                 answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                answer.error_message = f"READ on TOPIC {asked.topic_name!r} is denied"
             elif info is None or not 0 <= wanted.partition_index < len(info.partitions):
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 answer.error_message = f"there is no partition {asked.topic_name}-{wanted.partition_index}"

@@ -40,7 +40,9 @@ async def handle(
     refused: dict[str, RequestError] = {}
     for name in topics:
         if name not in twice and not context.authorizes(Operation.ALTER, ResourceType.TOPIC, name):
-            refused[name] = RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            refused[name] = RequestError(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"ALTER on TOPIC {name!r} is denied"
+            )
         await budget.checkpoint()
 
     mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)

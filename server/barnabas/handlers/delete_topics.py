@@ -113,12 +113,16 @@ class _Access:
 
     def refusal_by_name(self, name: str, *, exists: bool) -> Result:
         if not exists and not self._is_in_zookeeper and self._may_describe(name):
-            return _refused(name, ZERO_UUID, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return _refused(name, ZERO_UUID, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return _refused(
+                name, ZERO_UUID, f"there is no topic {name!r}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        denied = f"DELETE on TOPIC {name!r} is denied"
+        return _refused(name, ZERO_UUID, denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def refusal_by_id(self, name: str, topic_id: bytes) -> Result:
         told = name if self._may_describe(name) else None
-        return _refused(told, topic_id, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        denied = "DELETE on the topic with this id is denied"
+        return _refused(told, topic_id, denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 async def _asked(request: DeleteTopicsRequest, *, budget: LoopBudget) -> Counter[tuple[str | None, bytes]]:

@@ -88,7 +88,7 @@ def _refused(name: str, partitions: list[int]) -> Topic:
                 partition_index=index,
                 start_offset=UNKNOWN_OFFSET,
                 error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                error_message=None,
+                error_message=f"DESCRIBE on TOPIC {name!r} is denied",
             )
             for index in partitions
         ],

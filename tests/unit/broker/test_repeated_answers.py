@@ -86,7 +86,7 @@ class Asked:
 
 @pytest.fixture
 async def asked(tmp_path):
-    async with broker_to_ask(tmp_path) as broker:
+    async with broker_to_ask(tmp_path, {"listeners": "PLAINTEXT://:0"}) as broker:
         asked = Asked(broker)
         await create(asked, "t")
         await create(asked, "u")
