@@ -7,6 +7,7 @@ of the next one of that name.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Lock
@@ -118,8 +119,12 @@ class Checkpointer:
         return self._writing.locked()
 
     def forget(self, path: str) -> None:
-        """Nothing is written to a log dir that is offline."""
+        """Write nothing to a log dir any more, which is offline.
+
+        A plan that was begun before may lack logs of it: its log starts and high watermarks would be lost.
+        """
         self._removed.pop(path, None)
+        self._written[path] = sys.maxsize
 
     def may_mislead(self, path: str, key: TopicPartition) -> bool:
         """Return whether the files may say something of a log that had the name of a new one."""

@@ -1,7 +1,7 @@
 """Deferred tasks against everything that may come in between: each is planned, run and finished at its own time.
 
 A task runs as in a thread: at any of its operations on the disk the thread that owns the logs may make a change. The
-disk never fails here, so no log may go offline unless the test has removed its files.
+disk never fails here, so no log may go offline unless the test has removed its files, or has taken its log dir offline.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from errno import ENOENT
+from errno import EIO, ENOENT
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -29,6 +29,7 @@ from tests.support.effort import examples
 from tests.support.logs import NOW_MS, TOPIC_ID, Broker, append, batch, read_all
 
 DIRS = ("/a", "/b")
+LOST_DIR = "/b"
 TOPICS = st.sampled_from(["s", "t"])
 MANY_TOPICS = st.sets(st.sampled_from(["s", "t", "u", "v", "w", "x"]), min_size=1).map(sorted)
 """Made or deleted together: more than there are threads for."""
@@ -85,6 +86,8 @@ class DeferredTasks(RuleBasedStateMachine):
         self.segments_open = segments_open
         self.now = NOW_MS
         self.models: dict[str, Model] = {}
+        self.offline: dict[str, Model] = {}
+        """What is in the log dir that was taken offline, until the next start."""
         self.set_aside_count = 0
         self.removed_count = 0  # what is left of these may have been set aside too
         self.kept: set[str] = (
@@ -112,7 +115,7 @@ class DeferredTasks(RuleBasedStateMachine):
             yield
         except StorageError as error:
             failure = error
-        if failure is not None:
+        if failure is not None and failure.log_dir not in self.manager.offline:
             assert failure.is_missing, failure
             lost = self.manager.lose_missing(failure)
             assert all(self.models[log.topic].is_removed for log in lost), failure
@@ -128,7 +131,8 @@ class DeferredTasks(RuleBasedStateMachine):
 
     def may_be_made(self, topic: str) -> bool:
         """Whether there is no such log, and none is being made or deleted: changes of metadata wait for each other."""
-        return topic not in self.models and topic not in self.being_made | self.being_deleted
+        taken = self.models.keys() | self.offline.keys() | self.being_made | self.being_deleted
+        return topic not in taken
 
     @rule(topic=TOPICS, count=st.integers(1, 12), size=st.integers(0, 150))
     def append(self, topic: str, count: int, size: int) -> None:
@@ -208,7 +212,7 @@ class DeferredTasks(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, path=st.sampled_from(DIRS))
     def begin_move(self, topic: str, path: str) -> None:
-        if self.log(topic) is not None:
+        if self.log(topic) is not None and path in self.manager.online:
             with self.served():
                 self.manager.begin_move(topic, 0, path, self.now)
 
@@ -216,7 +220,10 @@ class DeferredTasks(RuleBasedStateMachine):
     def kill(self) -> None:
         """End as after kill -9: what was written is there, what was planned is not done."""
         gone = [topic for topic, model in self.models.items() if model.is_removed]
-        being_made, being_deleted = self.being_made, self.being_deleted
+        unsure = {topic for topic, model in self.offline.items() if not model.records}
+        being_made, being_deleted = self.being_made | unsure, self.being_deleted
+        self.models |= {topic: model for topic, model in self.offline.items() if topic not in unsure}
+        self.offline.clear()
         self.broker.crash()
         self.kept = {entry.name for path in DIRS for entry in self.disk.list(path)}
         self.broker.start(self.now)
@@ -253,6 +260,14 @@ class DeferredTasks(RuleBasedStateMachine):
             else:
                 self.disk.remove_tree(log.dir)
 
+    @rule()
+    def lose_dir(self) -> None:
+        """Take a log dir offline; what is in it is there again after the next start."""
+        self.manager.take_offline(LOST_DIR, StorageError(LOST_DIR, OSError(EIO, "the test says so")))
+        for topic in list(self.models):
+            if self.log(topic) is None and not self.models[topic].is_removed:
+                self.offline[topic] = self.models.pop(topic)
+
     # --- deferred tasks: many logs made or deleted ----------------------------------------------------------
 
     @rule(topics=MANY_TOPICS)
@@ -268,6 +283,8 @@ class DeferredTasks(RuleBasedStateMachine):
                     with self.served():
                         self.manager.finish_creation(new, self.now)
                         self.models[topic] = Model()
+                    if new.log_dir in self.manager.offline:
+                        self.offline[topic] = Model()
                     self.being_made.remove(topic)
 
             self.plan("creation", creation.run, finish)
@@ -303,10 +320,12 @@ class DeferredTasks(RuleBasedStateMachine):
         if removal is not None:
             self.plan("removal", removal.run, removal.finish)
 
-    @rule()
-    def plan_checkpoints(self) -> None:
+    @rule(is_dir_lost=st.booleans())
+    def plan_checkpoints(self, is_dir_lost: bool) -> None:
         manager, plan = self.manager, self.manager.begin_checkpoints()
-        for log in manager:
+        for number, log in enumerate(manager):
+            if number == 1 and is_dir_lost:  # logs are added in several turns of the event loop
+                self.lose_dir()
             plan.add(log)
         self.plan(
             "checkpoints", lambda: manager.checkpoints.write(plan), lambda: manager.checkpoints.written(plan)
@@ -385,6 +404,7 @@ class DeferredTasks(RuleBasedStateMachine):
             lambda topic: self.retire(topic, 1.0, False),
             lambda topic: [self.begin_move(topic, path) for path in DIRS],
             lambda topic: self.finish_first(),
+            lambda topic: self.lose_dir(),
             lambda topic: self.plan_creation([topic, "u", "v"]),
             lambda topic: self.plan_deletion([topic, "u", "v"]),
         )  # fmt: skip
@@ -435,7 +455,7 @@ class DeferredTasks(RuleBasedStateMachine):
     def nothing_is_offline_or_lost(self) -> None:
         if not hasattr(self, "manager"):
             return
-        assert not self.manager.offline
+        assert self.manager.offline.keys() <= {LOST_DIR}
         for topic, model in self.models.items():
             log = self.log(topic)
             if model.is_removed:
@@ -485,7 +505,7 @@ class DeferredTasks(RuleBasedStateMachine):
                 self.manager.remove_due(self.now + 10 * DELAY_MS)
         assert len(self.manager.trash) == 0
         strays = 0
-        for path in DIRS:
+        for path in self.manager.online:
             for entry in self.disk.list(path):
                 found = names.parse_dir_name(entry.name) if entry.is_dir else None
                 if found is None:
@@ -503,7 +523,9 @@ class DeferredTasks(RuleBasedStateMachine):
                 assert found.kind is DirKind.STRAY or not [
                     name for name in files if name.endswith(names.CLEANED)
                 ]
-        assert self.set_aside_count <= strays <= self.set_aside_count + self.removed_count
+        if not self.manager.offline:
+            assert self.set_aside_count <= strays
+        assert strays <= self.set_aside_count + self.removed_count
 
 
 DeferredTasks.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=50, deadline=None)

@@ -1,5 +1,7 @@
 """Checkpoints, and logs that are made under the name of one that was deleted."""
 
+from errno import EIO
+
 import pytest
 
 from barnabas.errors import StorageError
@@ -91,3 +93,12 @@ def test_a_log_deleted_while_the_files_are_written_stays_in_doubt(broker):
 def test_nothing_is_in_doubt_in_a_log_dir_that_is_offline(broker):
     broker.manager.take_offline("/a", StorageError("/a", OSError("broken")))
     assert not broker.manager.checkpoints.is_outdated
+
+
+def test_a_plan_is_not_written_to_a_log_dir_that_goes_offline_before_all_its_logs_are_added(broker):
+    plan = broker.manager.begin_checkpoints()
+    broker.manager.take_offline("/a", StorageError("/a", OSError(EIO, "for a moment")))
+    broker.manager.checkpoints.write(plan)
+    broker.restart(clean=False)
+    assert broker.log().log_start_offset == 20
+    assert values(broker) == [b"old"]
