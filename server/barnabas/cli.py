@@ -180,18 +180,13 @@ def _add_tools(commands: Any) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    import logging
-
+    from barnabas import log_lines
     from barnabas.config.loading import BrokerConfig, explain_unknown
     from barnabas.config.setting import SettingError
     from barnabas.config.without_effect import judge
     from barnabas.serve_options import SET_OPTION, collect
 
-    logging.basicConfig(
-        level=options.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    log_lines.begin(options.log_level)
     try:
         demo = _demo(options) if options.demo_security else None
         given = collect(options, demo.settings if demo is not None else None)

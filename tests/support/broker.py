@@ -52,6 +52,7 @@ class Asked:
         self.services = broker.services
         self.clock = clock
         self.connection = new_connection()
+        self.log_limit = LogLimit()
         self.authorizer = authorizer_of(self.services.config, self.services.metadata)
 
     async def __call__(self, request: Any, version: int) -> Any:
@@ -61,7 +62,7 @@ class Asked:
         frame = b"".join(bytes(chunk) for chunk in encode_request(api.key, version, 1, "test", request))[4:]
         header = parse_request_header(frame)
         received, _ = api.decoders[version](memoryview(frame), header.body_position)
-        shared = Shared(self.broker.memory, LogLimit(), self.authorizer)
+        shared = Shared(self.broker.memory, self.log_limit, self.authorizer)
         context = RequestContext(shared, self.connection, api.key, version, 1, "test", NOW_MS)
         try:
             handler = ready(api, self.services, asks_authorizer=True)

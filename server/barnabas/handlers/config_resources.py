@@ -272,8 +272,12 @@ async def _alter(
     if validate_only:
         for _ in decide(metadata.image):
             await budget.checkpoint()
-    else:
-        await metadata.change(decide)
+        return
+    await metadata.change(decide)
+    for one in wanted:
+        if one.resource_type == BROKER and one.refused is None:
+            _log_unknown(context, one, config)
+            await budget.checkpoint()
 
 
 async def _check_security(
@@ -412,12 +416,32 @@ def _check_settings(
         raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
+def _known(name: str, config: BrokerConfig) -> Setting[Any] | None:
+    """Return the row of a broker's setting; None for a name that is no setting, or none any more."""
+    row = tables.find(name)
+    return None if row is None or tables.is_gone(row, in_cluster=is_clustered(config)) else row
+
+
+def _log_unknown(context: RequestContext, wanted: ResourceChange, config: BrokerConfig) -> None:
+    """Write to the log which of a broker's new settings nobody knows: they are kept, and have no effect."""
+    unknown = [
+        alteration.name
+        for alteration in wanted.alterations
+        if alteration.operation != DELETE and _known(alteration.name, config) is None
+    ]
+    if unknown:
+        context.log(
+            log, logging.WARNING, "unknown settings of brokers",
+            "%d settings of broker %r are not known here, the first of them %r",
+            len(unknown), wanted.name, unknown[0],
+        )  # fmt: skip
+
+
 def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[str, str]) -> None:
     """Kafka takes names that it does not know, for they may be a plugin's, and answers all else with one code."""
     for name, text in settings.items():
-        row = tables.find(name)
-        if row is None or tables.is_gone(row, in_cluster=is_clustered(config)):
-            log.warning("%s was set for broker %r, and nobody here knows it", name, broker)
+        row = _known(name, config)
+        if row is None:
             continue
         if not row.dynamic:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} cannot be changed while the broker runs")

@@ -205,9 +205,9 @@ async def _create_missing(
         }
         if unforeseen:
             name, why = next(iter(unforeseen.items()))
-            log.warning(
-                "%d topics that client %r asks for are not made: %s: %s",
-                len(unforeseen), context.client_id, name, why,
+            context.log(
+                log, logging.WARNING, "requests for topics that cannot be made",
+                "%d topics that are asked for are not made: %s: %s", len(unforeseen), name, why,
             )  # fmt: skip
         shown = _SHOWN_IN_CLUSTER if is_clustered(config) else _SHOWN
         for name, why in not_made.items():

@@ -65,7 +65,7 @@ async def handle(
                 status.status_detail += f"; Unauthorized to CREATE on topics {', '.join(forbidden)}."
         return answer.response
     for topic in answer.to_create:
-        await _create(topic, answer.response, metadata=metadata, config=config, entropy=entropy)
+        await _create(context, topic, answer.response, metadata=metadata, config=config, entropy=entropy)
     return answer.response
 
 
@@ -92,6 +92,7 @@ def _forbidden(context: RequestContext, to_create: Sequence[InternalTopic]) -> l
 
 
 async def _create(
+    context: RequestContext,
     topic: InternalTopic,
     response: StreamsGroupHeartbeatResponse,
     *,
@@ -120,6 +121,9 @@ async def _create(
     try:
         await metadata.change(decide)
     except RequestError as error:
-        log.warning("the internal topic %r of a streams group cannot be made: %s", topic.name, error)
+        context.log(
+            log, logging.WARNING, "internal topics that cannot be made",
+            "the internal topic %r of a streams group cannot be made: %s", topic.name, error,
+        )  # fmt: skip
         for status in response.status or ():
             status.status_detail += f"; Creation of {topic.name} failed: {error.message or error}"

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import trio
 
-from barnabas import __version__
+from barnabas import __version__, log_lines
 from barnabas.client.settings import Endpoint, parse_bootstrap
 from barnabas.inspection.records import RecordsView
 from barnabas.tap import rendering, summary_rendering
@@ -56,11 +56,7 @@ class OptionError(ValueError):
 def main(arguments: Sequence[str]) -> int:
     """Run `barnabas tap`; returns the exit code."""
     options = parser().parse_args(arguments)
-    logging.basicConfig(
-        level=options.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    log_lines.begin(options.log_level)
     try:
         filter_ = filter_of(options)
         if options.read is not None:

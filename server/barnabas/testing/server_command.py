@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas import __version__
+from barnabas import __version__, log_lines
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
@@ -41,11 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     from barnabas.seeding.seeds import SeedError
 
     options = _parser().parse_args(arguments)
-    logging.basicConfig(
-        level=options.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    log_lines.begin(options.log_level)
     try:
         seeds = seeds_of_options(options.topic, options.seed_file)
         with ephemeral_directory() as directory:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import signal
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import trio
 
+from barnabas import log_lines
 from barnabas.security.jaas import JaasError, parse_jaas_section
 from barnabas.zkserver.server import Server
 from barnabas.zkserver.storage import StorageError
@@ -29,11 +29,7 @@ class SetupError(Exception):
 def main(arguments: Sequence[str]) -> int:
     """Run `barnabas zookeeper`; returns the exit code."""
     options = _options(arguments)
-    logging.basicConfig(
-        level=options.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    log_lines.begin(options.log_level)
     code = 0
     try:
         trio.run(_run, options, restrict_keyboard_interrupt_to_checkpoints=True)

@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.cluster.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.config import tables
+from barnabas.requests.log_limit import LINES_MAX
 from barnabas.wire.generated.alter_configs import AlterConfigsRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.describe_configs import DescribeConfigsRequest
@@ -433,3 +434,18 @@ async def test_a_type_that_is_not_known_is_wrong_before_it_is_refused(tmp_path):
         async with broker_to_ask(tmp_path / str(number), settings) as ask:
             assert (await describe(ask, GROUP, "g")).error_code == code
             assert await change(ask, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")) == code
+
+
+async def test_settings_that_nobody_knows_are_kept_and_named_in_few_lines(tmp_path, caplog):
+    async with broker_to_ask(tmp_path) as ask:
+        many = [(f"not.there.{number}\nERROR of somebody else", SET, "1") for number in range(1_000)]
+        assert await change(ask, BROKER, "1", *many, validate_only=True) == 0
+        assert caplog.messages == []
+        for _ in range(20):
+            assert await change(ask, BROKER, "1", *many, ("log.cleaner.threads", SET, "1")) == 0
+        assert len(caplog.messages) == LINES_MAX
+        said = "1000 settings of broker '1' are not known here, the first of them 'not.there.0\\nERROR of somebody else': "
+        assert all(line.startswith(said) for line in caplog.messages)
+        assert "not.there.999\nERROR of somebody else" in (await settings_of(ask, BROKER, "1"))
+        assert await change(ask, BROKER, "1", ("log.cleaner.threads", SET, "2")) == 0
+        assert len(caplog.messages) == LINES_MAX

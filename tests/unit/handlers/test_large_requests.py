@@ -10,6 +10,7 @@ from barnabas.cluster.image import TOPIC
 from barnabas.cluster.journal import JOURNAL
 from barnabas.handlers import describe_configs
 from barnabas.loop_budget import LoopBudget
+from barnabas.requests.log_limit import LINES_MAX
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
@@ -122,10 +123,19 @@ async def test_metadata_makes_no_topic_with_fewer_replicas_than_the_default(tmp_
         answer = await ask(metadata(["t", "u"]), 9)
         assert codes(answer.topics) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert [topic.partitions for topic in answer.topics] == [[], []]
-        assert "2 topics that client 'test' asks for are not made: t: " in caplog.text
+        assert "2 topics that are asked for are not made: t: " in caplog.text
         assert not ask.services.metadata.image.topics
         found = await ask(FindCoordinatorRequest(key="g"), 2)
         assert found.error_code == 0, "internal topics have as many replicas as there are brokers"
+
+
+async def test_whoever_asks_again_and_again_for_topics_that_cannot_be_made_does_not_fill_the_log(
+    tmp_path, caplog
+):
+    async with broker_to_ask(tmp_path, {"default.replication.factor": "3"}) as ask:
+        for _ in range(20):
+            await ask(metadata(["t"]), 9)
+    assert caplog.text.count("are not made") == LINES_MAX
 
 
 async def test_names_that_differ_in_dots_only_are_refused_within_one_request(tmp_path):

@@ -1,0 +1,120 @@
+"""The broker's log on standard error: its format, and how much one place in the code may write to it.
+
+The rule: no client can fill a disk by what it repeats. Lines about clients have narrower limits of their own
+(`requests.log_limit`), and say whose they are; this one holds for all others, our own mistakes with their tracebacks too.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TextIO
+
+LINES_MAX = 500
+"""Warnings and errors of one place in the code in one period."""
+
+TRACEBACKS_MAX = 20
+"""Those with a traceback."""
+
+PERIOD_SECONDS = 60.0
+LINE_CHARS_MAX = 4_000
+TRACEBACK_CHARS_MAX = 40_000
+UNLIMITED = ("barnabas.log",)
+"""Packages whose every line counts, and that no client can make write: which offsets a damaged log has lost."""
+
+
+def begin(level: str) -> None:
+    """Log to standard error from `level` on, as in `warning`."""
+    handler = LimitedHandler()
+    handler.setFormatter(LimitedFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+@dataclass(slots=True)
+class _Period:
+    ends: float
+    last: logging.LogRecord
+    count: int = 0
+
+
+class LimitedHandler(logging.StreamHandler[TextIO]):
+    """Writes warnings and errors of one place in the code up to a number in a minute, and then how many more there were.
+
+    What is logged at lower levels is written in full: somebody has asked for it.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream or sys.stderr)
+        self._clock = clock
+        self._periods: dict[tuple[str, int], _Period] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, unless there were enough of its kind."""
+        if record.levelno < logging.WARNING or _is_unlimited(record.name):
+            super().emit(record)
+            return
+        now = self._clock()
+        self._end_periods(now)
+        key = (record.pathname, record.lineno)
+        period = self._periods.get(key)
+        if period is None:
+            period = self._periods[key] = _Period(now + PERIOD_SECONDS, record)
+        period.count += 1
+        limit = _limit(record)
+        if period.count <= limit:
+            super().emit(record)
+            if period.count == limit:
+                self._note(record, "what %s:%d logs is left out for up to %d s", round(PERIOD_SECONDS))
+        else:
+            period.last = record
+
+    def close(self) -> None:
+        """Write what was left out."""
+        self.acquire()
+        try:
+            self._end_periods(None)
+        finally:
+            self.release()
+        super().close()
+
+    def _end_periods(self, now: float | None) -> None:
+        """End the periods that are over, all without a time, and write how many lines were left out in them."""
+        over = [key for key, period in self._periods.items() if now is None or period.ends <= now]
+        for key in over:
+            period = self._periods.pop(key)
+            left_out = period.count - _limit(period.last)
+            if left_out > 0:
+                self._note(period.last, "%s:%d has logged %d more lines", left_out)
+
+    def _note(self, about: logging.LogRecord, text: str, number: int) -> None:
+        """Write a line about the place that has logged a record."""
+        super().emit(
+            logging.LogRecord(
+                about.name, about.levelno, about.pathname, about.lineno,
+                text, (about.filename, about.lineno, number), None,
+            )
+        )  # fmt: skip
+
+
+class LimitedFormatter(logging.Formatter):
+    """Formats records as usual; of one that is very long, a client's name of 32 KB in it, the middle is left out."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        text = super().format(record)
+        most = TRACEBACK_CHARS_MAX if record.exc_info else LINE_CHARS_MAX
+        if len(text) <= most:
+            return text
+        half = most // 2
+        return f"{text[:half]} ... {len(text) - 2 * half} characters ... {text[-half:]}"
+
+
+def _limit(record: logging.LogRecord) -> int:
+    return TRACEBACKS_MAX if record.exc_info else LINES_MAX
+
+
+def _is_unlimited(name: str) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in UNLIMITED)
