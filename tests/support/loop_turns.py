@@ -22,6 +22,8 @@ METER.count_calls_into_c()
 
 from barnabas import apis  # noqa: E402
 from barnabas.broker import assembly  # noqa: E402
+from barnabas.inspection.errors import error_codes  # noqa: E402
+from barnabas.inspection.frames import read_response  # noqa: E402
 from barnabas.loop_budget import LoopBudget  # noqa: E402
 from compat.hostile.attack import decoded, produce_values  # noqa: E402
 from compat.hostile.batches import one_record  # noqa: E402
@@ -141,12 +143,26 @@ async def fill(driver: Driver, state: State) -> None:
         for n in range(state.transactional_ids)
     ]
     await driver.send(Case("", b"".join(frames), len(frames)))
+    made = await driver.ask("InitProducerId", 1, {"TransactionalId": WIDE, "TransactionTimeoutMs": 600_000})
+    state.producer = made["ProducerId"], made["ProducerEpoch"]
 
 
 async def _until(driver: Driver, api: str, version: int, values: Values) -> None:
     """Ask until there is no error: a coordinator's topic is made by the first who asks."""
     while (await driver.ask(api, version, values))["ErrorCode"]:
         await trio.sleep(0.01)
+
+
+def check(case: Case, answers: list[bytes]) -> None:
+    """See that what must succeed for its work to be done has succeeded."""
+    if case.succeeds is None:
+        return
+    assert len(answers) == case.answers, f"{case.label}: {len(answers)} answers of {case.answers}"
+    for answer in answers:
+        read = read_response(answer, *case.succeeds)
+        assert read.message is not None, f"{case.label}: {read.problem}"
+        codes = error_codes(read.message)
+        assert not codes, f"{case.label}: {codes[:3]}"
 
 
 async def drive(directory: str, chosen: list[str]) -> dict[str, dict[str, object]]:
@@ -178,12 +194,13 @@ async def drive(directory: str, chosen: list[str]) -> dict[str, dict[str, object
                     METER.forget()
                     began = time.monotonic()
                     answers = await driver.send(case)
+                    check(case, answers)
                     if METER.worst > int(str(worst["lines"])):
                         worst = {"lines": METER.worst, "case": case.label, "where": METER.where}
                     if "--verbose" in sys.argv:
                         took = time.monotonic() - began
                         said = f"{METER.worst:,} lines, {len(answers)}/{case.answers} answers, {took:.1f} s"
-                        print(f"{api.name} {case.label}: {said}, {METER.where}", file=sys.stderr)
+                        print(f"{api.name}: {case.label}: {said}, {METER.where}", file=sys.stderr)
                 found[api.name] = worst
     return found
 

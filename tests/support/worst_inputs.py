@@ -58,6 +58,8 @@ class State:
     transactional_ids: int
     now_ms: int
     topic_ids: list[bytes] = field(default_factory=list)
+    producer: tuple[int, int] = (-1, -1)
+    """Id and epoch of the producer of the transactional id `wide`."""
 
     def known(self, api: str, one: Field, index: int) -> Any:
         """The value of a field: names that exist where the schema says what it names."""
@@ -90,6 +92,8 @@ class Case:
     label: str
     data: bytes
     answers: int = 1
+    succeeds: tuple[int, int] | None = None
+    """API key and version of the answers where none may have an error: otherwise little of the work is done."""
 
 
 Cases = Iterator[Case]
@@ -115,12 +119,21 @@ def row(*names: str) -> Callable[[Row], Row]:
 
 
 def case(
-    api: str, version: int, values: Values, label: str = "", count: int = 1, answers: int | None = None
+    api: str,
+    version: int,
+    values: Values,
+    label: str = "",
+    count: int = 1,
+    answers: int | None = None,
+    *,
+    succeeds: bool = False,
 ) -> Case:
     """`count` times the same request."""
     times = f", {count} in one send" if count > 1 else ""
     expected = count if answers is None else answers
-    return Case(f"v{version} {label}{times}", frame(api, version, values) * count, expected)
+    key = next(one.key for one in apis.BY_KEY.values() if one.name == api)
+    data = frame(api, version, values) * count
+    return Case(f"{api} v{version} {label}{times}", data, expected, (key, version) if succeeds else None)
 
 
 def versions(api: str) -> list[int]:
@@ -317,6 +330,67 @@ def offset_fetch(state: State) -> Cases:
     yield case(
         "OffsetFetch", 8, {"Groups": [{"GroupId": "group-0", "Topics": None}] * 100}, "of a group 100 times"
     )
+
+
+def every_topic(state: State) -> list[str]:
+    """Return the names of all topics with one partition."""
+    return [f"topic-{n}" for n in range(state.topics)]
+
+
+@row("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
+def transaction(state: State) -> Cases:
+    """A transaction over every partition, with an offset for every topic; each API drives all of it."""
+    names = every_topic(state)
+    producer_id, epoch = state.producer
+    producer = {"ProducerId": producer_id, "ProducerEpoch": epoch}
+    topics = [{"Name": name, "Partitions": [0]} for name in names]
+    topics.append({"Name": WIDE, "Partitions": list(range(state.partitions))})
+    add = {
+        "V3AndBelowTransactionalId": WIDE,
+        "V3AndBelowProducerId": producer_id,
+        "V3AndBelowProducerEpoch": epoch,
+        "V3AndBelowTopics": topics,
+    }
+    yield case("AddPartitionsToTxn", 3, add, "every partition", succeeds=True)
+    group = {"TransactionalId": WIDE, "GroupId": "group-1", **producer}
+    yield case("AddOffsetsToTxn", 3, group, "one more", PIPELINED, succeeds=True)
+    offset = [{"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": ""}]
+    commit = group | {"Topics": [{"Name": name, "Partitions": offset} for name in names]}
+    yield case("TxnOffsetCommit", 2, commit, "every topic", succeeds=True)
+    end = {"TransactionalId": WIDE, "Committed": True, **producer}
+    yield case("EndTxn", 3, end, "of every partition", succeeds=True)
+
+
+def subscribed(api: str, version: int, values: Values, describe: str) -> Row:
+    """A member that wants every topic comes, until it has them, and its group is described."""
+
+    def cases(state: State) -> Cases:
+        joining = values | {
+            "GroupId": f"{api}-wide",
+            "MemberId": "member",
+            "MemberEpoch": 0,
+            "SubscribedTopicNames": every_topic(state),
+        }
+        for number in range(4):
+            label = f"join number {number} of {state.topics:,} topics"
+            yield case(api, version, joining, label, succeeds=True)
+        group = {"GroupIds": [f"{api}-wide"]}
+        label = f"a group of {state.topics:,} topics"
+        yield case(describe, version, group, label, PIPELINED, succeeds=True)
+        yield case(api, version, joining | {"MemberEpoch": -1}, "leave", succeeds=True)
+
+    return cases
+
+
+for _heartbeat, _describe, _values in (
+    ("ShareGroupHeartbeat", "ShareGroupDescribe", {}),
+    (
+        "ConsumerGroupHeartbeat",
+        "ConsumerGroupDescribe",
+        {"RebalanceTimeoutMs": 60_000, "TopicPartitions": []},
+    ),
+):
+    row(_heartbeat, _describe)(subscribed(_heartbeat, 1, _values, _describe))
 
 
 @row("DescribeConfigs")

@@ -6,7 +6,8 @@ The groups themselves are imported when the first of them is asked for: a broker
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.cluster.image import ClusterImage
@@ -15,7 +16,7 @@ from barnabas.coordination.runtime import Runtime
 from barnabas.coordination.shard import GiveWay, never
 from barnabas.errors import PeerError, RequestError
 from barnabas.groups.settings import GroupSettings
-from barnabas.statemachine.decision import Entry, slices
+from barnabas.statemachine.decision import EVENT_SIZE_MAX, Entry, slices
 
 if TYPE_CHECKING:
     from barnabas.coordination.shard import Shard
@@ -56,9 +57,9 @@ class GroupCoordinator(Runtime["GroupShard"]):
             commit_timeout_ms=settings.offsets_commit_timeout_ms,
             give_way=give_way,
             prepare=self._import_groups,
+            threads=threads,
         )
         self.settings = settings
-        self._threads = threads
 
     async def load_all(self) -> None:
         """Load every partition that this broker leads and in which there is something."""
@@ -89,8 +90,18 @@ class GroupCoordinator(Runtime["GroupShard"]):
     def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """The marker that ends a producer's transaction has been appended to this partition."""
         shard = self._shards.get(partition)
-        if shard is not None and shard.is_active:  # otherwise it is found when the partition is read
-            shard.machine.transaction_ended(producer_id, committed=committed)
+        if shard is None or not shard.is_active:
+            return  # it is found when the partition is read
+        end = partial(shard.machine.transaction_ended, producer_id, committed=committed)
+        if shard.held is None:
+            end()
+        else:
+            shard.after_hold.append(end)
+
+    def is_large_timer(self, machine: GroupShard, key: Hashable) -> bool:
+        """Whether the end of a member that has very many partitions may follow."""
+        assert isinstance(key, tuple)
+        return len(key) > 2 and machine.event_size(key[1], key[2]) > EVENT_SIZE_MAX
 
     async def take_effect(self, effect: AnyTarget | RecordNeeded, shard: Shard[GroupShard]) -> None:
         """Do in a thread what is too long for an event, and let its group have the result."""
@@ -139,6 +150,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
                     lambda machine, out, part=part: machine.write_part_of_target(  # type: ignore[misc]
                         effect, part, self._now_ms(), out
                     ),
+                    is_large=partial(_is_large_part, part),
                 ):
                     break
                 await self._give_way()
@@ -168,8 +180,17 @@ class GroupCoordinator(Runtime["GroupShard"]):
 
         Many offsets go in several batches, as in Kafka: where one fails, the rest is still there.
         """
-        while await self.perform(group_id, lambda shard, out: shard.delete_group(group_id, out)):
+        while await self.perform(
+            group_id,
+            lambda shard, out: shard.delete_group(group_id, out),
+            is_large=lambda shard: shard.share_state_size(group_id) > EVENT_SIZE_MAX,
+        ):
             pass
+
+
+def _is_large_part(part: Sequence[tuple[str, frozenset[Any]]], machine: GroupShard) -> bool:  # noqa: ARG001
+    """Whether the parts of these members have very many partitions together."""
+    return sum([len(assigned) for _, assigned in part]) > EVENT_SIZE_MAX
 
 
 def _import_groups() -> None:

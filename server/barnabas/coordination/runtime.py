@@ -8,9 +8,10 @@ appended to by `ShardLog`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain, count, islice
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
@@ -20,16 +21,19 @@ from barnabas.coordination.shard_log import ShardLog
 from barnabas.coordination.shards import ANSWERS_AT_ONCE, READ_AGAIN_SECONDS, Shards
 from barnabas.coordination.timers import Timers
 from barnabas.errors import PeerError, RequestError
-from barnabas.statemachine.decision import Decision, Entry, ManyReplies, Refused
+from barnabas.statemachine.decision import Decision, Entry, Large, ManyReplies, Refused
 from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.environment import Threads
 
 log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 5_000
 """How long an answer waits for replicas (Kafka's offsets.commit.timeout.ms)."""
 TIMERS_AT_ONCE = 200
-TIMERS_BEING_SET_MS = 10
-"""How long a timer waits that is due while very many are being set: it may be among these."""
+PUT_OFF_MS = 10
+"""How long a timer waits that is due while very many are being set, as it may be among these, or its shard is held."""
 
 R = TypeVar("R")
 
@@ -46,9 +50,14 @@ class Runtime(Generic[M]):
         commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
         give_way: GiveWay = never,
         prepare: Callable[[], Awaitable[None]] = never,
+        threads: Threads | None = None,
     ) -> None:
-        """`prepare` is awaited once, before the first shard is made: it imports in a thread what `make` needs."""
+        """`prepare` is awaited once, before the first shard is made: it imports in a thread what `make` needs.
+
+        Large events decide in `threads`; without these they do as all others.
+        """
         self._journal = journal
+        self._threads = threads
         self._give_way = give_way
         self._now_ms = now_ms
         name = type(self).__name__
@@ -73,10 +82,17 @@ class Runtime(Generic[M]):
 
     # --- events ---------------------------------------------------------------------------------------------
 
-    async def perform(self, key: str, event: Callable[[M, Decision], R | Refused]) -> R:
+    async def perform(
+        self,
+        key: str,
+        event: Callable[[M, Decision], R | Refused],
+        *,
+        is_large: Callable[[M], bool] | None = None,
+    ) -> R:
         """Let `event` decide on an id's shard; returns what it returns, once all that it saw is committed.
 
-        Nothing is waited for before the event. Gives way after it, so that a loop of them keeps nobody waiting.
+        Nothing is waited for before the event, unless another one has the shard in a thread. Gives way after it, so that
+        a loop of them keeps nobody waiting. Where `is_large` says so it decides in a thread, and its shard waits.
 
         Raises the RequestError that the event raises, of which nothing is kept, or that of the `Refused` which it
         returns, whose decision is committed all the same; and COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or
@@ -84,7 +100,9 @@ class Runtime(Generic[M]):
         """
         try:
             shard = self._shards.active(await self._shards.partition_of(key))
-            result = self._decide(shard, event)
+            if shard.held is not None:
+                shard = await self._when_free(shard)
+            result = await self._decide_by_size(shard, event, is_large)
             await self._log.wait_committed(shard, shard.end_offset)
         finally:
             await self._give_way()
@@ -98,7 +116,7 @@ class Runtime(Generic[M]):
         A caller that is cancelled is forgotten; an answer that comes for it later goes nowhere. Raises RequestError as
         `perform`.
         """
-        shard = self._shards.active(await self._shards.partition_of(key))
+        shard = await self._when_free(self._shards.active(await self._shards.partition_of(key)))
         number, waiter = next(self._numbers), Waiter()
         shard.waiting[number] = waiter
         try:
@@ -126,9 +144,12 @@ class Runtime(Generic[M]):
         """
         found: list[R] = []
         for shard in await self._shards.all_active():
+            await self._when_free(shard)
             for item in look(shard.machine):
                 found.append(item)
                 await self._give_way()
+                if shard.held is not None:
+                    await self._when_free(shard)
             await self._log.wait_committed(shard, shard.end_offset)
         return found
 
@@ -137,7 +158,7 @@ class Runtime(Generic[M]):
 
         Raises RequestError as `perform`.
         """
-        shard = self._shards.active(await self._shards.partition_of(key))
+        shard = await self._when_free(self._shards.active(await self._shards.partition_of(key)))
         await self._log.wait_committed(shard, shard.end_offset)
         return shard.machine
 
@@ -152,7 +173,7 @@ class Runtime(Generic[M]):
         return [shard.machine for shard in shards]
 
     async def perform_in_slices(
-        self, events_of: Callable[[M], Iterable[Callable[[M, Decision], Any]]]
+        self, events_of: Callable[[M], Iterable[Callable[[M, Decision], Any] | Large]]
     ) -> None:
         """Let events decide on each shard, once it is loaded; others may run between two of them.
 
@@ -161,13 +182,18 @@ class Runtime(Generic[M]):
         """
         for partition in led_partitions(self._journal):
             try:
-                shard = await self._shards.when_active(partition)
+                shard = await self._when_free(await self._shards.when_active(partition))
                 for event in events_of(shard.machine):
                     if not shard.is_active:
                         break  # it is read again at its next use, and the next round finds what is left to do
-                    self._decide(shard, event)
+                    if isinstance(event, Large):
+                        await self._decide_aside(shard, event.event)
+                    else:
+                        self._decide(shard, event)
                     await self._log.wait_committed(shard, shard.end_offset)
                     await self._give_way()
+                    if shard.held is not None:
+                        await self._when_free(shard)
             except RequestError as error:
                 log.warning("%s: partition %d is left out: %s", type(self).__name__, partition, error)
             except Exception:
@@ -215,10 +241,59 @@ class Runtime(Generic[M]):
         self._apply(shard, out)
         return result
 
+    async def _when_free(self, shard: Shard[M]) -> Shard[M]:
+        """Return the shard, or the one in its place, when no large event has it. Raises RequestError as `perform`."""
+        while shard.held is not None:
+            await shard.held.wait()
+            shard = self._shards.active(shard.partition)
+        return shard
+
+    async def _decide_by_size(
+        self, shard: Shard[M], event: Callable[[M, Decision], R], is_large: Callable[[M], bool] | None
+    ) -> R:
+        """Let an event decide, in a thread if it is a large one. Raises as `_decide`."""
+        if is_large is not None and is_large(shard.machine):
+            return await self._decide_aside(shard, event)
+        return self._decide(shard, event)
+
+    async def _decide_aside(self, shard: Shard[M], event: Callable[[M, Decision], R]) -> R:
+        """As `_decide`, with the machine in a thread; everybody else who wants the shard waits meanwhile."""
+        threads = self._threads
+        if threads is None:
+            return self._decide(shard, event)
+        out = Decision()
+        # Whoever asks may go away; what is appended must reach the machine all the same.
+        with trio.CancelScope(shield=True), shard.hold():
+            try:
+                result = await threads.run(lambda: event(shard.machine, out))
+            except RequestError:
+                raise
+            except Exception:
+                if out.is_ahead:
+                    self._shards.read_again(shard, "an event failed halfway")
+                raise
+            self._check_in_service(shard)
+            if out.records:
+                await self._log.append_large(shard, out, threads)
+                self._check_in_service(shard)
+            self._follow_up(shard, out)
+        return result
+
+    def _check_in_service(self, shard: Shard[M]) -> None:
+        """Raise RequestError where a shard may decide no longer."""
+        if not shard.is_active or not self._shards.is_current(shard):
+            raise shard.failure or RequestError(
+                ErrorCode.NOT_COORDINATOR, "leadership of the partition is lost"
+            )
+
     def _apply(self, shard: Shard[M], out: Decision) -> None:
         """Append and replay what was decided; the answers to waiters follow once it is committed."""
         if out.records:
             self._log.append(shard, out)
+        self._follow_up(shard, out)
+
+    def _follow_up(self, shard: Shard[M], out: Decision) -> None:
+        """Set the timers of a decision that is appended; effects and answers follow once it is committed."""
         self._set_timers(shard, out.timers, out.many_timers)
         if out.effects:
             assert self._nursery is not None, "effects are for a runtime that runs"
@@ -262,13 +337,18 @@ class Runtime(Generic[M]):
         """Do what a decision of `shard` wants to happen elsewhere; for coordinators whose machines want something."""
         raise NotImplementedError(effect)
 
-    async def perform_on(self, shard: Shard[M], event: Callable[[M, Decision], R]) -> R:
+    async def perform_on(
+        self,
+        shard: Shard[M],
+        event: Callable[[M, Decision], R],
+        *,
+        is_large: Callable[[M], bool] | None = None,
+    ) -> R:
         """Let `event` decide on a shard that is known, unless it is no longer in service; else as `perform`."""
-        if not shard.is_active or not self._shards.is_current(shard):
-            raise shard.failure or RequestError(
-                ErrorCode.NOT_COORDINATOR, "leadership of the partition is lost"
-            )
-        result = self._decide(shard, event)
+        while shard.held is not None:
+            await shard.held.wait()
+        self._check_in_service(shard)
+        result = await self._decide_by_size(shard, event, is_large)
         await self._log.wait_committed(shard, shard.end_offset)
         return result
 
@@ -314,7 +394,10 @@ class Runtime(Generic[M]):
         for shard in self._shards:
             if shard.is_active and key in shard.timers:
                 del shard.timers[key]
-                self._expire(shard, key, self._now_ms())
+                if shard.held is not None:
+                    self._timers.set(shard, {key: self._now_ms()})
+                else:
+                    self._expire(shard, key, self._now_ms())
                 return True
         return False
 
@@ -328,8 +411,10 @@ class Runtime(Generic[M]):
                     now_ms = self._now_ms()
                     while (due := self._timers.pop_due(now_ms)) is not None:
                         shard, key = due
-                        if shard.timers_to_set:
-                            self._timers.set(shard, {key: now_ms + TIMERS_BEING_SET_MS})
+                        if shard.timers_to_set or shard.held is not None:
+                            self._timers.set(shard, {key: now_ms + PUT_OFF_MS})
+                        elif self.is_large_timer(shard.machine, key):
+                            nursery.start_soon(self._expire_aside, shard, key, now_ms)
                         else:
                             self._expire(shard, key, now_ms)
                         await self._give_way()
@@ -379,12 +464,29 @@ class Runtime(Generic[M]):
             self._timers.set(shard, some)
             await self._give_way()
 
+    def is_large_timer(self, machine: M, key: Hashable) -> bool:  # noqa: ARG002
+        """Whether what follows from a timer is a large event; for coordinators that have such."""
+        return False
+
     def _expire(self, shard: Shard[M], key: Hashable, now_ms: int) -> None:
-        try:
+        with self._again_where_it_fails(shard, key, now_ms):
             self._decide(shard, lambda machine, out: machine.expire(key, now_ms, out))
+
+    async def _expire_aside(self, shard: Shard[M], key: Hashable, now_ms: int) -> None:
+        with self._again_where_it_fails(shard, key, now_ms):
+            while shard.held is not None:
+                await shard.held.wait()
+            if shard.is_active:
+                await self._decide_aside(shard, lambda machine, out: machine.expire(key, now_ms, out))
+
+    @contextmanager
+    def _again_where_it_fails(self, shard: Shard[M], key: Hashable, now_ms: int) -> Iterator[None]:
+        """Log that what follows from a timer fails; set it once more where nothing was decided."""
+        try:
+            yield
         except RequestError as error:
             log.warning("what the end of %s decided waits: %s", key, error)
-            if shard.is_active:  # it has decided nothing
+            if shard.is_active:
                 self._set_timers(shard, {key: now_ms + int(READ_AGAIN_SECONDS * 1000)})
         except Exception:
             log.exception("%s: the end of %s", type(self).__name__, key)

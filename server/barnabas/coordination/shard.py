@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
@@ -123,11 +124,29 @@ class Shard(Generic[M]):
     """Waits for the high watermark; cancelled when the shard is unloaded."""
     is_forgotten: bool = False
     """Whether its partition was deleted: nobody else goes on with what it has decided."""
+    held: trio.Event | None = None
+    """While a large event has the machine in a thread: set when that is over."""
+    after_hold: list[Callable[[], None]] = field(default_factory=list)
+    """What is in the log already and must reach the machine before any other event."""
 
     @property
     def is_active(self) -> bool:
         """Whether it may decide."""
         return self.state is ShardState.ACTIVE
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep the machine from everybody else; who wants it waits for `held`."""
+        assert self.held is None, "a shard is held by one at a time"
+        held = self.held = trio.Event()
+        try:
+            yield
+        finally:
+            self.held = None
+            held.set()
+            for follow in self.after_hold:
+                follow()
+            self.after_hold.clear()
 
     def enter(self, state: ShardState, failure: RequestError | None = None) -> None:
         """Go on to a state; whoever waits for the end of loading is woken."""

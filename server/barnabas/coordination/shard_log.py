@@ -7,8 +7,9 @@ watermark has passed it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Generic
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Generic
 
 import trio
 
@@ -19,6 +20,9 @@ from barnabas.errors import RequestError, StorageError
 from barnabas.records.batch import NO_PRODUCER_ID
 from barnabas.statemachine.decision import Decision, Entry
 from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.environment import Threads
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +50,18 @@ class ShardLog(Generic[M]):
 
     def append(self, shard: Shard[M], out: Decision) -> None:
         """Append the records of a decision and let the shard's machine replay them. Raises RequestError."""
+        entry = self._write(shard, out)
+        with self._read_again_if_it_fails(shard):
+            self._replay(shard.partition, shard.machine, entry, loading=False)
+
+    async def append_large(self, shard: Shard[M], out: Decision, threads: Threads) -> None:
+        """As `append`, with the machine in a thread: the shard must be held. Raises RequestError."""
+        entry = self._write(shard, out)
+        with self._read_again_if_it_fails(shard):
+            await threads.run(lambda: self._replay(shard.partition, shard.machine, entry, loading=False))
+
+    def _write(self, shard: Shard[M], out: Decision) -> Entry:
+        """Append the records of a decision; returns what is to be replayed. Raises RequestError."""
         try:
             shard.end_offset = self._journal.append(
                 shard.partition, out.records, self._now_ms(), out.producer
@@ -58,9 +74,12 @@ class ShardLog(Generic[M]):
                 self._read_again(shard, "what was decided could not be written")
             raise RequestError(client_code(error)) from error
         producer_id = out.producer[0] if out.producer else NO_PRODUCER_ID
+        return Entry(out.records, producer_id, decoded=out.decoded)
+
+    @contextmanager
+    def _read_again_if_it_fails(self, shard: Shard[M]) -> Iterator[None]:
         try:
-            entry = Entry(out.records, producer_id, decoded=out.decoded)
-            self._replay(shard.partition, shard.machine, entry, loading=False)
+            yield
         except Exception:
             self._read_again(shard, "what was written could not be replayed")
             raise

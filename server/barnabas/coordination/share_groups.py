@@ -7,6 +7,7 @@ it is done. What is broken off in between is asked again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from barnabas.coordination.groups import GroupCoordinator
 from barnabas.coordination.ports import ShareStatePort
@@ -15,7 +16,7 @@ from barnabas.groups import share_states
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.share.membership import Answer, Beginning, Heartbeat
 from barnabas.statemachine.context import EventContext
-from barnabas.statemachine.decision import Decision
+from barnabas.statemachine.decision import EVENT_SIZE_MAX, Decision
 from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatResponse
 
@@ -35,13 +36,13 @@ class ShareGroups:
         self._now_ms = now_ms
         self._state_changed = state_changed
 
-    async def heartbeat(self, beat: Heartbeat) -> ShareGroupHeartbeatResponse:
-        """A ShareGroupHeartbeat request. Raises RequestError.
+    async def heartbeat(self, beat: Heartbeat, size: int = 0) -> ShareGroupHeartbeatResponse:
+        """A ShareGroupHeartbeat request that names topics of `size` partitions. Raises RequestError.
 
         Who is the first to want a topic need not wait for another heartbeat until it knows what to fetch; the group's epoch
         rises, and the assignment is written down, at that heartbeat as in Kafka.
         """
-        answer = await self._beat(beat)
+        answer = await self._beat(beat, size)
         if answer.beginning is None:
             return answer.response
         group_id = beat.request.group_id
@@ -49,17 +50,25 @@ class ShareGroups:
             if error is not None:
                 raise error
         member_id = beat.request.member_id
-        ahead = await self._groups.query(
-            group_id, lambda shard: shard.share_assignment_ahead(group_id, member_id)
+        ahead = await self._groups.perform(
+            group_id,
+            lambda shard, _: shard.share_assignment_ahead(group_id, member_id),
+            is_large=partial(_is_large, group_id, 0),
         )
         if ahead is not None:
             answer.response.assignment = ahead
         return answer.response
 
-    async def _beat(self, beat: Heartbeat) -> Answer:
-        now_ms = self._now_ms()
+    async def _beat(self, beat: Heartbeat, size: int) -> Answer:
+        now_ms, request = self._now_ms(), beat.request
+
+        def is_large(shard: GroupShard) -> bool:
+            says_more = request.member_epoch <= 0 or request.subscribed_topic_names is not None
+            of_group = shard.event_size(request.group_id, request.member_id, says_more=says_more)
+            return size + of_group > EVENT_SIZE_MAX
+
         return await self._groups.perform(
-            beat.request.group_id, lambda shard, out: shard.share_heartbeat(beat, now_ms, out)
+            request.group_id, lambda shard, out: shard.share_heartbeat(beat, now_ms, out), is_large=is_large
         )
 
     async def _begin(
@@ -76,7 +85,9 @@ class ShareGroups:
         done = [topic_partition for topic_partition, error in results.items() if error is None]
         failed = [topic_partition for topic_partition, error in results.items() if error is not None]
         await self._groups.perform(
-            group_id, lambda shard, out: share_states.begun(shard, group_id, done, failed, out)
+            group_id,
+            lambda shard, out: share_states.begun(shard, group_id, done, failed, out),
+            is_large=partial(_is_large, group_id, len(results)),
         )
         return results
 
@@ -93,7 +104,8 @@ class ShareGroups:
         def event(shard: GroupShard, out: Decision) -> int:
             return share_states.begin(shard, group_id, offsets, EventContext(shard.image(), now_ms, out))
 
-        state_epoch = await self._groups.perform(group_id, event)
+        is_large = partial(_is_large, group_id, len(offsets))
+        state_epoch = await self._groups.perform(group_id, event, is_large=is_large)
         results = await self._begin(group_id, Beginning(state_epoch, offsets))
         self._state_changed(group_id)
         return results
@@ -106,8 +118,11 @@ class ShareGroups:
         Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
         wanted = frozenset(topic_ids)
+        is_large = partial(_is_large, group_id, len(wanted))
         topic_partitions = await self._groups.perform(
-            group_id, lambda shard, out: share_states.being_deleted(shard, group_id, wanted, out)
+            group_id,
+            lambda shard, out: share_states.being_deleted(shard, group_id, wanted, out),
+            is_large=is_large,
         )
         results: dict[bytes, RequestError | None] = {}
         for topic_partition in sorted(topic_partitions):
@@ -118,7 +133,7 @@ class ShareGroups:
                 results[topic_partition[0]] = detached(error)
         done = frozenset(topic_id for topic_id, error in results.items() if error is None)
         await self._groups.perform(
-            group_id, lambda shard, out: share_states.deleted(shard, group_id, done, out)
+            group_id, lambda shard, out: share_states.deleted(shard, group_id, done, out), is_large=is_large
         )
         self._state_changed(group_id)
         return results
@@ -126,9 +141,16 @@ class ShareGroups:
     async def delete_group(self, group_id: str) -> None:
         """Delete a group of any kind, with its offsets or the state of its partitions. Raises RequestError."""
         topic_partitions = await self._groups.perform(
-            group_id, lambda shard, out: share_states.being_deleted(shard, group_id, None, out)
+            group_id,
+            lambda shard, out: share_states.being_deleted(shard, group_id, None, out),
+            is_large=partial(_is_large, group_id, 0),
         )
         for topic_partition in sorted(topic_partitions):
             await self._state.delete((group_id, *topic_partition))
         await self._groups.delete_group(group_id)
         self._state_changed(group_id)
+
+
+def _is_large(group_id: str, asked: int, shard: GroupShard) -> bool:
+    """Whether an event about the states of a group goes through very many of them."""
+    return asked + shard.share_state_size(group_id) > EVENT_SIZE_MAX

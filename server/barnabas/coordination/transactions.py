@@ -10,7 +10,7 @@ The state machine is imported when the first shard is loaded: a broker without t
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +21,7 @@ from barnabas.coordination.ports import MarkerWriter
 from barnabas.coordination.runtime import Runtime
 from barnabas.coordination.shard import GiveWay, Shard, never
 from barnabas.errors import RequestError, StorageError
-from barnabas.statemachine.decision import Decision, Refused
+from barnabas.statemachine.decision import EVENT_SIZE_MAX, Decision, Refused
 from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -73,7 +73,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             if threads is not None:
                 await threads.run(_import_transactions)
 
-        super().__init__(journal, make, now_ms, give_way=give_way, prepare=prepare)
+        super().__init__(journal, make, now_ms, give_way=give_way, prepare=prepare, threads=threads)
         self._new_producer_id = new_producer_id
         self.settings = settings
         self._markers = markers
@@ -121,7 +121,12 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
                 transactional_id, producer, topic_partitions, client_version, self._now_ms(), out
             )
 
-        await self._patiently(transactional_id, lambda: self.perform(transactional_id, event))
+        def is_large(machine: TransactionShard) -> bool:
+            return machine.partition_count(transactional_id) + len(topic_partitions) > EVENT_SIZE_MAX
+
+        await self._patiently(
+            transactional_id, lambda: self.perform(transactional_id, event, is_large=is_large)
+        )
 
     async def verify_partitions(self, transactional_id: str, producer: Producer) -> frozenset[TopicPartition]:
         """Return the partitions of the open transaction. Raises RequestError as `TransactionShard.verify_partitions`."""
@@ -144,11 +149,23 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         await self.prepare()
         from barnabas.transactions.shard import ProducerIdNeededError
 
+        def is_large(machine: TransactionShard) -> bool:
+            return machine.partition_count(transactional_id) > EVENT_SIZE_MAX
+
         try:
-            return await self.perform(transactional_id, lambda machine, out: event(machine, out, None))
+            return await self.perform(
+                transactional_id, lambda machine, out: event(machine, out, None), is_large=is_large
+            )
         except ProducerIdNeededError:
             new_id = await self._new_producer_id()
-            return await self.perform(transactional_id, lambda machine, out: event(machine, out, new_id))
+            return await self.perform(
+                transactional_id, lambda machine, out: event(machine, out, new_id), is_large=is_large
+            )
+
+    def is_large_timer(self, machine: TransactionShard, key: Hashable) -> bool:
+        """Whether a transaction of many partitions has been open for too long."""
+        assert isinstance(key, tuple)
+        return machine.partition_count(key[1]) > EVENT_SIZE_MAX
 
     async def _patiently(self, transactional_id: str, attempt: Callable[[], Awaitable[R]]) -> R:
         """Try again when the transaction before has ended, or say CONCURRENT_TRANSACTIONS after a while."""

@@ -74,6 +74,28 @@ class EpochGroup(ABC, Generic[M, K]):
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is no member of {self.id!r}")
         return member
 
+    def size_for(self, member_id: str, topics: Mapping[str, TopicInfo], *, says_more: bool) -> int:
+        """Return about how many topics and partitions a heartbeat or the end of a member goes through.
+
+        0 where it finds nothing new, unless the heartbeat `says_more` than that the member is there.
+        """
+        if not says_more and self.is_at_rest(member_id, topics):
+            return 0
+        return self.topic_count + self.assigned_count(member_id) + len(self.target.get(member_id, ()))
+
+    @abstractmethod
+    def is_at_rest(self, member_id: str, topics: Mapping[str, TopicInfo]) -> bool:
+        """Return whether a member has what it is to have, and the group has seen these topics."""
+
+    @property
+    @abstractmethod
+    def topic_count(self) -> int:
+        """About how many topics the members want, as far as that is known without going through them."""
+
+    @abstractmethod
+    def assigned_count(self, member_id: str) -> int:
+        """Return how many partitions or tasks a member has."""
+
     def check_empty(self) -> None:
         """Raise NON_EMPTY_GROUP if somebody is in the group."""
         if self.members:
@@ -129,6 +151,21 @@ class ReconciledGroup(EpochGroup[E, K]):
         if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
             return "Stable"
         return "Reconciling"
+
+    def is_at_rest(self, member_id: str, topics: Mapping[str, TopicInfo]) -> bool:
+        """Return whether a member has what it is to have, and the group has seen these topics."""
+        member = self.members.get(member_id)
+        return (
+            self.epoch == self.assignment_epoch
+            and self.topics_seen is topics
+            and member is not None
+            and member.is_reconciled_to(self.epoch)
+        )
+
+    def assigned_count(self, member_id: str) -> int:
+        """Return how many partitions or tasks a member has, and is to give up."""
+        member = self.members.get(member_id)
+        return 0 if member is None else len(member.assigned) + len(member.revoking)
 
     def static_member(self, instance_id: str, member_id: str) -> E:
         """Return the member that has an instance id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""

@@ -6,7 +6,7 @@ the same place came after them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
@@ -39,15 +39,25 @@ class PendingOffsets:
         for offsets in self._by_group.get(group_id, {}).values():
             offsets.pop(topic_partition, None)
 
-    def end(self, producer_id: int) -> Iterator[tuple[str, TopicPartition, OffsetCommitValue]]:
-        """The transaction of a producer has ended: what it had committed."""
+    def overrule_all(self, group_id: str, committed: Mapping[TopicPartition, OffsetCommitValue]) -> None:
+        """As `overrule`, for all of these; what others have is looked through where that is less."""
+        for offsets in self._by_group.get(group_id, {}).values():
+            fewer, more = sorted((offsets, committed), key=len)
+            for topic_partition in [one for one in fewer if one in more]:
+                del offsets[topic_partition]
+
+    def end(self, producer_id: int) -> Iterator[tuple[str, dict[TopicPartition, OffsetCommitValue]]]:
+        """The transaction of a producer has ended: what it had committed, by group."""
         for group_id in self._groups.pop(producer_id, ()):
             producers = self._by_group[group_id]
             offsets = producers.pop(producer_id)
             if not producers:
                 del self._by_group[group_id]
-            for topic_partition, value in offsets.items():
-                yield group_id, topic_partition, value
+            yield group_id, offsets
+
+    def has(self, group_id: str) -> bool:
+        """Whether a group's offsets may change when a transaction ends."""
+        return any(self._by_group.get(group_id, {}).values())
 
     def groups(self) -> set[str]:
         """The groups that have such offsets."""

@@ -58,6 +58,8 @@ GROUP_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit that tells a member that its group is not there."""
 OFFSETS_AT_ONCE = 500
 """So many offsets are forgotten in one event: a few milliseconds' worth."""
+OFFSETS_LOOKED_AT_ONCE = 2_000
+"""So many offsets are looked at before others may run."""
 GROUPS_AT_ONCE = 50
 """So many groups are looked at before others may run."""
 _NOTHING = ClusterImage("")
@@ -129,13 +131,21 @@ class GroupShard:
         """A share group of which nothing is written yet; what is remembered of it besides is kept for its records."""
         return ShareGroup(group_id, self.settings, begun_ms=self._begun_ms.setdefault(group_id, {}))
 
+    def event_size(self, group_id: str, member_id: str, *, says_more: bool = True) -> int:
+        """Return about how many topics and partitions an event of a member goes through; 0 if that never is much."""
+        group: Any = self.groups.get(group_id)
+        if not isinstance(group, EpochGroup):
+            return 0
+        return group.size_for(member_id, self.image().topics, says_more=says_more)
+
+    def share_state_size(self, group_id: str) -> int:
+        """Return of how many topics and partitions a share group has a state, or is about to."""
+        group = self.find(group_id, ShareGroup)
+        return 0 if group is None else group.known.size
+
     def exists(self, group_id: str) -> bool:
         """Whether anything is known of a group."""
-        return (
-            group_id in self.groups
-            or group_id in self.offsets
-            or bool(self.pending.topic_partitions(group_id))
-        )
+        return group_id in self.groups or group_id in self.offsets or self.pending.has(group_id)
 
     def join(self, joining: Joining, now_ms: int, out: Decision) -> None:
         """A JoinGroup request; the first of a group makes it. Raises RequestError."""
@@ -304,32 +314,35 @@ class GroupShard:
         What was committed after `deleted_ms` belongs to another topic of that name.
         """
         for number, group_id in enumerate(tuple(self.offsets)):
-            gone = [
-                topic_partition
-                for topic_partition in self.offsets.get(group_id, ())
-                if topic_partition[0] in names
-            ]
-            for topic_partitions in slices(gone, OFFSETS_AT_ONCE):
-                yield partial(_forget_offsets, group_id, topic_partitions, deleted_ms)
+            for some in slices(tuple(self.offsets.get(group_id, ())), OFFSETS_LOOKED_AT_ONCE):
+                gone = [topic_partition for topic_partition in some if topic_partition[0] in names]
+                for topic_partitions in slices(gone, OFFSETS_AT_ONCE):
+                    yield partial(_forget_offsets, group_id, topic_partitions, deleted_ms)
+                if len(some) == OFFSETS_LOOKED_AT_ONCE:
+                    yield nothing
             if number % GROUPS_AT_ONCE == 0:
                 yield nothing
 
     def expiring(self, now_ms: int) -> Iterator[Event]:
         """Events that forget offsets that are kept too long (KIP-211), and groups of which nothing is left."""
         for number, group_id in enumerate(tuple(self.groups.keys() | self.offsets.keys())):
-            gone = self._expired(group_id, self.offsets.get(group_id, {}), now_ms)
-            for topic_partitions in slices(gone, OFFSETS_AT_ONCE):
-                yield partial(_expire, group_id, topic_partitions, now_ms)
+            for some in slices(tuple(self.offsets.get(group_id, ())), OFFSETS_LOOKED_AT_ONCE):
+                for gone in slices(self._expired(group_id, some, now_ms), OFFSETS_AT_ONCE):
+                    yield partial(_expire, group_id, gone, now_ms)
+                if len(some) == OFFSETS_LOOKED_AT_ONCE:
+                    yield nothing
             if self._is_over(group_id):
                 yield partial(_end_unused, group_id)
             elif number % GROUPS_AT_ONCE == 0:
                 yield nothing
 
-    def _expired(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetCommitValue], now_ms: int
-    ) -> list[TopicPartition]:
-        """Those of a group's offsets that are kept too long."""
+    def _expired(self, group_id: str, some: Iterable[TopicPartition], now_ms: int) -> list[TopicPartition]:
+        """Those of these offsets of a group that are kept too long."""
         group = self.groups.get(group_id)
+        known = self.offsets.get(group_id, {})
+        offsets = {
+            topic_partition: known[topic_partition] for topic_partition in some if topic_partition in known
+        }
         if not offsets:
             return []
         retention = group.offset_retention() if group is not None else _KEEPS_OFFSETS_ONLY
@@ -344,7 +357,7 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is None or not group.is_unused:
             return False
-        return not (self.offsets.get(group_id) or self.pending.topic_partitions(group_id))
+        return not (self.offsets.get(group_id) or self.pending.has(group_id))
 
     def _end(self, group_id: str, kind: type[Group]) -> None:
         """Forget a group, if there is one of this kind; another one has taken its place otherwise."""
@@ -411,10 +424,14 @@ class GroupShard:
             self._replay_offset(*committed)
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
-        """A producer's transaction is at its end: what it has committed counts, or is forgotten."""
-        for group_id, topic_partition, value in list(self.pending.end(producer_id)):
-            if committed:
-                self._replay_offset(group_id, topic_partition, value)
+        """A producer's transaction is at its end: what it has committed counts, or is forgotten.
+
+        It may be very much: whole mappings are merged, which takes no step of Python for each offset.
+        """
+        for group_id, offsets in self.pending.end(producer_id):
+            if committed and offsets:
+                self.pending.overrule_all(group_id, offsets)
+                self.offsets.setdefault(group_id, {}).update(offsets)
 
     def _replay_offset(
         self, group_id: str, topic_partition: TopicPartition, value: OffsetCommitValue | None
@@ -454,13 +471,7 @@ def _expire(
     group_id: str, topic_partitions: Sequence[TopicPartition], now_ms: int, shard: GroupShard, out: Decision
 ) -> None:
     """Forget some offsets that were found to be kept too long, if nobody has committed them again since."""
-    known = shard.offsets.get(group_id, {})
-    some = {
-        topic_partition: known[topic_partition]
-        for topic_partition in topic_partitions
-        if topic_partition in known
-    }
-    shard.delete_offsets(group_id, shard._expired(group_id, some, now_ms), out)
+    shard.delete_offsets(group_id, shard._expired(group_id, topic_partitions, now_ms), out)
 
 
 def _end_unused(group_id: str, shard: GroupShard, out: Decision) -> None:

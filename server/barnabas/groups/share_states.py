@@ -13,7 +13,7 @@ from barnabas.groups.share import membership, records
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.share.known import KnownTopics, partitions_in
 from barnabas.statemachine.context import EventContext
-from barnabas.statemachine.decision import Decision, slices
+from barnabas.statemachine.decision import EVENT_SIZE_MAX, Decision, Large, slices
 from barnabas.topic_partitions import TopicIdPartition, TopicIdPartitions
 
 GROUPS_AT_ONCE = 50
@@ -84,10 +84,12 @@ def deleted(shard: GroupDirectory, group_id: str, topic_ids: frozenset[bytes], o
 
 def forgetting_topics(
     shard: GroupDirectory, topic_ids: frozenset[bytes]
-) -> Iterator[Callable[[GroupDirectory, Decision], None]]:
+) -> Iterator[Callable[[GroupDirectory, Decision], None] | Large]:
     """Events that forget topics that are gone, some groups at a time."""
     for group_ids in slices(tuple(shard.groups), GROUPS_AT_ONCE):
-        yield partial(_forget_topics, group_ids, topic_ids)
+        event = partial(_forget_topics, group_ids, topic_ids)
+        groups = [group for id_ in group_ids if (group := shard.find(id_, ShareGroup)) is not None]
+        yield Large(event) if sum(group.known.size for group in groups) > EVENT_SIZE_MAX else event
 
 
 def _forget_topics(

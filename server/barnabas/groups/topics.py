@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from struct import pack, unpack
 
 from xxhash import xxh3_64_digest
@@ -10,8 +10,6 @@ from xxhash import xxh3_64_digest
 from barnabas.cluster.image import BrokerInfo, ClusterImage, TopicInfo
 from barnabas.topic_partitions import TopicIdPartition
 
-TOPICS_AT_ONCE = 50
-"""So many topics are hashed before others may run: half a millisecond's worth, unless they have many partitions."""
 HASHES_MAX = 1 << 16
 _hashes: dict[str, tuple[TopicInfo, Mapping[int, BrokerInfo], int]] = {}
 """By topic the last hash that was made, with what it was made of."""
@@ -20,9 +18,9 @@ _hashes: dict[str, tuple[TopicInfo, Mapping[int, BrokerInfo], int]] = {}
 def by_topic(topic_partitions: Iterable[TopicIdPartition]) -> list[tuple[bytes, list[int]]]:
     """Partitions grouped as (topic id, partition numbers), both in order."""
     topics: dict[bytes, list[int]] = {}
-    for topic_id, partition in sorted(topic_partitions):
+    for topic_id, partition in topic_partitions:
         topics.setdefault(topic_id, []).append(partition)
-    return list(topics.items())
+    return [(topic_id, sorted(topics[topic_id])) for topic_id in sorted(topics)]
 
 
 def topic_ids(names: Iterable[str], image: ClusterImage) -> frozenset[bytes]:
@@ -44,13 +42,11 @@ def topics_hash(names: Collection[str], image: ClusterImage) -> int:
     return signed_xxh3(pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
 
 
-def hash_in_steps(names: Iterable[str], image: ClusterImage) -> Iterator[None]:
-    """Let `topics_hash` of very many topics have its answer ready: a step for each `TOPICS_AT_ONCE` of them."""
-    for number, name in enumerate(names, 1):
-        if name in image.topics:
-            _hash_of(image.topics[name], image)
-        if number % TOPICS_AT_ONCE == 0:
-            yield
+def hash_size(topic: TopicInfo, image: ClusterImage) -> int:
+    """Return how many partitions `topics_hash` goes through for this topic: none if its hash is known."""
+    known = _hashes.get(topic.name)
+    is_known = known is not None and known[0] is topic and known[1] is image.brokers
+    return 0 if is_known else len(topic.partitions)
 
 
 def _hash_of(topic: TopicInfo, image: ClusterImage) -> int:

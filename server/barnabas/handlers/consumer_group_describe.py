@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from barnabas.cluster.image import ClusterImage
 from barnabas.groups.consumer.member import ConsumerMember
 from barnabas.groups.shard import GroupShard
-from barnabas.handlers.describing import assigned_topics, assignment, describe_each
+from barnabas.handlers.describing import MemberToDescribe, assigned_topics, assignment, describe_each
 from barnabas.topic_partitions import TopicIdPartitions
 from barnabas.wire.generated.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -19,6 +19,7 @@ from barnabas.wire.generated.consumer_group_describe import (
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
@@ -37,6 +38,7 @@ async def handle(
     metadata: MetadataStore,
     group_coordinator: GroupCoordinator,
     budget: LoopBudget,
+    threads: Threads,
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group on its own."""
     describe = partial(_describe, metadata.image)
@@ -48,6 +50,7 @@ async def handle(
         _topics,
         group_coordinator=group_coordinator,
         budget=budget,
+        threads=threads,
     )
     return ConsumerGroupDescribeResponse(groups=groups)
 
@@ -61,7 +64,7 @@ def _topics(group: Described) -> Iterator[str]:
 
 def _describe(
     image: ClusterImage, group_id: str, shard: GroupShard
-) -> tuple[Described, Iterator[ConsumerGroupDescribeResponse.Member]]:
+) -> tuple[Described, Iterator[MemberToDescribe]]:
     group = shard.consumer_group(group_id)
     members = [(member, group.target_of(member)) for member in group.members.values()]
     described = Described(
@@ -71,7 +74,13 @@ def _describe(
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor_name(group.members.values()),
     )
-    return described, (_member(member, target, image) for member, target in members)
+    return described, (
+        MemberToDescribe(
+            len(member.topics) + len(member.assigned) + len(member.revoking) + len(target),
+            partial(_member, member, target, image),
+        )
+        for member, target in members
+    )
 
 
 def _member(

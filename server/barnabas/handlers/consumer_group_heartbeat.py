@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from barnabas.errors import RequestError
 from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
 from barnabas.groups.consumer.regex import match_in_steps, matching
-from barnabas.groups.topics import TOPICS_AT_ONCE, hash_in_steps
+from barnabas.groups.topics import hash_size
+from barnabas.handlers.heartbeats import size_of_topics
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.security.authorizer import Operation, ResourceType
+from barnabas.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.environment import Entropy
+    from barnabas.groups.shard import GroupShard
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
@@ -56,21 +59,42 @@ async def handle(
         may_describe,
     )
     try:
-        names = request.subscribed_topic_names or ()
+        names: Collection[str] = request.subscribed_topic_names or ()
         await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, budget)
         check_heartbeat(request, context.api_version, groups.settings)
-        await _prepare(names, request.subscribed_topic_regex, metadata=metadata, budget=budget)
+        names = await _matched(names, request.subscribed_topic_regex, metadata=metadata, budget=budget)
+        size = await size_of_topics(names, hash_size, metadata.image, budget)
+        for topic in request.topic_partitions or ():
+            size += 1 + len(topic.partitions)
+        says_more = _says_more(request)
+
+        def is_large(shard: GroupShard) -> bool:
+            of_group = shard.event_size(request.group_id, request.member_id, says_more=says_more)
+            return size + of_group > EVENT_SIZE_MAX
+
         return await groups.perform(
-            request.group_id, lambda shard, out: shard.consumer_heartbeat(beat, context.now_ms, out)
+            request.group_id,
+            lambda shard, out: shard.consumer_heartbeat(beat, context.now_ms, out),
+            is_large=is_large,
         )
     except RequestError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
 
 
-async def _prepare(
+def _says_more(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether a heartbeat says more than that its member is still there."""
+    return (
+        request.member_epoch <= 0
+        or request.subscribed_topic_names is not None
+        or request.subscribed_topic_regex is not None
+        or request.topic_partitions is not None
+    )
+
+
+async def _matched(
     names: Collection[str], regex: str | None, *, metadata: MetadataStore, budget: LoopBudget
-) -> None:
-    """Match an expression with all topics, and hash very many topics, before the group asks for it.
+) -> Collection[str]:
+    """Return the topics of a subscription; an expression is matched with all topics before the group asks for it.
 
     An expression that is wrong is the group's to refuse.
     """
@@ -79,9 +103,7 @@ async def _prepare(
         try:
             for _ in match_in_steps(regex, image.topics):
                 await budget.checkpoint()
-            names = matching(regex, image.topics)
+            return frozenset(names) | matching(regex, image.topics)
         except RequestError as error:
             log.debug("%r: %s", regex, error)
-    if len(names) > TOPICS_AT_ONCE:
-        for _ in hash_in_steps(names, image):
-            await budget.checkpoint()
+    return names

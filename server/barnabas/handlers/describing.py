@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.topics import by_topic
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.statemachine.decision import Decision
+from barnabas.statemachine.decision import EVENT_SIZE_MAX, Decision
 from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
@@ -41,6 +42,13 @@ class Described(Protocol):
     members: list[Any]
 
 
+class MemberToDescribe(NamedTuple):
+    """Makes a member's description, of what does not change; and how many topics and partitions there are in it."""
+
+    size: int
+    make: Callable[[], Any]
+
+
 D = TypeVar("D", bound=Described)
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -51,20 +59,27 @@ T_co = TypeVar("T_co", covariant=True)
 async def describe_each(
     context: RequestContext,
     request: DescribeRequest,
-    describe: Callable[[str, GroupShard], tuple[D, Iterator[Any]]],
+    describe: Callable[[str, GroupShard], tuple[D, Iterator[MemberToDescribe]]],
     empty: Callable[[], D],
     topics_of: Callable[[D], Iterable[str]],
     *,
     group_coordinator: GroupCoordinator,
     budget: LoopBudget,
+    threads: Threads,
+    is_large: Callable[[str, GroupShard], bool] | None = None,
 ) -> list[D]:
     """Describe each group on its own; where `describe` raises a RequestError, `empty` is filled with that.
 
-    `describe` returns a description without members, and these; they are many, so others may run in between.
+    `describe` returns a description without members, and what makes these; they are many, so others may run in between.
+    What is large is made in `threads`, also a description without members for which `is_large` says so.
     A group with `topics_of` which the requester may not describe one is not described either.
     """
 
-    def perform(group_id: str, shard: GroupShard, out: Decision) -> tuple[D, Iterator[Any]]:  # noqa: ARG001
+    def perform(
+        group_id: str,
+        shard: GroupShard,
+        out: Decision,  # noqa: ARG001
+    ) -> tuple[D, Iterator[MemberToDescribe]]:
         return describe(group_id, shard)
 
     groups = []
@@ -73,9 +88,15 @@ async def describe_each(
             context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             if not group_id:
                 raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-            described, members = await group_coordinator.perform(group_id, partial(perform, group_id))
+            described, members = await group_coordinator.perform(
+                group_id,
+                partial(perform, group_id),
+                is_large=partial(is_large, group_id) if is_large is not None else None,
+            )
             for member in members:
-                described.members.append(member)
+                described.members.append(
+                    await threads.run(member.make) if member.size > EVENT_SIZE_MAX else member.make()
+                )
                 await budget.checkpoint()
             topics = topics_of(described)
             await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, topics, budget)

@@ -7,6 +7,7 @@ member epochs (KIP-848); v10 topic ids.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.errors import RequestError
@@ -29,6 +30,7 @@ COORDINATED_SINCE = 1
 TOP_LEVEL_ERROR_SINCE = 2
 MANY_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
+PARTITIONS_PER_CHECKPOINT = 500
 
 Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 Partition = OffsetFetchResponse.OffsetFetchResponsePartition
@@ -77,17 +79,18 @@ async def handle(
         if context.api_version >= TOP_LEVEL_ERROR_SINCE:
             return OffsetFetchResponse(error_code=error.code)
         known, unstable, failure = {}, set(), error.code
-    asked: list[tuple[str, list[int]]]
+    asked: Iterable[tuple[str, list[int]]]
     if request.topics is None:
-        asked = [
+        asked = (
             (name, indexes)
-            for name, indexes in _everything(known)
+            for name, indexes in await _everything(known, budget)
             if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name, is_asked_for=False)
-        ]
+        )
     else:
-        asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
+        asked = ((topic.name, topic.partition_indexes) for topic in request.topics)
     response = OffsetFetchResponse()
     for name, indexes in asked:
+        await give_way()
         partitions = []
         seen, refusal = (known, unstable), failure
         if not failure and not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -138,21 +141,23 @@ async def _group(
     except RequestError as error:
         answer.error_code = error.code
         return answer
+    asked: Iterable[tuple[str, bytes, list[int]]]
     if group.topics is None:
-        asked = [
+        asked = (
             (name, image.topics[name].id if name in image.topics else bytes(16), indexes)
-            for name, indexes in _everything(known)
+            for name, indexes in await _everything(known, budget)
             if (context.api_version < TOPIC_IDS_SINCE or name in image.topics)
             and context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name, is_asked_for=False)
-        ]
+        )
     elif context.api_version >= TOPIC_IDS_SINCE:
-        asked = [
+        asked = (
             (image.topic_name(topic.topic_id) or "", topic.topic_id, topic.partition_indexes)
             for topic in group.topics
-        ]
+        )
     else:
-        asked = [(topic.name, bytes(16), topic.partition_indexes) for topic in group.topics]
+        asked = ((topic.name, bytes(16), topic.partition_indexes) for topic in group.topics)
     for name, topic_id, indexes in asked:
+        await budget.checkpoint()
         partitions = []
         seen, refusal = (known, unstable), 0
         if not name:
@@ -187,10 +192,15 @@ async def _offsets(
     return await group_coordinator.perform(group_id, find)
 
 
-def _everything(known: dict[TopicPartition, OffsetCommitValue]) -> list[tuple[str, list[int]]]:
+async def _everything(
+    known: dict[TopicPartition, OffsetCommitValue], budget: LoopBudget
+) -> list[tuple[str, list[int]]]:
+    """Return all partitions by topic."""
     topics: dict[str, list[int]] = {}
-    for name, index in known:
+    for number, (name, index) in enumerate(known, 1):
         topics.setdefault(name, []).append(index)
+        if number % PARTITIONS_PER_CHECKPOINT == 0:
+            await budget.checkpoint()
     return list(topics.items())
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from barnabas.cluster.image import ClusterImage
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.share.member import ShareMember
-from barnabas.handlers.describing import assigned_topics, assignment, describe_each
+from barnabas.handlers.describing import MemberToDescribe, assigned_topics, assignment, describe_each
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
@@ -33,6 +34,7 @@ async def handle(
     metadata: MetadataStore,
     group_coordinator: GroupCoordinator,
     budget: LoopBudget,
+    threads: Threads,
 ) -> ShareGroupDescribeResponse:
     """Describe each group on its own."""
     describe = partial(_describe, metadata.image)
@@ -44,6 +46,7 @@ async def handle(
         _topics,
         group_coordinator=group_coordinator,
         budget=budget,
+        threads=threads,
     )
     return ShareGroupDescribeResponse(groups=groups)
 
@@ -55,7 +58,7 @@ def _topics(group: Described) -> Iterator[str]:
 
 def _describe(
     image: ClusterImage, group_id: str, shard: GroupShard
-) -> tuple[Described, Iterator[ShareGroupDescribeResponse.Member]]:
+) -> tuple[Described, Iterator[MemberToDescribe]]:
     group = shard.share_group(group_id)
     members = tuple(group.members.values())
     described = Described(
@@ -65,7 +68,10 @@ def _describe(
         assignment_epoch=group.assignment_epoch,
         assignor_name=ASSIGNOR,
     )
-    return described, (_member(member, image) for member in members)
+    return described, (
+        MemberToDescribe(len(member.topics) + len(member.assigned), partial(_member, member, image))
+        for member in members
+    )
 
 
 def _member(member: ShareMember, image: ClusterImage) -> ShareGroupDescribeResponse.Member:

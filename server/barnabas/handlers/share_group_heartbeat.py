@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.groups.share.membership import Heartbeat, check_heartbeat
+from barnabas.handlers.heartbeats import size_of_topics
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
@@ -13,13 +14,20 @@ from barnabas.wire.generated.share_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.cluster.image import ClusterImage, TopicInfo
+    from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 
 async def handle(
-    context: RequestContext, request: ShareGroupHeartbeatRequest, *, shares: Shares, budget: LoopBudget
+    context: RequestContext,
+    request: ShareGroupHeartbeatRequest,
+    *,
+    metadata: MetadataStore,
+    shares: Shares,
+    budget: LoopBudget,
 ) -> ShareGroupHeartbeatResponse:
     """Let the group take note, and tell the member where it stands."""
     beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
@@ -27,6 +35,12 @@ async def handle(
         names = request.subscribed_topic_names or ()
         await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, budget)
         check_heartbeat(request)
-        return await shares.groups.heartbeat(beat)
+        size = await size_of_topics(names, _partitions, metadata.image, budget)
+        return await shares.groups.heartbeat(beat, size)
     except RequestError as error:
         return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
+
+
+def _partitions(topic: TopicInfo, image: ClusterImage) -> int:  # noqa: ARG001
+    """Each partition of a new topic must have a state."""
+    return len(topic.partitions)

@@ -6,13 +6,15 @@ v1 can ask for the description of the topology (KIP-1331); none is stored here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.streams.member import StreamsMember
 from barnabas.groups.streams.tasks import NO_TASKS, ROLES, Task, Tasks, of_role
-from barnabas.handlers.describing import describe_each
+from barnabas.handlers.describing import MemberToDescribe, describe_each
+from barnabas.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
 from barnabas.wire.generated.streams_group_describe import (
     StreamsGroupDescribeRequest,
@@ -21,6 +23,7 @@ from barnabas.wire.generated.streams_group_describe import (
 
 if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
@@ -37,6 +40,7 @@ async def handle(
     *,
     group_coordinator: GroupCoordinator,
     budget: LoopBudget,
+    threads: Threads,
 ) -> StreamsGroupDescribeResponse:
     """Describe each group on its own."""
     groups = await describe_each(
@@ -47,6 +51,8 @@ async def handle(
         _topics_used,
         group_coordinator=group_coordinator,
         budget=budget,
+        threads=threads,
+        is_large=_is_large,
     )
     if request.include_topology_description:
         for described in groups:
@@ -64,7 +70,12 @@ def _topics_used(group: Described) -> Iterator[str]:
             yield from (topic.name for topic in topics)
 
 
-def _describe(group_id: str, shard: GroupShard) -> tuple[Described, Iterator[Response.Member]]:
+def _is_large(group_id: str, shard: GroupShard) -> bool:
+    """Whether the topology of a group is too long to be described in one turn of the event loop."""
+    return shard.event_size(group_id, "") > EVENT_SIZE_MAX
+
+
+def _describe(group_id: str, shard: GroupShard) -> tuple[Described, Iterator[MemberToDescribe]]:
     group = shard.streams_group(group_id)
     members = [(member, group.target.get(member.id, NO_TASKS)) for member in group.members.values()]
     described = Described(
@@ -75,7 +86,12 @@ def _describe(group_id: str, shard: GroupShard) -> tuple[Described, Iterator[Res
         assignor_name=ASSIGNOR,
         topology=_topology(group),
     )
-    return described, (_member(member, target) for member, target in members)
+    return described, (
+        MemberToDescribe(
+            len(member.assigned) + len(member.revoking) + len(target), partial(_member, member, target)
+        )
+        for member, target in members
+    )
 
 
 def _topology(group: StreamsGroup) -> Response.Topology | None:

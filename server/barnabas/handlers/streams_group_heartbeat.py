@@ -18,8 +18,11 @@ from barnabas.errors import RequestError
 from barnabas.groups.streams.membership import Heartbeat
 from barnabas.groups.streams.requests import check_heartbeat
 from barnabas.groups.streams.topology import InternalTopic, Status
+from barnabas.groups.topics import hash_size
+from barnabas.handlers.heartbeats import size_of_topics
 from barnabas.ids import new_uuid
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from barnabas.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.wire.generated.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.environment import Entropy
+    from barnabas.groups.shard import GroupShard
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
@@ -51,8 +55,16 @@ async def handle(
     try:
         check_heartbeat(request)
         await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, _topics(request), budget)
+        size = await _size(request, metadata=metadata, budget=budget)
+
+        def is_large(shard: GroupShard) -> bool:
+            of_group = shard.event_size(request.group_id, request.member_id, says_more=size > 0)
+            return size + of_group > EVENT_SIZE_MAX
+
         answer = await group_coordinator.perform(
-            request.group_id, lambda shard, out: shard.streams_heartbeat(beat, context.now_ms, out)
+            request.group_id,
+            lambda shard, out: shard.streams_heartbeat(beat, context.now_ms, out),
+            is_large=is_large,
         )
     except RequestError as error:
         return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
@@ -67,6 +79,17 @@ async def handle(
     for topic in answer.to_create:
         await _create(context, topic, answer.response, metadata=metadata, config=config, entropy=entropy)
     return answer.response
+
+
+async def _size(request: StreamsGroupHeartbeatRequest, *, metadata: MetadataStore, budget: LoopBudget) -> int:
+    """Return how many topics, partitions and tasks a heartbeat names, and one more where it says who its member is."""
+    size = int(request.member_epoch <= 0)
+    size += await size_of_topics(_topics(request), hash_size, metadata.image, budget)
+    for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
+        for task in tasks or ():
+            size += 1 + len(task.partitions)
+            await budget.checkpoint()
+    return size
 
 
 def _topics(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 from barnabas.errors import RequestError
 
 T = TypeVar("T")
+EVENT_SIZE_MAX = 500
+"""From so many names, partitions and the like on an event decides in a thread: a few milliseconds' worth."""
 Record = tuple[bytes, bytes | None]
 """Key and value of a record of an internal topic; no value is a tombstone."""
 
@@ -58,6 +60,12 @@ class Decision:
         self.effects.clear()
         self.producer = None
         self.is_ahead = False
+
+
+class Large(NamedTuple):
+    """An event of a periodic task that is too long for a turn of the event loop: it decides in a thread."""
+
+    event: Callable[[Any, Decision], Any]
 
 
 class Refused(NamedTuple):

@@ -24,7 +24,7 @@ def transaction_tombstone(transactional_id: str) -> Record:
 
 def _value(transaction: Transaction, version: int) -> TransactionLogValue:
     by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(transaction.partitions):
+    for topic, partition in transaction.partitions:
         by_topic.setdefault(topic, []).append(partition)
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
@@ -34,8 +34,8 @@ def _value(transaction: Transaction, version: int) -> TransactionLogValue:
         transaction_partitions=None
         if transaction.state is State.EMPTY
         else [
-            TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=partitions)
-            for topic, partitions in by_topic.items()
+            TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=sorted(by_topic[topic]))
+            for topic in sorted(by_topic)
         ],
         transaction_last_update_timestamp_ms=transaction.update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,

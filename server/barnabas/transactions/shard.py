@@ -134,6 +134,11 @@ class TransactionShard:
             out.timers[(TIMEOUT, transactional_id)] = now_ms + transaction.timeout_ms
         self._become(transaction.with_partitions(topic_partitions, client_version, now_ms), out)
 
+    def partition_count(self, transactional_id: str) -> int:
+        """Return how many partitions the transaction has, 0 where there is none."""
+        transaction = self.transactions.get(transactional_id)
+        return 0 if transaction is None else len(transaction.partitions)
+
     def verify_partitions(self, transactional_id: str, producer: Producer) -> frozenset[TopicPartition]:
         """Return the partitions of the open transaction, for brokers that must know (KIP-890).
 

@@ -53,6 +53,11 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
         """The topics of all members."""
         return set().union(*(topics_in(subscription, self.regexes) for subscription in self.subscriptions))
 
+    @property
+    def topic_count(self) -> int:
+        """How many topics the last hash was made of."""
+        return len(self.hashed[1]) if self.hashed is not None else 0
+
     def subscriptions_after(
         self, gone: Iterable[str], comes: ConsumerMember | None = None
     ) -> set[Subscription]:

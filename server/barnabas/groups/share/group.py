@@ -9,10 +9,11 @@ A share group stays until it is deleted, whether or not anybody is in it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import ClassVar, NoReturn
 
+from barnabas.cluster.image import TopicInfo
 from barnabas.errors import RequestError
 from barnabas.groups.epoch_group import EpochGroup, uncount
 from barnabas.groups.group import Committer
@@ -38,6 +39,8 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
     """How many members are to have a partition."""
     settled: tuple[object, ...] = field(default=(), compare=False)
     """What was known when nothing was found to be missing in the target or among the states; see `membership`."""
+    complete: tuple[object, ...] = field(default=(), compare=False)
+    """What was known when all partitions of all topics were found to have a state; see `membership`."""
     begun_ms: dict[bytes, int] = field(default_factory=dict, compare=False)
     """When the share coordinator was last asked to begin the state of a topic's partitions."""
 
@@ -50,6 +53,35 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
     def is_unused(self) -> bool:
         """Whether it may end: only when it is deleted."""
         return False
+
+    def is_settled(self, topics: Mapping[str, TopicInfo]) -> bool:
+        """Return whether the target is known to be about all partitions that have a state."""
+        return _are_same((topics, self.known, self.assignment_epoch), self.settled)
+
+    def is_complete(self, topics: Mapping[str, TopicInfo]) -> bool:
+        """Return whether all partitions of all topics are known to have a state."""
+        return _are_same((topics, self.known), self.complete)
+
+    def is_at_rest(self, member_id: str, topics: Mapping[str, TopicInfo]) -> bool:
+        """Return whether a member has what it is to have, and nothing is to be begun."""
+        member = self.members.get(member_id)
+        return (
+            self.topics_seen is topics
+            and member is not None
+            and member.epoch == self.epoch == self.assignment_epoch
+            and self.is_settled(topics)
+            and self.is_complete(topics)
+        )
+
+    @property
+    def topic_count(self) -> int:
+        """How many topics the members want, and partitions have a state."""
+        return len(self.topics) + self.known.size
+
+    def assigned_count(self, member_id: str) -> int:
+        """Return how many partitions a member has."""
+        member = self.members.get(member_id)
+        return 0 if member is None else len(member.assigned)
 
     def subscribed_topics(self) -> set[str]:
         """Return the topics of all members."""
@@ -86,6 +118,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
             uncount(self.topics, before.topics)
         if after is not None:
             self.topics.update(after.topics)
+        self.complete = ()
 
     def put_target(self, member_id: str, assigned: TopicIdPartitions) -> None:
         """Replace what a member is to have."""
@@ -123,3 +156,8 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
         out.append(records.known_tombstone(self.id))
         out.append(records.epoch_tombstone(self.id))
         return out
+
+
+def _are_same(now: tuple[object, ...], before: tuple[object, ...]) -> bool:
+    """Say whether these are the same objects."""
+    return len(now) == len(before) and all(a is b for a, b in zip(now, before, strict=True))

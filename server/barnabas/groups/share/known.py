@@ -26,6 +26,12 @@ class KnownTopics:
         return partitions_in(self.initialized)
 
     @property
+    def size(self) -> int:
+        """How many topics and partitions these are."""
+        known = (self.initializing, self.initialized)
+        return len(self.deleting) + sum(len(each) + sum(map(len, each.values())) for each in known)
+
+    @property
     def topic_ids(self) -> frozenset[bytes]:
         """The topics of which something is known."""
         return frozenset(self.initialized) | frozenset(self.initializing)

@@ -151,7 +151,13 @@ def heartbeat(group: ShareGroup, beat: Heartbeat, context: EventContext) -> Answ
     )
     if joins or request.subscribed_topic_names is not None or moved.assigned != before.assigned:
         response.assignment = _assignment(moved.assigned)
-    return Answer(response, _begin(group, topics, epoch, context))
+    is_same = before.topics == after.topics and known is not None
+    if is_same and group.is_complete(context.image.topics):
+        return Answer(response)
+    beginning = _begin(group, topics, epoch, context)
+    if is_same and beginning is None and not group.known.initializing:
+        group.complete = (context.image.topics, group.known)
+    return Answer(response, beginning)
 
 
 def _assignment(topic_partitions: TopicIdPartitions) -> ShareGroupHeartbeatResponse.Assignment:
@@ -215,14 +221,13 @@ def _is_outdated(group: ShareGroup, image: ClusterImage) -> bool:
     """Say whether there are states of other partitions than those that the target is about."""
     if not group.members or group.assignment_epoch < group.epoch:
         return False
-    now = (image.topics, group.known, group.assignment_epoch)
-    if len(group.settled) == len(now) and all(a is b for a, b in zip(now, group.settled, strict=True)):
+    if group.is_settled(image.topics):
         return False
     ids = topic_ids(group.topics, image)
     for topic_id, partitions in group.known.initialized.items():
         if topic_id in ids and any((topic_id, index) not in group.copies for index in partitions):
             return True
-    group.settled = now
+    group.settled = (image.topics, group.known, group.assignment_epoch)
     return False
 
 

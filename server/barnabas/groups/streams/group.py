@@ -52,6 +52,11 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
         """Whether the topology fits the topics."""
         return self.topology is not None and self.validated_epoch == self.topology.epoch
 
+    @property
+    def topic_count(self) -> int:
+        """How many subtopologies there are: each reads at least one."""
+        return len(self.topology.subtopologies) if self.topology is not None else 0
+
     def subscribed_topics(self) -> set[str]:
         """The topics that the application reads, while it has members."""
         if self.topology is None or not self.members:

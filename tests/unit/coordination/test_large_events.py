@@ -1,0 +1,207 @@
+"""A large event decides in a thread while its shard waits: others see all of it or nothing, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas.coordination.runtime import Runtime
+from barnabas.coordination.shard import Shard
+from barnabas.errors import RequestError
+from barnabas.statemachine.decision import Decision, Large, Refused
+from barnabas.wire.generated.errors import ErrorCode
+from tests.support.journals import MemoryJournal
+
+from .test_loading import SMALL, Counter, journal_of, write
+
+T = TypeVar("T")
+
+
+class SlowThreads:
+    """Threads in which work takes a second, before it is done and after."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
+        del limiter
+        self.runs += 1
+        with trio.CancelScope(shield=True):
+            await trio.sleep(1)
+            result = work()
+            await trio.sleep(1)
+        return result
+
+    def check_cancelled(self) -> None:
+        return
+
+
+class Coordinator(Runtime[Counter]):
+    """Its timers are large events."""
+
+    def is_large_timer(self, machine: Counter, key: object) -> bool:
+        return True
+
+    @property
+    def shard(self) -> Shard[Counter]:
+        shard = self._shards.get(0)
+        assert shard is not None
+        return shard
+
+
+@asynccontextmanager
+async def running(journal: MemoryJournal) -> AsyncIterator[Coordinator]:
+    runtime = Coordinator(journal, Counter, lambda: int(trio.current_time() * 1000), threads=SlowThreads())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runtime.run)
+        await trio.testing.wait_all_tasks_blocked()
+        await runtime.machine("id")
+        await trio.sleep(10)  # with the timer that it sets when it is loaded
+        yield runtime
+        nursery.cancel_scope.cancel()
+
+
+def large(machine: Counter, out: Decision) -> int:
+    """Decide on two records; returns how many there were."""
+    out.records += [(b"large", b"1"), (b"large", b"2")]
+    return len(machine.keys)
+
+
+def always(machine: Counter) -> bool:
+    return True
+
+
+async def test_whoever_comes_meanwhile_waits_and_sees_all_of_it(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    journal = journal_of(SMALL)
+    async with running(journal) as runtime:
+        seen: list[object] = []
+
+        async def decide() -> None:
+            seen.append(await runtime.perform("id", large, is_large=always))
+
+        async def look() -> None:
+            seen.append(await runtime.query("id", lambda machine: len(machine.keys)))
+
+        async def look_at_all() -> None:
+            seen.append(await runtime.query_all(lambda machine: [len(machine.keys)]))
+
+        async def wait() -> None:
+            def event(machine: Counter, out: Decision, number: int) -> None:
+                out.replies.append((number, len(machine.keys)))
+
+            seen.append(await runtime.perform_and_wait("id", event))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(decide)
+            await trio.testing.wait_all_tasks_blocked()
+            for other in (look, look_at_all, wait):
+                nursery.start_soon(other)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not seen, "the shard is held"
+        after = SMALL + 2
+        assert sorted(seen, key=str) == sorted([SMALL, after, [after], after], key=str)
+        assert journal.records[-2:] == [(b"large", b"1"), (b"large", b"2")]
+
+
+async def test_who_goes_away_leaves_the_machine_as_its_log(autojump_clock: trio.testing.MockClock) -> None:
+    journal = journal_of(SMALL)
+    async with running(journal) as runtime:
+        with trio.move_on_after(0.5):
+            await runtime.perform("id", large, is_large=always)
+        assert (await runtime.machine("id")).keys == [key for key, _ in journal.records]
+        assert len(journal.records) == SMALL + 2
+
+
+async def test_a_shard_that_moves_away_meanwhile_decides_nothing(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    journal = journal_of(SMALL)
+    async with running(journal) as runtime:
+        codes: list[int] = []
+
+        async def decide() -> None:
+            with pytest.raises(RequestError) as caught:
+                await runtime.perform("id", large, is_large=always)
+            codes.append(caught.value.code)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(decide)
+            nursery.start_soon(decide)
+            await trio.sleep(0.5)
+            journal.epoch = None
+            runtime.leadership_changed()
+        assert codes == [ErrorCode.NOT_COORDINATOR] * 2
+        assert len(journal.records) == SMALL
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_an_error_frees_the_shard(is_refused: bool, autojump_clock: trio.testing.MockClock) -> None:
+    journal = journal_of(SMALL)
+    async with running(journal) as runtime:
+
+        def event(machine: Counter, out: Decision) -> Refused:
+            large(machine, out)
+            error = RequestError(ErrorCode.INVALID_REQUEST, "refused")
+            if is_refused:
+                return Refused(error)
+            raise error
+
+        with pytest.raises(RequestError):
+            await runtime.perform("id", event, is_large=always)
+        assert len(journal.records) == SMALL + (2 if is_refused else 0)
+        await runtime.perform("id", write)
+
+
+async def test_what_is_in_the_log_already_comes_before_whoever_waits(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running(journal_of(SMALL)) as runtime:
+        seen: list[bytes] = []
+
+        async def look() -> None:
+            seen.append(await runtime.query("id", lambda machine: machine.keys[-1]))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: runtime.perform("id", large, is_large=always))
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(look)
+            shard = runtime.shard
+            shard.after_hold.append(lambda: shard.machine.keys.append(b"marker"))
+        assert seen == [b"marker"]
+
+
+async def test_timers_wait_for_the_shard_and_may_be_large(autojump_clock: trio.testing.MockClock) -> None:
+    journal = journal_of(SMALL)
+    async with running(journal) as runtime:
+        machine = await runtime.machine("id")
+        ended: list[tuple[float, int]] = []
+
+        def expire(timer: object, now_ms: int, out: Decision) -> None:
+            ended.append((trio.current_time(), len(machine.keys)))
+            out.records.append((b"expired", b""))
+
+        machine.expire = expire  # type: ignore[method-assign, assignment]
+
+        def set_timer(_: Counter, out: Decision) -> None:
+            out.timers["soon"] = int(trio.current_time() * 1000) + 100
+
+        await runtime.perform("id", set_timer)
+        await runtime.perform("id", large, is_large=always)
+        await trio.sleep(10)
+        ((_, known),) = ended
+        assert known == SMALL + 2
+        assert machine.keys[-1] == b"expired"
+
+
+async def test_a_periodic_task_may_have_large_events(autojump_clock: trio.testing.MockClock) -> None:
+    journal = journal_of(SMALL)
+    async with running(journal) as runtime:
+        await runtime.perform_in_slices(lambda _: [write, Large(large), write])
+        assert [key for key, _ in journal.records[SMALL:]] == [b"written", b"large", b"large", b"written"]
