@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import socket
 from base64 import urlsafe_b64encode
 
 import pytest
@@ -149,6 +150,20 @@ async def test_a_token_that_is_not_signed_by_the_key_lets_nobody_in(jwks):
     ):  # fmt: skip
         with pytest.raises(TokenError):
             await checker(jwks).check(wrong)
+
+
+@pytest.mark.parametrize("kid", ["ec", "unknown"])
+async def test_no_url_is_fetched_that_a_client_has_chosen(jwks, kid):
+    """`jku` and `x5u` name where keys are; whoever obeys them lets in everybody, and asks whom it is told to ask."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/keys"
+        for header in ({"jku": url}, {"x5u": url}, {"jku": url, "jwk": OTHER.as_dict(private=False)}):
+            chosen = jwt.encode({"alg": "ES256", "kid": kid, **header}, CLAIMS, OTHER, algorithms=["ES256"])
+            with pytest.raises(TokenError):
+                await checker(jwks).check(chosen)
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody has connected
+            server.accept()
 
 
 async def test_another_claim_can_name_the_principal(jwks):
