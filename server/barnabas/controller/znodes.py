@@ -8,7 +8,7 @@ once more in the same session; what it may have done already shows as a conflict
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -138,7 +138,7 @@ class ControllerZnodes:
         return found
 
     async def _in_parallel(
-        self, do: Callable[[T], Awaitable[None]], items: Iterable[T], at_once: int
+        self, do: Callable[[T], Awaitable[None]], items: Sequence[T], at_once: int
     ) -> None:
         """Do this for all items, some at a time; raises the first error as it is."""
         waiting = iter(items)
@@ -155,7 +155,7 @@ class ControllerZnodes:
                 await self._budget.checkpoint()
 
         async with trio.open_nursery() as nursery:
-            for _ in range(at_once):
+            for _ in range(min(at_once, len(items))):
                 nursery.start_soon(work)
         if errors:
             raise errors[0]

@@ -44,6 +44,7 @@ class _Pipe:
         self._underway: deque[tuple[float, bytes]] = deque()  # when it arrives, and what; b"" is the end
         self._arrived = bytearray()
         self._changed = trio.Event()
+        self._reading: list[trio.CancelScope] = []  # of those who wait for something to arrive, until it does
         self._size = 0
         self._last_arrival_s = 0.0
         self.is_ended = False
@@ -66,7 +67,9 @@ class _Pipe:
             self._last_arrival_s = max(self._last_arrival_s, trio.current_time() + delay)
             self._underway.append((self._last_arrival_s, piece))
             self._size += len(piece)
-        self._wake()
+        if self._reading and not self._is_cut:
+            for scope in self._reading:  # who waits need not run before there is something
+                scope.deadline = min(scope.deadline, self._underway[0][0])
 
     def break_off(self) -> None:
         """Lose what is on its way; both ends get an error."""
@@ -91,8 +94,10 @@ class _Pipe:
         if self._arrived:
             data = bytes(self._arrived[:size])
             del self._arrived[:size]
+            was_full = not self.room
             self._size -= len(data)
-            self._wake()
+            if was_full:
+                self._wake()
             return data
         return b"" if self.is_ended else None
 
@@ -102,17 +107,20 @@ class _Pipe:
 
     async def wait_arrived(self) -> None:
         """Wait until `take_now` may return something."""
+        has_waited = False
         while not self.is_broken and not self._arrived and not self.is_ended:
-            changed = self._changed
             due_s = self._underway[0][0] if self._underway and not self._is_cut else math.inf
             if due_s <= trio.current_time():
                 break
-            if due_s == math.inf:
-                await changed.wait()
-            else:  # a cancel scope costs as much as the rest of this
-                with trio.move_on_at(due_s):
-                    await changed.wait()
-        await trio.lowlevel.checkpoint()
+            has_waited = True
+            with trio.CancelScope(deadline=due_s) as scope:
+                self._reading.append(scope)
+                try:
+                    await self._changed.wait()
+                finally:
+                    self._reading.remove(scope)
+        if not has_waited:
+            await trio.lowlevel.checkpoint()
 
     async def wait_room(self) -> None:
         """Wait until more can be sent."""
@@ -142,7 +150,8 @@ class SimulatedTransport:
 
     async def receive_into(self, view: memoryview) -> int:
         """Read at least one byte into `view`; 0 means that the peer has closed."""
-        await trio.lowlevel.checkpoint()
+        self._check()
+        await self._incoming.wait_arrived()
         while (count := self.receive_now(view)) is None:
             await self._incoming.wait_arrived()
         return count
