@@ -92,7 +92,7 @@ class InternalTopic:
 
     def delete_before(self, partition: int, offset: int) -> None:
         """Let a partition begin at `offset`."""
-        self._replicas.leader(self._topic, partition).log.delete_records_before(offset)
+        self._replicas.leader(self._topic, partition).delete_records_before(offset)
 
     def read(self, partition: int) -> Iterator[Entry]:
         """All batches of a partition, oldest first, up to where it ends by then."""

@@ -81,7 +81,7 @@ def _delete(topic: str, index: int, offset: int, waiting: Waiting, *, replicas: 
             raise RequestError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not within 0 to {partition_log.high_watermark}"
             )
-        partition_log.delete_records_before(offset)
+        replica.delete_records_before(offset)
         result.low_watermark = replica.low_watermark
         if result.low_watermark < offset:
             waiting.append((replica, offset, result))

@@ -45,14 +45,14 @@ async def handle(
     failures: LogDirFailures,
 ) -> FetchResponse:
     """Read what is there; when it is too little, wait once for more."""
-    wanted, session, incremental = await _resolve_session(
+    named, session, incremental = await _resolve_session(
         context, request, budget=budget, fetch_sessions=fetch_sessions
     )
     reader = Reader(
         context,
         request,
-        wanted,
-        incremental=incremental,
+        named,
+        session=session if incremental else None,
         metadata=metadata,
         replicas=replicas,
         config=config,
@@ -63,9 +63,17 @@ async def handle(
     if quotas is not None and reader.is_follower:
         quotas.exempt_from_fetch()
         quotas = None
-    done = await reader.read(is_first=True)
-    if done.size < request.min_bytes and not done.must_answer and wanted and request.max_wait_ms > 0:
-        done = await reader.wait_and_read(done)
+    try:
+        done = await reader.read(is_first=True)
+        if (
+            done.size < request.min_bytes
+            and not done.must_answer
+            and reader.wants_anything
+            and request.max_wait_ms > 0
+        ):
+            done = await reader.wait_and_read(done)
+    finally:
+        reader.end()
     if quotas is not None and quotas.empties_fetch(done.response_bytes):
         # A new session is not begun, and one that goes on does not learn what was not sent: as in Kafka.
         if session is not None and not incremental:
@@ -85,7 +93,10 @@ async def handle(
 async def _resolve_session(
     context: RequestContext, request: FetchRequest, *, budget: LoopBudget, fetch_sessions: FetchSessions
 ) -> tuple[list[SessionPartition], Session | None, bool]:
-    """What to serve: the partitions, the session if there is one, and whether the answer is incremental."""
+    """What to serve: the named partitions, the session if there is one, and whether the answer is incremental.
+
+    The session of an incremental request has taken what it names.
+    """
     by_id = context.api_version >= TOPIC_IDS_SINCE
     checkpoint = budget.checkpoint
     named: list[SessionPartition] = []
@@ -123,7 +134,7 @@ async def _resolve_session(
         for index in topic.partitions
     ]
     session.update(named, forgotten)
-    return list(session.partitions.values()), session, True
+    return named, session, True
 
 
 # --- answering --------------------------------------------------------------------------------------------------

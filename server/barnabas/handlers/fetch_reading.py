@@ -6,7 +6,6 @@ error, and the others with records.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -15,18 +14,17 @@ from barnabas.cluster.endpoints import advertised_node
 from barnabas.config import broker as settings
 from barnabas.config.cluster import reads_from_rack
 from barnabas.errors import RequestError, StorageError, lacks_files
-from barnabas.replicas.reading import ConsumerReads
+from barnabas.replicas.reading import ConsumerReads, FollowerReads
 from barnabas.replicas.replica import Replica
+from barnabas.replicas.watching import PartitionWatch
 from barnabas.replication.read_replica import preferred_replica
-from barnabas.requests.fetch_sessions import SessionPartition
+from barnabas.requests.fetch_sessions import Session, SessionPartition, Watch
 from barnabas.requests.quotas import RESPONSE_BYTES
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.handlers.fetch_conversion import Unconverted
@@ -47,6 +45,9 @@ PARTITIONS_PER_CHECKPOINT = 16
 
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
+ALL_AFTER_MS = 500
+"""A fetch of a session looks at all partitions so often: for retention, and for when a follower last had everything."""
+
 CONVERTED_BYTES_MAX = 1 << 20
 """What is read to be converted for one answer, beside a first batch that is larger."""
 
@@ -64,12 +65,12 @@ class ReadPass:
     """What one pass over the partitions has brought.
 
     `size` are the bytes of records; `must_answer` is whether the answer must not wait for more. `seen` is how much there
-    was to read of each partition when it was read; `following` are those that are not led here. `unconverted` is what
-    is still to be converted for an old client. `is_first` is False for a fetch that has waited: what it says of a
-    follower's position has been noted.
+    was to read of each partition when it was read, or had changed; `following` are those that are not led here.
+    `unconverted` is what is still to be converted for an old client. `is_first` is False for a fetch that has waited: what
+    it says of a follower's position has been noted. `waiting` is who waits for more than this.
     """
 
-    __slots__ = ("following", "is_first", "must_answer", "seen", "served", "size", "unconverted")
+    __slots__ = ("following", "is_first", "must_answer", "seen", "served", "size", "unconverted", "waiting")
 
     def __init__(self, *, is_first: bool) -> None:
         self.is_first = is_first
@@ -79,6 +80,7 @@ class ReadPass:
         self.must_answer = False
         self.seen: dict[Replica, int] = {}
         self.unconverted: list[Unconverted] = []
+        self.waiting: _MoreBytes | None = None
 
     @property
     def response_bytes(self) -> int:
@@ -97,6 +99,11 @@ class _MoreBytes:
         self._pass = done
         self._is_follower = is_follower
 
+    def begin(self, replica: Replica) -> None:
+        """Count what comes to a replica, and what has come since it was seen."""
+        replica.subscribe(self, to_log_end=self._is_follower)
+        self.partition_advanced(replica)
+
     def partition_advanced(self, replica: Replica) -> None:
         """Count what has come; what a role that has ended brings is an error, which must not wait."""
         seen = self._pass.seen
@@ -112,21 +119,25 @@ class _MoreBytes:
 
 
 class Reader:
-    """Reads what a fetch asks for, once or, where it waits, several times."""
+    """Reads what a fetch asks for, once or, where it waits, several times.
+
+    Also the `fetch_sessions.Reader` of its session, until `end`.
+    """
 
     def __init__(
         self,
         context: RequestContext,
         request: FetchRequest,
-        wanted: list[SessionPartition],
+        named: list[SessionPartition],
         *,
-        incremental: bool,
+        session: Session | None,
         metadata: MetadataStore,
         replicas: Replicas,
         config: BrokerConfig,
         budget: LoopBudget,
         failures: LogDirFailures,
     ) -> None:
+        """`session` is that of an incremental request, which has taken what it names; others read what is `named`."""
         self._context = context
         self._request = request
         self._metadata = metadata
@@ -158,30 +169,81 @@ class Reader:
             quota_bytes = context.quotas.fetch_bytes_max
             self._bytes_max = self._bytes_max if quota_bytes is None else min(self._bytes_max, quota_bytes)
         self._first = 0
-        if version < RECORD_BATCHES_SINCE and wanted:
+        if version < RECORD_BATCHES_SINCE and named:
             # So little is converted for one answer that some of the partitions must take turns.
             self._bytes_max = min(self._bytes_max, CONVERTED_BYTES_MAX)
-            self._first = context.correlation_id % len(wanted)
-            wanted = wanted[self._first :] + wanted[: self._first]
-        self._wanted = wanted
-        self._is_usual = version >= ZSTD_SINCE and not self.is_follower and not self._rack
-        self._may_leave_out = incremental and version >= ZSTD_SINCE and not self._rack
+            self._first = context.correlation_id % len(named)
+            named = named[self._first :] + named[: self._first]
+        self._named = named
+        self._session = session
+        self._pass = ReadPass(is_first=True)
+        if session is not None:
+            session.reader = self
+        self._is_usual = version >= ZSTD_SINCE and not self._rack
+        self._may_leave_out = session is not None and self._is_usual
+        may_watch = self._may_follow if self.is_follower else not context.asks_authorizer
+        self._may_watch = self._may_leave_out and may_watch
+        self._all_after_ms = 0
+        if self._may_watch:
+            lag_max_ms: int = config.get(settings.REPLICA_LAG_TIME_MAX_MS)
+            self._all_after_ms = min(ALL_AFTER_MS, lag_max_ms // 4)
+
+    @property
+    def wants_anything(self) -> bool:
+        """Whether there is any partition to read."""
+        return bool(self._named if self._session is None else self._session.partitions)
+
+    def end(self) -> None:
+        """Be told of no partition of the session any more."""
+        if self._session is not None and self._session.reader is self:
+            self._session.reader = None
+
+    def partition_changed(self, watch: Watch) -> None:
+        """Count what has come to a partition that was not looked at, since it was watched."""
+        assert isinstance(watch, PartitionWatch)
+        done = self._pass
+        done.seen[watch.replica] = watch.seen
+        if done.waiting is not None:
+            done.waiting.begin(watch.replica)
+
+    def _due(self, *, is_first: bool) -> list[SessionPartition]:
+        """Return the partitions that a pass looks at."""
+        session = self._session
+        if session is None:
+            return self._named
+        if not is_first:
+            return list(session.changed.values())
+        return session.due(
+            self._context.now_ms,
+            all_after_ms=self._all_after_ms,
+            broker_epoch=self._request.replica_state.replica_epoch,
+        )
+
+    def _reads(self, done: ReadPass) -> ConsumerReads | FollowerReads:
+        session = self._session if self._may_watch else None
+        if not self.is_follower:
+            return ConsumerReads(self._replicas, done.seen, session, reads_committed=self._reads_committed)
+        return FollowerReads(
+            self._replicas,
+            done.seen,
+            session,
+            replica_id=self._replica_id,
+            broker_epoch=self._request.replica_state.replica_epoch,
+            is_first=done.is_first,
+        )
 
     async def read(self, *, is_first: bool) -> ReadPass:
         """One pass over the partitions."""
         remaining = self._bytes_max
-        done = ReadPass(is_first=is_first)
+        done = self._pass = ReadPass(is_first=is_first)
         served = done.served
         topic: str | bytes | None = None
         name = ""
         is_known = may_read = False
-        reads: ConsumerReads | None = None
-        is_quiet: Callable[[str, SessionPartition], bool] = partial(self._is_idle, done)
-        if not self.is_follower:
-            usual = ConsumerReads(self._replicas, done.seen, reads_committed=self._reads_committed)
-            is_quiet = usual.is_quiet
-            reads = usual if self._is_usual else None
-        for count, want in enumerate(self._wanted, 1):
+        session = self._session
+        reads = self._reads(done)
+        usual = reads if self._is_usual else None
+        for count, want in enumerate(self._due(is_first=is_first), 1):
             if not count % PARTITIONS_PER_CHECKPOINT:
                 await self._checkpoint()
             if want.topic != topic:
@@ -189,8 +251,10 @@ class Reader:
                 name = topic if isinstance(topic, str) else self._metadata.image.topic_name(topic) or ""
                 is_known = name != "" or isinstance(topic, str)
                 may_read = is_known and self._may_read(name)
-            if may_read and self._may_leave_out and is_quiet(name, want):
+            if may_read and self._may_leave_out and reads.is_quiet(name, want):
                 continue
+            if want.watch is not None and session is not None:
+                session.note_change(want)
             data: PartitionData | None = None
             try:
                 if not may_read:
@@ -199,7 +263,7 @@ class Reader:
                         if is_known or not self._may_follow
                         else ErrorCode.UNKNOWN_TOPIC_ID
                     )
-                read = reads.read(name, want, remaining, not done.size) if reads is not None else None
+                read = usual.read(name, want, remaining, not done.size) if usual is not None else None
                 if read is not None:
                     size = read.size
                     data = PartitionData(
@@ -241,35 +305,6 @@ class Reader:
         if self.is_follower:
             return self._may_follow
         return self._context.authorizes(Operation.READ, ResourceType.TOPIC, topic)
-
-    def _is_idle(self, done: ReadPass, topic: str, want: SessionPartition) -> bool:
-        """Say whether an answer leaves out a partition of which a follower has all there is; take note that it has.
-
-        Most partitions of most fetches are such; reading them takes four times as long.
-        """
-        partition = self._replicas.find(topic, want.index)
-        if (
-            partition is None
-            or partition.closed
-            or partition.is_offline
-            or want.told_error
-            or want.current_leader_epoch != partition.leader_epoch
-            or not partition.has_follower(self._replica_id)
-        ):
-            return False
-        log = partition.log
-        if want.fetch_offset != log.log_end_offset or want.last_fetched_epoch != log.epochs.latest:
-            return False
-        if done.is_first:
-            self._note_position(partition, want)
-        if (
-            log.high_watermark != want.told_high_watermark
-            or log.last_stable_offset != want.told_last_stable_offset
-            or log.log_start_offset != want.told_log_start_offset
-        ):
-            return False
-        done.seen[partition] = partition.growth.appended_bytes
-        return True
 
     def _note_position(self, partition: Replica, want: SessionPartition) -> None:
         partition.follower_fetched(
@@ -364,16 +399,16 @@ class Reader:
         request = self._request
         deadline = trio.current_time() + request.max_wait_ms / 1000
         while done.size < request.min_bytes and not done.must_answer:
-            watched = list(done.seen)
             watcher = _MoreBytes(done, request.min_bytes - done.size, is_follower=self.is_follower)
-            for partition in watched:
-                partition.subscribe(watcher, to_log_end=self.is_follower)
-                watcher.partition_advanced(partition)  # what came since it was read counts too
+            done.waiting = watcher
+            for partition in tuple(done.seen):
+                watcher.begin(partition)
             try:
                 with trio.move_on_at(deadline) as scope:
                     await watcher.event.wait()
             finally:
-                for partition in watched:
+                done.waiting = None
+                for partition in done.seen:
                     partition.unsubscribe(watcher)
             if self._budget.is_used_up:  # one batch may have woken a thousand fetches
                 await self._budget.admit(is_active=True)

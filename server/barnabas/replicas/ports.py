@@ -24,6 +24,13 @@ class Watcher(Protocol[Replica]):
         """Take note that readers see more of the replica, or that it has another role or is gone."""
 
 
+class ChangeWatch(Protocol):
+    """Something that is told, once, of the next change of a replica."""
+
+    def changed(self) -> None:
+        """Take note that the replica has grown, is committed further, begins elsewhere, or has another role or ISR."""
+
+
 class AlterPartition(Protocol[Replica]):
     """Where the leader's proposals for the ISR go: the controller, local or remote (KIP-497)."""
 

@@ -1,20 +1,21 @@
-"""What a consumer's fetch reads of one partition after the other, where there is nothing special about it.
+"""What a fetch reads of one partition after the other, where there is nothing special about it.
 
-The rule: one call for each partition. What is not usual (an error, a follower, an epoch that is checked) is left to the
-caller, who tells clients what is wrong.
+The rule: one call for each partition. What is not usual (an error, a log that has diverged) is left to the caller, who
+tells clients what is wrong.
 """
 
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.replicas.manager import Replicas
 from barnabas.replicas.replica import Replica
-from barnabas.requests.fetch_sessions import SessionPartition
+from barnabas.replicas.watching import PartitionWatch
+from barnabas.requests.fetch_sessions import Session, SessionPartition
 from barnabas.wire.regions import FileRegion
 
 
 class PartitionRead:
-    """What was read of one partition, and what a consumer is told of its log.
+    """What was read of one partition, and what a fetcher is told of its log.
 
-    `aborted` is None for a consumer that reads what is not committed too.
+    `aborted` is None for a fetcher that reads what is not committed too.
     """
 
     __slots__ = ("aborted", "high_watermark", "last_stable_offset", "log_start_offset", "records", "size")
@@ -37,13 +38,24 @@ class PartitionRead:
 
 
 class ConsumerReads:
-    """Reads what is led here for one fetch of a consumer; `seen` takes how much each partition had grown to by then."""
+    """Reads what is led here for one fetch of a consumer.
 
-    __slots__ = ("_reads_committed", "_replicas", "_seen")
+    `seen` takes how much each partition had grown to by then, unless it is watched: with a `session`, quiet ones are.
+    """
 
-    def __init__(self, replicas: Replicas, seen: dict[Replica, int], *, reads_committed: bool) -> None:
+    __slots__ = ("_reads_committed", "_replicas", "_seen", "_session")
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        seen: dict[Replica, int],
+        session: Session | None,
+        *,
+        reads_committed: bool,
+    ) -> None:
         self._replicas = replicas
         self._seen = seen
+        self._session = session
         self._reads_committed = reads_committed
 
     def read(
@@ -107,5 +119,117 @@ class ConsumerReads:
             or log.log_start_offset != want.told_log_start_offset
         ):
             return False
-        self._seen[replica] = replica.growth.committed_bytes
+        seen, session = replica.growth.committed_bytes, self._session
+        if session is None or not session.is_open:
+            self._seen[replica] = seen
+        elif want.watch is None:
+            PartitionWatch(session, want, replica, seen)
+        return True
+
+
+class FollowerReads:
+    """Reads what is led here for one fetch of a broker that follows, and notes how far it has come.
+
+    `seen` takes how much each partition had grown to by then, unless it is watched: with a `session`, quiet ones of which
+    the follower is in sync are. What a fetch says of a follower's position is noted by its first pass (`is_first`).
+    """
+
+    __slots__ = ("_broker_epoch", "_is_first", "_replica_id", "_replicas", "_seen", "_session")
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        seen: dict[Replica, int],
+        session: Session | None,
+        *,
+        replica_id: int,
+        broker_epoch: int,
+        is_first: bool,
+    ) -> None:
+        self._replicas = replicas
+        self._seen = seen
+        self._session = session
+        self._replica_id = replica_id
+        self._broker_epoch = broker_epoch
+        self._is_first = is_first
+
+    def _followed(self, topic: str, want: SessionPartition) -> Replica | None:
+        """Return a partition's replica, if it is led here in the epoch that the follower believes in."""
+        replica = self._replicas.find(topic, want.index)
+        if (
+            replica is None
+            or replica.closed
+            or replica.is_offline
+            or want.current_leader_epoch != replica.leader_epoch
+            or not replica.has_follower(self._replica_id)
+        ):
+            return None
+        return replica
+
+    def _note_position(self, replica: Replica, want: SessionPartition) -> None:
+        if self._is_first:
+            replica.follower_fetched(
+                self._replica_id,
+                want.fetch_offset,
+                log_start_offset=want.log_start_offset,
+                broker_epoch=self._broker_epoch,
+            )
+
+    def read(
+        self, topic: str, want: SessionPartition, remaining: int, min_one_batch: bool
+    ) -> PartitionRead | None:
+        """Read what a partition has within `remaining` bytes; None if there is something unusual about it.
+
+        Raises StorageError, and CorruptRecordsError where the log is damaged.
+        """
+        replica = self._followed(topic, want)
+        if replica is None or replica.holds_back(self._replica_id):
+            return None
+        log = replica.log
+        offset = want.fetch_offset
+        if not log.log_start_offset <= offset <= log.log_end_offset or not (
+            want.last_fetched_epoch == log.epochs.latest or want.last_fetched_epoch < 0
+        ):
+            return None
+        self._note_position(replica, want)
+        self._seen[replica] = replica.growth.appended_bytes
+        max_bytes = want.max_bytes
+        if remaining < max_bytes:
+            max_bytes = remaining
+        result = log.read(
+            offset,
+            max_bytes=max_bytes if max_bytes > 0 else 0,
+            upper_offset=log.log_end_offset,
+            min_one_batch=min_one_batch,
+        )
+        size = len(result.records)
+        if size:
+            replica.sent_to_follower(size)
+        return PartitionRead(
+            result.records, size, log.high_watermark, log.last_stable_offset, log.log_start_offset, None
+        )
+
+    def is_quiet(self, topic: str, want: SessionPartition) -> bool:
+        """Say whether an answer leaves a partition out: the follower has all there is, and knows it."""
+        if want.told_error:
+            return False
+        replica = self._followed(topic, want)
+        if replica is None:
+            return False
+        log = replica.log
+        if want.fetch_offset != log.log_end_offset or want.last_fetched_epoch != log.epochs.latest:
+            return False
+        self._note_position(replica, want)
+        if (
+            log.high_watermark != want.told_high_watermark
+            or log.last_stable_offset != want.told_last_stable_offset
+            or log.log_start_offset != want.told_log_start_offset
+        ):
+            return False
+        seen = replica.growth.appended_bytes
+        session = self._session
+        if session is None or not session.is_open or not replica.is_in_sync(self._replica_id):
+            self._seen[replica] = seen
+        elif want.watch is None:
+            PartitionWatch(session, want, replica, seen)
         return True

@@ -69,6 +69,7 @@ class Replica:
         "_state",
         "_watchers",
         "_watchers_of_end",
+        "_watches",
         "_why_closed",
         "closed",
         "growth",
@@ -96,6 +97,7 @@ class Replica:
         self._why_closed = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._watchers: dict[ports.Watcher[Replica], None] = {}  # in the order in which they came
         self._watchers_of_end: dict[ports.Watcher[Replica], None] = {}
+        self._watches: dict[ports.ChangeWatch, None] = {}
         self._committed = OffsetWaiters()
         self._flushed = OffsetWaiters()
         self._low_watermark = OffsetWaiters()
@@ -122,6 +124,7 @@ class Replica:
         self._own_end_offset = log.log_end_offset
         self._set_role(Role.LEADER, info)
         self.closed = False
+        self._changed()
 
     def update_isr(self, info: PartitionInfo) -> None:
         """Follow the metadata in the same leader epoch: the high watermark may advance."""
@@ -131,6 +134,7 @@ class Replica:
             isr=info.isr,
             now_ms=self._context.clock_ms(),
         )
+        self._changed()
         self._advance()
         self._low_watermark_moved()
 
@@ -139,6 +143,7 @@ class Replica:
         assert info.leader_epoch >= self.leader_epoch, "leader epochs never go back"
         self._state = None
         self._set_role(Role.FOLLOWER, info)
+        self._changed()
         self._wake_watchers()
 
     def _set_role(self, role: Role, info: PartitionInfo) -> None:
@@ -156,6 +161,7 @@ class Replica:
         self._why_closed = why
         for waiters in (self._committed, self._flushed, self._low_watermark):
             waiters.fail(why)
+        self._changed()
         self._wake_watchers()
 
     def close(self, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
@@ -273,6 +279,8 @@ class Replica:
             self._advance()
         if log.high_watermark < log.log_end_offset:
             growth.note_uncommitted(log.log_end_offset)
+        if self._watches:
+            self._changed()
         if self._watchers_of_end:
             self._wake_watchers_of_end()
 
@@ -283,6 +291,14 @@ class Replica:
         if self._state is not None and recovery_point > self._own_end_offset:
             self._own_end_offset = recovery_point
             self._advance()
+
+    def delete_records_before(self, offset: int) -> None:
+        """Let the log begin at `offset`.
+
+        Raises RequestError(OFFSET_OUT_OF_RANGE) beyond the high watermark, StorageError.
+        """
+        self.log.delete_records_before(offset)
+        self._changed()
 
     # --- the high watermark ---------------------------------------------------------------------------------
 
@@ -301,6 +317,8 @@ class Replica:
             has_moved = state.advance_high_watermark(self._own_end_offset)
         if has_moved:
             log.advance_high_watermark(state.high_watermark)
+            if self._watches:
+                self._changed()
         self._advanced()
 
     def _advanced(self) -> None:
@@ -372,6 +390,21 @@ class Replica:
         self._watchers.pop(watcher, None)
         self._watchers_of_end.pop(watcher, None)
 
+    def watch(self, watch: ports.ChangeWatch) -> None:
+        """Tell `watch` of the next change, and of none after it."""
+        self._watches[watch] = None
+
+    def unwatch(self, watch: ports.ChangeWatch) -> None:
+        """Tell `watch` of nothing."""
+        self._watches.pop(watch, None)
+
+    def _changed(self) -> None:
+        """Tell those who wait for any change."""
+        if self._watches:
+            watches, self._watches = self._watches, {}
+            for watch in watches:
+                watch.changed()
+
     def _wake_watchers(self) -> None:
         for watcher in tuple(self._watchers):
             watcher.partition_advanced(self)
@@ -400,6 +433,10 @@ class Replica:
     def has_follower(self, replica_id: int) -> bool:
         """Say whether a broker has a replica of what is led here."""
         return self._state is not None and self._state.follower(replica_id) is not None
+
+    def is_in_sync(self, replica_id: int) -> bool:
+        """Say whether a broker is in the ISR of what is led here."""
+        return self._state is not None and replica_id in self._state.isr
 
     def follower_fetched(
         self,
@@ -462,6 +499,7 @@ class Replica:
         """
         if self._state is not None:
             self._state.settled(change, partition_epoch=partition_epoch, isr=isr)
+            self._changed()
             self._advance()
 
     @property

@@ -2,12 +2,15 @@
 
 Pure: no clock, no randomness, no waiting; `now_ms` and new session ids are passed in. The rule: a session's epoch
 moves by exactly one with each request, so that a lost or repeated request is noticed by both sides.
+
+A partition of which a fetcher has, and knows, everything may be watched; a request then looks only at the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
@@ -22,6 +25,20 @@ EVICTION_MS_MIN = 120_000
 
 TopicKey = str | bytes
 """A topic's name (Fetch up to v12) or its id (v13+); a session never mixes the two."""
+
+
+class Watch(Protocol):
+    """Moves a partition of a session to those that have changed, once, when something of it changes."""
+
+    def end(self) -> None:
+        """Watch no longer."""
+
+
+class Reader(Protocol):
+    """Whoever serves a request of a session."""
+
+    def partition_changed(self, watch: Watch) -> None:
+        """Take note that a watched partition has changed, and is no longer watched."""
 
 
 @dataclass(slots=True, init=False)  # with an __init__ that can be compiled: a fetch may name thousands
@@ -39,6 +56,7 @@ class SessionPartition:
     told_last_stable_offset: int
     told_log_start_offset: int
     told_error: bool
+    watch: Watch | None
 
     def __init__(
         self,
@@ -61,6 +79,7 @@ class SessionPartition:
         self.told_last_stable_offset = -1
         self.told_log_start_offset = -1
         self.told_error = False
+        self.watch = None
 
     def tell(
         self, high_watermark: int, last_stable_offset: int, log_start_offset: int, *, is_error: bool
@@ -82,7 +101,11 @@ class SessionPartition:
 
 @dataclass(slots=True)
 class Session:
-    """A fetcher's remembered partitions, in the order in which they are served."""
+    """A fetcher's remembered partitions, in the order in which they are served.
+
+    `changed` are those of them that are not watched, in the same order among themselves as far as they were served.
+    `reader` is told of each that stops to be watched.
+    """
 
     id: int
     uses_topic_ids: bool
@@ -90,6 +113,44 @@ class Session:
     used_ms: int
     epoch: int = EPOCH_INITIAL + 1
     partitions: dict[tuple[TopicKey, int], SessionPartition] = field(default_factory=dict)
+    changed: dict[tuple[TopicKey, int], SessionPartition] = field(default_factory=dict)
+    reader: Reader | None = None
+    is_open: bool = True
+    looked_at_all_ms: int = 0
+    broker_epoch: int = -1
+    """The one with which a follower has sent its last request."""
+
+    def due(self, now_ms: int, *, all_after_ms: int, broker_epoch: int = -1) -> list[SessionPartition]:
+        """Return the partitions that a request must look at: those that have changed, or all of them.
+
+        All after so many ms, since not everything that changes is watched, and for a follower that has registered again.
+        """
+        if 0 <= now_ms - self.looked_at_all_ms < all_after_ms and broker_epoch == self.broker_epoch:
+            return list(self.changed.values())
+        self.looked_at_all_ms, self.broker_epoch = now_ms, broker_epoch
+        return list(self.partitions.values())
+
+    def watched(self, partition: SessionPartition, watch: Watch) -> None:
+        """Leave a partition out of the next requests until `watch` says that it has changed."""
+        partition.watch = watch
+        self.changed.pop((partition.topic, partition.index), None)
+
+    def note_change(self, partition: SessionPartition) -> None:
+        """Look at a partition with the next request."""
+        if partition.watch is not None:
+            partition.watch.end()
+            partition.watch = None
+        key = partition.topic, partition.index
+        if key in self.partitions:
+            self.changed[key] = partition
+
+    def end(self) -> None:
+        """Watch no partition any more."""
+        self.is_open = False
+        for partition in self.partitions.values():
+            if partition.watch is not None:
+                partition.watch.end()
+                partition.watch = None
 
     def update(
         self,
@@ -101,14 +162,19 @@ class Session:
             known = self.partitions.get((partition.topic, partition.index))
             if known is None:
                 self.partitions[(partition.topic, partition.index)] = partition
+                self.changed[(partition.topic, partition.index)] = partition
             else:
                 known.fetch_offset = partition.fetch_offset
                 known.max_bytes = partition.max_bytes
                 known.current_leader_epoch = partition.current_leader_epoch
                 known.last_fetched_epoch = partition.last_fetched_epoch
                 known.log_start_offset = partition.log_start_offset
+                self.note_change(known)
         for key in forgotten:
-            self.partitions.pop(key, None)
+            gone = self.partitions.pop(key, None)
+            if gone is not None:
+                self.note_change(gone)
+                self.changed.pop(key, None)
 
     def rotate(self, served: Iterable[tuple[TopicKey, int]]) -> None:
         """Move partitions that returned records to the end, so that a size limit starves none of them."""
@@ -116,6 +182,8 @@ class Session:
             partition = self.partitions.pop(key, None)
             if partition is not None:
                 self.partitions[key] = partition
+                if self.changed.pop(key, None) is not None:
+                    self.changed[key] = partition
 
 
 class FetchSessions:
@@ -141,7 +209,9 @@ class FetchSessions:
         session_id = self._new_id()
         while session_id in self._sessions or session_id <= 0:
             session_id = self._new_id()
-        session = Session(session_id, uses_topic_ids, now_ms, now_ms, partitions=partitions)
+        session = Session(
+            session_id, uses_topic_ids, now_ms, now_ms, partitions=partitions, changed=dict(partitions)
+        )
         self._sessions[session_id] = session
         return session
 
@@ -164,18 +234,20 @@ class FetchSessions:
 
     def close(self, session_id: int) -> None:
         """Forget a session; unknown ids are fine."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.end()
 
     def _evict(self, size: int, now_ms: int) -> bool:
         """Make room for a session of `size` partitions: an unused one first, then a smaller old one."""
         oldest = min(self._sessions.values(), key=lambda session: session.used_ms)
         if now_ms - oldest.used_ms > EVICTION_MS_MIN:
-            del self._sessions[oldest.id]
+            self.close(oldest.id)
             return True
         smallest = min(
             self._sessions.values(), key=lambda session: (len(session.partitions), session.used_ms)
         )
         if len(smallest.partitions) < size and now_ms - smallest.created_ms > EVICTION_MS_MIN:
-            del self._sessions[smallest.id]
+            self.close(smallest.id)
             return True
         return False

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from barnabas.errors import RequestError
-from barnabas.requests.fetch_sessions import EVICTION_MS_MIN, FetchSessions, SessionPartition
+from barnabas.requests.fetch_sessions import EVICTION_MS_MIN, FetchSessions, Session, SessionPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 
@@ -80,3 +80,67 @@ def test_partitions_that_returned_records_go_to_the_end() -> None:
 def test_no_slots_and_no_partitions_mean_no_session() -> None:
     assert make(slots=0).create(partitions(0), uses_topic_ids=False, now_ms=0) is None
     assert make().create([], uses_topic_ids=False, now_ms=0) is None
+
+
+class Watched:
+    """A watch that says whether it has been ended."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+    def end(self) -> None:
+        self.is_over = True
+
+
+def watched_session(count: int = 3) -> tuple[FetchSessions, Session, list[Watched]]:
+    """A session whose partitions are all watched, and has looked at all of them in ms 1,000."""
+    sessions = make()
+    session = sessions.create(partitions(*range(count)), uses_topic_ids=False, now_ms=0)
+    assert session is not None
+    assert len(session.due(1000, all_after_ms=500)) == count
+    watches = [Watched() for _ in range(count)]
+    for watch, partition in zip(watches, session.partitions.values(), strict=True):
+        session.watched(partition, watch)
+    return sessions, session, watches
+
+
+def indexes(due: list[SessionPartition]) -> list[int]:
+    return [partition.index for partition in due]
+
+
+def test_a_request_looks_at_partitions_that_are_not_watched_and_now_and_then_at_all() -> None:
+    _, session, watches = watched_session()
+    assert session.due(1001, all_after_ms=500) == []
+    session.note_change(session.partitions["t", 2])
+    assert watches[2].is_over
+    assert indexes(session.due(1499, all_after_ms=500)) == [2]
+    assert indexes(session.due(1500, all_after_ms=500)) == [0, 1, 2]
+    assert indexes(session.due(1501, all_after_ms=500)) == [2]
+    assert indexes(session.due(900, all_after_ms=500)) == [0, 1, 2], "the clock was put back"
+    assert indexes(session.due(901, all_after_ms=500, broker_epoch=7)) == [0, 1, 2], "it registered again"
+
+
+def test_what_a_request_names_is_looked_at_and_what_it_forgets_never() -> None:
+    _, session, watches = watched_session()
+    session.update([*partitions(0, offset=7), *partitions(5)], [("t", 1)])
+    assert [watch.is_over for watch in watches] == [True, True, False]
+    assert indexes(session.due(1001, all_after_ms=500)) == [0, 5]
+    session.rotate([("t", 0), ("t", 2)])
+    assert indexes(session.due(1001, all_after_ms=500)) == [5, 0]
+    assert indexes(session.due(1600, all_after_ms=500)) == [5, 0, 2]
+
+
+def test_a_session_that_ends_watches_nothing() -> None:
+    sessions, session, watches = watched_session()
+    sessions.close(session.id)
+    assert all(watch.is_over for watch in watches)
+    assert not session.is_open
+
+
+def test_a_session_that_is_evicted_watches_nothing() -> None:
+    sessions, session, watches = watched_session()
+    later = 3 * EVICTION_MS_MIN
+    for n in range(2):
+        assert sessions.create(partitions(n), uses_topic_ids=False, now_ms=later + n) is not None
+    assert not session.is_open
+    assert all(watch.is_over for watch in watches)
