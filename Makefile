@@ -26,7 +26,7 @@ PYTEST := $(BIN)/python -m pytest
 WITH_CODE := $(VENV)/.ready-run
 endif
 
-.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate gen docs lock clean nightly help
+.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen docs lock clean nightly help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -51,6 +51,9 @@ pipeline-demo: $(VENV)/.ready-spark $(WITH_CODE)  ## broker, simulated stream an
 
 nightly: $(VENV)/.ready-test $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100)
 	BARNABAS_TEST_EFFORT=$(EFFORT) HYPOTHESIS_PROFILE=nightly $(PYTEST) tests/property $(ARGS)
+
+turns: $(VENV)/.ready-test  ## each API's worst request against a broker that holds much: lines in one turn of its event loop (ARGS="API ...")
+	BARNABAS_TEST_EFFORT=10 PYTHONPATH=server:. $(BIN)/python -m tests.support.loop_turns --verbose $(ARGS)
 
 check: $(VENV)/.ready-check  ## lint, types, layering, generated code and docs up to date
 	$(BIN)/ruff check .

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -16,6 +16,9 @@ from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Decision, Record
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
+
+BYTES_PER_TOPIC = 32
+"""What a topic takes in a subscription, about."""
 
 
 @dataclass(slots=True)
@@ -44,6 +47,10 @@ class ClassicState:
     is_initial: bool = False
     writing: int = 0
     """The generation that is being encoded aside; 0 if there is none."""
+    subscriptions: tuple[str, tuple[Member, ...], frozenset[str] | None] | None = field(
+        default=None, compare=False
+    )
+    """Protocol, members, and what `subscribed_topics` has made of them."""
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -80,7 +87,15 @@ class ClassicState:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
-    def subscribed_topics(self) -> set[str] | None:
+    def subscription_size(self) -> int:
+        """Return about how many members and topics `subscribed_topics` goes through: none where it knows the answer."""
+        members = tuple(self.members.values())
+        if self.subscriptions is not None and self.subscriptions[:2] == (self.protocol, members):
+            return 0
+        said = sum([len(metadata) for member in members for _, metadata in member.protocols[:1]])
+        return len(members) + said // BYTES_PER_TOPIC
+
+    def subscribed_topics(self) -> Set[str] | None:
         """Return the topics of all members, as they say for the chosen assignor; None if that is not known.
 
         It is not for groups that are no consumers, before the first generation, or when a member's metadata is not the
@@ -90,13 +105,11 @@ class ClassicState:
             return set()
         if self.protocol_type != CONSUMER or self.protocol is None:
             return None
-        topics: set[str] = set()
-        for member in self.members.values():
-            try:
-                topics.update(read_subscription(member.metadata_for(self.protocol)).topics)
-            except PeerError:
-                return None
-        return topics
+        members = tuple(self.members.values())
+        known = self.subscriptions
+        if known is None or known[:2] != (self.protocol, members):
+            known = self.subscriptions = (self.protocol, members, _topics_of(members, self.protocol))
+        return known[2]
 
     # --- offsets --------------------------------------------------------------------------------------------
 
@@ -194,3 +207,14 @@ class ClassicState:
                 group.static_ids[entry.group_instance_id] = entry.member_id
         group.state = State.STABLE if group.members else State.EMPTY
         return group
+
+
+def _topics_of(members: Iterable[Member], protocol: str) -> frozenset[str] | None:
+    """Return the topics that these say for a protocol; None if one of them says something else."""
+    topics: set[str] = set()
+    for member in members:
+        try:
+            topics.update(read_subscription(member.metadata_for(protocol)).topics)
+        except PeerError:
+            return None
+    return frozenset(topics)

@@ -42,7 +42,7 @@ from barnabas.groups.streams import records as streams_records
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.records.batch import NO_PRODUCER_ID
 from barnabas.statemachine.context import EventContext
-from barnabas.statemachine.decision import Decision, Record, nothing, slices
+from barnabas.statemachine.decision import EVENT_SIZE_MAX, Decision, Large, Record, nothing, slices
 from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.codec import record_type_id
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -137,6 +137,11 @@ class GroupShard:
         if not isinstance(group, EpochGroup):
             return 0
         return group.size_for(member_id, self.image().topics, says_more=says_more)
+
+    def subscription_size(self, group_id: str) -> int:
+        """Return about how much is gone through to know what the members of a classic group read."""
+        group = self.find(group_id, ClassicGroup)
+        return 0 if group is None else group.subscription_size()
 
     def share_state_size(self, group_id: str) -> int:
         """Return of how many topics and partitions a share group has a state, or is about to."""
@@ -323,10 +328,14 @@ class GroupShard:
             if number % GROUPS_AT_ONCE == 0:
                 yield nothing
 
-    def expiring(self, now_ms: int) -> Iterator[Event]:
+    def expiring(self, now_ms: int) -> Iterator[Event | Large]:
         """Events that forget offsets that are kept too long (KIP-211), and groups of which nothing is left."""
         for number, group_id in enumerate(tuple(self.groups.keys() | self.offsets.keys())):
             for some in slices(tuple(self.offsets.get(group_id, ())), OFFSETS_LOOKED_AT_ONCE):
+                if self.subscription_size(group_id) > EVENT_SIZE_MAX:
+                    yield Large(
+                        partial(_expire, group_id, some[:1], now_ms)
+                    )  # the others find what it has read
                 for gone in slices(self._expired(group_id, some, now_ms), OFFSETS_AT_ONCE):
                     yield partial(_expire, group_id, gone, now_ms)
                 if len(some) == OFFSETS_LOOKED_AT_ONCE:

@@ -10,7 +10,7 @@ from barnabas.cluster.image import TopicInfo
 from barnabas.errors import RequestError
 from barnabas.groups.shard import OFFSETS_AT_ONCE, GroupShard
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.statemachine.decision import Decision, slices
+from barnabas.statemachine.decision import EVENT_SIZE_MAX, Decision, slices
 from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -52,7 +52,11 @@ async def handle(
     known_topics = metadata.image.topics
     for some in slices(asked, OFFSETS_AT_ONCE) if asked else [[]]:
         event = partial(_delete, request.group_id, known_topics, some)
-        await group_coordinator.perform(request.group_id, event)
+        await group_coordinator.perform(
+            request.group_id,
+            event,
+            is_large=lambda shard: shard.subscription_size(request.group_id) > EVENT_SIZE_MAX,
+        )
     return response
 
 
