@@ -1,7 +1,7 @@
 """No request, of any API and version, keeps the event loop for long: counted in lines, not in time.
 
-    make turns                ten times the state: half an hour
-    make turns ARGS=Fetch     each request of an API
+make turns                ten times the state: half an hour
+make turns ARGS=Fetch     each request of an API
 """
 
 from __future__ import annotations

@@ -13,10 +13,14 @@ from barnabas.errors import RequestError
 from barnabas.features import RecordVersions
 from barnabas.groups.group import Committer
 from barnabas.groups.member import Joining, Member, Members, State
+from barnabas.groups.records import CommittedOffset
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
 from barnabas.statemachine.decision import Decision
 from barnabas.statemachine.partitioning import java_hash, partition_for
+from barnabas.wire.codec import encode_versioned
+from barnabas.wire.generated.data.consumer_protocol_subscription import CODEC as SUBSCRIPTION
+from barnabas.wire.generated.data.consumer_protocol_subscription import ConsumerProtocolSubscription
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
@@ -394,6 +398,46 @@ def test_a_group_with_members_is_not_deleted() -> None:
     h = Harness()
     h.stable_pair()
     assert code_of(h.shard.delete_group, "g", Decision()) == ErrorCode.NON_EMPTY_GROUP
+
+
+# --- what members read, and offsets of transactions ------------------------------------------------------------
+
+
+def subscription(*topics: str) -> bytes:
+    return encode_versioned(SUBSCRIPTION, ConsumerProtocolSubscription(topics=list(topics)), 0)
+
+
+def test_what_members_read_is_found_out_once_and_again_when_one_of_them_is_another() -> None:
+    h = Harness()
+    h.stable_pair()
+    members = h.group.members
+    for member_id, topics in (("a", ("x", "y")), ("b", ("y",))):
+        members[member_id] = replace(members[member_id], protocols=[("range", subscription(*topics))])
+    assert h.shard.subscription_size("g") >= 2
+    topics = h.group.subscribed_topics()
+    assert topics == {"x", "y"}
+    assert h.group.subscribed_topics() is topics
+    assert h.shard.subscription_size("g") == 0
+    members["a"] = replace(members["a"], protocols=[("range", subscription("z"))])
+    assert h.shard.subscription_size("g") >= 2
+    assert h.group.subscribed_topics() == {"y", "z"}
+
+
+def test_a_transaction_that_ends_overrules_what_others_have_not_yet_committed() -> None:
+    h = Harness()
+    for producer_id, partitions, offset in ((1, range(4), 10), (2, range(2), 20), (3, range(3, 9), 30)):
+        for partition in partitions:
+            value = OffsetCommitValue(offset=offset)
+            h.shard.replay_commit(CommittedOffset("g", ("t", partition), value), producer_id)
+    h.shard.replay_commit(CommittedOffset("other", ("t", 0), OffsetCommitValue(offset=1)), 1)
+    h.shard.transaction_ended(1, committed=True)
+    assert {p: value.offset for (_, p), value in h.shard.offsets["g"].items()} == dict.fromkeys(range(4), 10)
+    assert h.shard.offsets["other"]["t", 0].offset == 1
+    assert h.shard.pending.topic_partitions("g") == {("t", p) for p in range(4, 9)}
+    h.shard.transaction_ended(2, committed=True)
+    h.shard.transaction_ended(3, committed=False)
+    assert len(h.shard.offsets["g"]) == 4
+    assert not h.shard.pending.has("g")
 
 
 # --- counting ---------------------------------------------------------------------------------------------------
