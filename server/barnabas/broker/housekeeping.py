@@ -150,6 +150,7 @@ class Housekeeping:
             return max(get(settings.LOG_CLEANER_BACKOFF_MS) / 1000, 1.0)
 
         await trio.sleep(seconds())
+        await self._threads.run(_import_cleaner)
         from barnabas.log.cleaner.cleaner import LogCleaner  # not on the way of a quick start
         from barnabas.log.rate_limit import RateLimit
 
@@ -212,3 +213,10 @@ class Housekeeping:
                 self._failures.failed(error)
             except Exception:
                 log.exception("periodic work failed; it is tried again in %s s", seconds)
+
+
+def _import_cleaner() -> None:
+    from barnabas.log import rate_limit
+    from barnabas.log.cleaner import cleaner
+
+    assert all((rate_limit, cleaner))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.cluster.internal_topics import SHAPES
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from barnabas.statemachine.decision import slices
 from barnabas.topic_partitions import TopicPartition
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.add_partitions_to_txn import (
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
+PARTITIONS_AT_ONCE = 500
 FENCED_KNOWN_SINCE = 2
 MANY_TRANSACTIONS_SINCE = 4
 
@@ -88,8 +90,9 @@ async def _answer(
     codes: dict[TopicPartition, int]
     topic_partitions: list[TopicPartition] = []
     for topic in asked.topics:
-        topic_partitions += [(topic.name, partition) for partition in topic.partitions]
-        await budget.checkpoint()
+        for some in slices(topic.partitions, PARTITIONS_AT_ONCE):
+            topic_partitions += [(topic.name, partition) for partition in some]
+            await budget.checkpoint()
     try:
         codes = await _join(
             context,
@@ -106,14 +109,16 @@ async def _answer(
         codes = dict.fromkeys(topic_partitions, code)
     results = []
     for topic in asked.topics:
-        of_topic = [
-            PartitionResult(
-                partition_index=partition, partition_error_code=codes.get((topic.name, partition), 0)
-            )
-            for partition in topic.partitions
-        ]
+        of_topic: list[PartitionResult] = []
+        for some in slices(topic.partitions, PARTITIONS_AT_ONCE):
+            of_topic += [
+                PartitionResult(
+                    partition_index=partition, partition_error_code=codes.get((topic.name, partition), 0)
+                )
+                for partition in some
+            ]
+            await budget.checkpoint()
         results.append(TopicResult(name=topic.name, results_by_partition=of_topic))
-        await budget.checkpoint()
     return results
 
 

@@ -34,6 +34,7 @@ TIMESTAMP_MAX = 2**63 - 1
 COMMITS_AT_ONCE = 250
 """So many offsets are committed in one event: a few milliseconds' worth."""
 PARTITIONS_PER_CHECKPOINT = 16
+TOPICS_PER_CHECKPOINT = 1_000
 RECORD_BYTES_MIN = 41
 """What an offset takes in a batch besides the names of its group and topic, at least."""
 
@@ -77,17 +78,24 @@ A = TypeVar("A", bound=Answer)
 
 
 async def check_size(
-    group_id: str, topics: Sequence[Topic], *, replicas: Replicas, group_coordinator: GroupCoordinator
+    group_id: str,
+    topics: Sequence[Topic],
+    *,
+    replicas: Replicas,
+    group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
 ) -> None:
     """See that the offsets fit into a batch of their topic, before anything is done with them.
 
     Raises INVALID_COMMIT_OFFSET_SIZE, as Kafka does for such a batch, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR.
     """
     count = names_size = 0
-    for topic in topics:
+    for number, topic in enumerate(topics, 1):
         of_topic = len(topic.partitions)
         count += of_topic
         names_size += of_topic * len(topic.name)
+        if number % TOPICS_PER_CHECKPOINT == 0:
+            await budget.checkpoint()
     if count <= COMMITS_AT_ONCE:
         return
     topic_partition = (OFFSETS_TOPIC, await group_coordinator.partition_of(group_id))

@@ -44,7 +44,11 @@ async def handle(
     in_zookeeper = consumer_offsets if context.api_version < COORDINATED_SINCE else None
     if in_zookeeper is None:
         await check_size(
-            request.group_id, request.topics, replicas=replicas, group_coordinator=group_coordinator
+            request.group_id,
+            request.topics,
+            replicas=replicas,
+            group_coordinator=group_coordinator,
+            budget=budget,
         )
     commits = Commits(
         context,

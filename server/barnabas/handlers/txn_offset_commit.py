@@ -47,7 +47,13 @@ async def handle(
     budget: LoopBudget,
 ) -> TxnOffsetCommitResponse:
     """Commit what can be committed; each partition has its own answer."""
-    await check_size(request.group_id, request.topics, replicas=replicas, group_coordinator=group_coordinator)
+    await check_size(
+        request.group_id,
+        request.topics,
+        replicas=replicas,
+        group_coordinator=group_coordinator,
+        budget=budget,
+    )
     commits = Commits(
         context, request.group_id, metadata=metadata, group_coordinator=group_coordinator, budget=budget
     )
