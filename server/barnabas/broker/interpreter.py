@@ -9,13 +9,17 @@ from contextlib import suppress
 
 SWITCH_SECONDS = 0.0005
 """How long another thread may keep the interpreter while the event loop wants it."""
-_M_ARENA_MAX = -8
+MAPPED_BYTES = 2 << 20
+"""From this size on the C library maps memory by itself, which then grows without being copied."""
+KEPT_BYTES = 16 << 20
+"""How much free memory at the end of the heap is kept for what comes next."""
+_M_ARENA_MAX, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -8, -3, -1
 
 
 def prepare() -> None:
     """Set up the interpreter; call it before the first thread begins."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    _have_one_heap()
+    _set_up_heap()
 
 
 def settle_garbage_collector() -> None:
@@ -26,10 +30,15 @@ def settle_garbage_collector() -> None:
     gc.set_threshold(5_000, 2, 3_000)
 
 
-def _have_one_heap() -> None:
-    """Have all threads allocate from one heap; without effect where the C library is not glibc.
+def _set_up_heap() -> None:
+    """Have all threads allocate from one heap, and large blocks apart; without effect where the C library is not glibc.
 
-    By default each thread has a heap of its own, and what is free in one of them is of no use to the others.
+    By default each thread has a heap of its own, and what is free in one of them is of no use to the others. And blocks
+    of up to 32 MB come from it once such a block has been freed; when these grow they are copied, for 5 to 10 ms in which
+    nobody else gets the interpreter.
     """
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_ARENA_MAX, 1)
+        mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
