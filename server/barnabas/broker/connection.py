@@ -310,10 +310,14 @@ class Connection:
             if not is_checked and used >= API_KEY_BYTES:
                 check_message_size(buffer, size)
                 is_checked = True
-            self._transport.expect(size - used)
-            await self._transport.wait_readable(soon=self._is_active)
-            if self._parts.budget.is_used_up:
-                await self._parts.budget.admit(is_active=self._is_active)
+            if self._is_more_there:
+                # The rest of a frame that a full read has cut: waiting for it would cost a turn.
+                await self._parts.budget.checkpoint()
+            else:
+                self._transport.expect(size - used)
+                await self._transport.wait_readable(soon=self._is_active)
+                if self._parts.budget.is_used_up:
+                    await self._parts.budget.admit(is_active=self._is_active)
             if used < SCRATCH_BYTES // 2:
                 count = await self._receive_little(buffer, size - used, memory, held)
             else:
@@ -325,7 +329,9 @@ class Connection:
             if count == 0:
                 self._warn(CUT_SHORT, f"peer closed after {used} of a frame's {size} bytes")
                 return None
-            if count is not None:
+            if count is None:
+                self._is_more_there = False
+            else:
                 used += count
                 self._note_arrival()
                 held.moved_s = self.last_active
