@@ -22,7 +22,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import trio
@@ -84,8 +84,8 @@ class TaskTime:
         self._budget.end_counting(self._task)
 
 
-class LoopBudget(trio.abc.Instrument):
-    """Measures the turns of an event loop.
+class LoopBudget:
+    """Measures the turns of an event loop, as an instrument of Trio (which asks for the methods, not for the base class).
 
     Lifecycle: `with budget:` inside `trio.run` for as long as turns are to be measured. Outside of it nothing is
     measured, and `checkpoint` lets others run each time that the budget has passed since it last did.
@@ -95,8 +95,14 @@ class LoopBudget(trio.abc.Instrument):
     """
 
     def __init__(
-        self, *, budget_seconds: float = BUDGET_SECONDS, clock: Callable[[], float] = time.perf_counter
+        self,
+        *,
+        budget_seconds: float = BUDGET_SECONDS,
+        clock: Callable[[], float] = time.perf_counter,
+        measures: bool = True,
     ) -> None:
+        """Without `measures` nothing is measured inside of `with` either."""
+        self._measures = measures
         self._clock = clock
         self._budget_seconds = budget_seconds
         self._ends = self._long_work_ends = clock() + budget_seconds
@@ -122,15 +128,19 @@ class LoopBudget(trio.abc.Instrument):
         self.on_long_turn: Callable[[Stall], object] = bool
 
     def __enter__(self) -> LoopBudget:
+        if not self._measures:
+            return self
         self._begin_turn()
         self._task, self._steps = trio.lowlevel.current_task(), 1  # whose step goes on
         self._runnable = UNKNOWN  # until the loop has nothing to do
-        trio.lowlevel.add_instrument(self)
+        trio.lowlevel.add_instrument(cast("trio.abc.Instrument", self))
         self._is_measured = True
         return self
 
     def __exit__(self, *_: object) -> None:
-        trio.lowlevel.remove_instrument(self)
+        if not self._measures:
+            return
+        trio.lowlevel.remove_instrument(cast("trio.abc.Instrument", self))
         self._is_measured = False
         self._runnable = UNKNOWN
         self._task = self._longest_task = None

@@ -8,30 +8,28 @@ from __future__ import annotations
 
 import logging
 import ssl
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from barnabas.broker.buffers import GROWTH_BYTES_MAX, SCRATCH_BYTES
+from barnabas.broker.buffers import GROWTH_BYTES_MAX, SCRATCH_BYTES, BufferPool
 from barnabas.broker.channel import NO_SECURITY
+from barnabas.broker.handshakes import Handshakes
+from barnabas.broker.stalls import StallMeter
 from barnabas.errors import PeerError, StorageError
+from barnabas.loop_budget import LoopBudget
+from barnabas.requests.log_limit import LogLimit
 from barnabas.requests.login import wait_after_failure
-from barnabas.requests.memory import Held
+from barnabas.requests.memory import Held, Memory
 from barnabas.wire.framing import API_KEY_BYTES, SIZE_BYTES, check_frame_size, check_message_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from barnabas.broker.buffers import BufferPool
     from barnabas.broker.channel import Channel
-    from barnabas.broker.handshakes import Handshakes
-    from barnabas.broker.pipeline import Pipeline
-    from barnabas.broker.stalls import StallMeter
-    from barnabas.loop_budget import LoopBudget
     from barnabas.network.transport import Transport
     from barnabas.requests.context import ConnectionInfo
-    from barnabas.requests.log_limit import LogLimit
-    from barnabas.requests.memory import IncomingMemory, Memory
+    from barnabas.requests.memory import IncomingMemory
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +49,21 @@ SKIP_MAX = 1023
 CUT_SHORT = "requests cut short"
 
 
-class ConnectionParts(NamedTuple):
-    """What all connections of a broker share; `on_closed` is told the id of each that is at its end."""
+class Answering(Protocol):
+    """What answers a frame, as `Pipeline` does."""
 
-    pipeline: Pipeline
+    async def answer(self, connection: ConnectionInfo, transport: Transport, frame: memoryview) -> bool:
+        """Answer a request; false when its connection must be closed. Raises PeerError, OSError."""
+
+
+@dataclass
+class ConnectionParts:
+    """What all connections of a broker share; `on_closed` is told the id of each that is at its end.
+
+    Its types are imported for more than typing: a compiled class with fields looks them up.
+    """
+
+    pipeline: Answering
     memory: Memory
     buffers: BufferPool
     budget: LoopBudget

@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
 from barnabas import apis
 from barnabas.broker.codecs import INLINE_BYTES_MAX
-from barnabas.broker.repeated_answers import AFTER_CORRELATION_ID, RepeatedAnswers
+from barnabas.broker.repeated_answers import RepeatedAnswers
 from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.metrics.meter import error_codes
 from barnabas.requests.context import RequestContext, Shared
@@ -28,11 +28,10 @@ from barnabas.security.sasl.mechanism import LoginFailedError
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import encode_response, parse_request_header, response_start
-from barnabas.wire.regions import FileRegion
+from barnabas.wire.regions import Chunk, FileRegion
 
 if TYPE_CHECKING:
     from barnabas.broker.codecs import CodecWorker
-    from barnabas.broker.repeated_answers import Answer
     from barnabas.broker.services import Services
     from barnabas.cluster.store import MetadataStore
     from barnabas.metrics.meter import RequestMeter
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from barnabas.requests.quotas import RequestQuotas
     from barnabas.security.sasl.server import SaslServer
     from barnabas.wire.headers import RequestHeader
-    from barnabas.wire.regions import Chunk
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +49,18 @@ Interceptor = Callable[[RequestContext, Any, Handler], Awaitable[Any]]
 
 It returns the response; None has nothing answered.
 """
-Sender = Callable[[RequestContext, "Transport", list["Chunk"]], Awaitable[bool]]
+Sender = Callable[[RequestContext, "Transport", list[Chunk]], Awaitable[bool]]
 """Sends an answer in place of its transport, no chunks where nothing is to be answered; false closes the connection."""
-
-Encoded = tuple[list["Chunk"], Mapping[int, int] | None]
-"""The chunks of an answer, and the numbers of its error codes if they were counted."""
 
 _SERVED_AT_ONCE = frozenset({apis.API_VERSIONS, apis.SASL_HANDSHAKE, apis.SASL_AUTHENTICATE})
 """What is served before the controller has told a broker of its cluster, besides the controller's requests."""
+
+
+class Answer(NamedTuple):
+    """An encoded response: none has no chunks. `codes` are the numbers of its error codes, where they are counted."""
+
+    chunks: list[Chunk]
+    codes: Mapping[int, int]
 
 
 class Pipeline:
@@ -121,63 +123,21 @@ class Pipeline:
         quotas = self._shared.quotas
         if quotas is not None and quotas.is_set and (login is None or login.is_done):
             context.quotas = quotas.begin(connection.user, header.client_id, api.key)
+        repeated = self._repeated if api.key == apis.METADATA and refused is None else None
         started = self._now_s() if self._meter is not None else 0.0
         try:
-            repeated = self._repeated
-            if api.key != apis.METADATA or refused is not None or context.quotas is not None:
-                repeated = None
-            if repeated is not None:
-                again = repeated.find(connection, header, frame)
-                if again is not None:
-                    await self._send_again(api, context, transport, frame, again, started)
-                    return True
-                state = repeated.state
-            try:
-                if len(frame) <= INLINE_BYTES_MAX:
-                    request = api.decoders[header.api_version](frame, header.body_position)[0]
-                else:
-                    request = await self._codecs.decode(api, context, frame, header.body_position)
-            except PeerError as error:
-                raise _malformed(api, context, error) from error
-            response = await self._respond(api, handler, context, request)
-            if context.quotas is not None:
-                _throttle(context.quotas, connection, request, response, len(frame))
-            size = 0
-            codes: Mapping[int, int] | None = None  # where they have been counted already
-            if response is not None:
-                if self._codecs.is_large(response):
-                    encoded = await self._encode_aside(api, context, request, response)
-                else:
-                    encoded = self._encode(api, context, request, response)
-                if encoded is None:
-                    return False
-                chunks, codes = encoded
-                if repeated is not None:
-                    codes = codes if codes is not None else Counter(error_codes(response))
-                    repeated.keep(connection, header, frame, chunks, codes, state)
-                if context.reservation is not None:
-                    # What the handler needed is dropped now; what is sent stays until it is read.
-                    in_memory = (len(one) for one in chunks if not isinstance(one, FileRegion))
-                    context.reservation.reduce_to(sum(in_memory))
-                request = None
-                if codes is not None and api.key != apis.FETCH:
-                    response = None
-                if login is not None and login.has_failed:
-                    context.close_after_response = True
-                    await wait_after_failure(connection)
-                if self._sender is None:
-                    await transport.send(chunks)
-                elif not await self._sender(context, transport, chunks):
-                    return False
-                if self._meter is not None:
-                    size = sum(len(chunk) for chunk in chunks)
-            elif self._sender is not None and not await self._sender(context, transport, []):
+            if repeated is None or context.quotas is not None:
+                answer = await self._made(api, handler, context, header, frame)
+            else:
+                answer = await self._repeated_answer(repeated, api, handler, context, header, frame)
+            if answer is None:
+                return False
+            if not await self._send(context, transport, answer.chunks):
                 return False
             if self._meter is not None:
-                self._meter.answered(
-                    api.name, api.key, context.api_version, response, len(frame), size,
-                    self._now_s() - started, codes,
-                )  # fmt: skip
+                size = sum(len(chunk) for chunk in answer.chunks)
+                seconds = self._now_s() - started
+                self._meter.answered(api.name, header.api_version, answer.codes, len(frame), size, seconds)
             return not context.close_after_response
         finally:
             if context.quotas is not None:
@@ -185,23 +145,70 @@ class Pipeline:
             if context.reservation is not None:
                 context.reservation.reduce(context.reservation.size)
 
-    async def _send_again(
+    async def _made(
         self,
         api: apis.Api,
+        handler: Handler,
         context: RequestContext,
-        transport: Transport,
+        header: RequestHeader,
         frame: memoryview,
-        answer: Answer,
-        started: float,
-    ) -> None:
-        """Send what was answered to the same question before."""
-        size = AFTER_CORRELATION_ID + len(answer.body)
-        await transport.send([response_start(len(answer.body), context.correlation_id) + answer.body])
-        if self._meter is not None:
-            self._meter.answered(
-                api.name, api.key, context.api_version, None, len(frame), size, self._now_s() - started,
-                answer.codes,
-            )  # fmt: skip
+    ) -> Answer | None:
+        """Decode, respond, throttle, encode. Return None where no error can be told. Raises PeerError.
+
+        Request and response are dropped with the return: while a slow client reads, only the bytes for it are held.
+        """
+        try:
+            if len(frame) <= INLINE_BYTES_MAX:
+                request = api.decoders[header.api_version](frame, header.body_position)[0]
+            else:
+                request = await self._codecs.decode(api, context, frame, header.body_position)
+        except PeerError as error:
+            raise _malformed(api, context, error) from error
+        response = await self._respond(api, handler, context, request)
+        if context.quotas is not None:
+            _throttle(context.quotas, context.connection, request, response, len(frame))
+        if response is None:
+            return Answer([], {})
+        if self._codecs.is_large(response):
+            answer = await self._encode_aside(api, context, request, response)
+        else:
+            answer = self._encode(api, context, request, response)
+        if answer is not None and context.reservation is not None:
+            in_memory = (len(one) for one in answer.chunks if not isinstance(one, FileRegion))
+            context.reservation.reduce_to(sum(in_memory))
+        return answer
+
+    async def _repeated_answer(
+        self,
+        repeated: RepeatedAnswers,
+        api: apis.Api,
+        handler: Handler,
+        context: RequestContext,
+        header: RequestHeader,
+        frame: memoryview,
+    ) -> Answer | None:
+        """Return what was answered to the same question, or make the answer and keep it."""
+        again = repeated.find(context.connection, header, frame)
+        if again is not None:
+            start = response_start(len(again.body), context.correlation_id)
+            return Answer([start + again.body], again.codes)
+        state = repeated.state
+        answer = await self._made(api, handler, context, header, frame)
+        if answer is not None:
+            repeated.keep(context.connection, header, frame, answer.chunks, answer.codes, state)
+        return answer
+
+    async def _send(self, context: RequestContext, transport: Transport, chunks: list[Chunk]) -> bool:
+        """Send an answer, if there is any; false when the connection must be closed. Raises OSError."""
+        login = context.connection.login
+        if login is not None and login.has_failed:
+            context.close_after_response = True
+            await wait_after_failure(context.connection)
+        if self._sender is not None:
+            return await self._sender(context, transport, chunks)
+        if chunks:
+            await transport.send(chunks)
+        return True
 
     # --- before anything is done ----------------------------------------------------------------------------
 
@@ -285,30 +292,42 @@ class Pipeline:
         self._handlers[api.key] = handler
         return handler
 
-    def _encode(self, api: apis.Api, context: RequestContext, request: Any, response: Any) -> Encoded | None:
-        """Return the chunks of the answer; None where no error can be told."""
+    def _encode(self, api: apis.Api, context: RequestContext, request: Any, response: Any) -> Answer | None:
+        """Encode an answer, and count its error codes where somebody asks; None where no error can be told."""
         try:
-            return encode_response(api.key, context.api_version, context.correlation_id, response), None
+            chunks = encode_response(api.key, context.api_version, context.correlation_id, response)
         except Exception:
             return self._encode_failure(api, context, request)
+        return self._counted(api, chunks, response)
 
     async def _encode_aside(
         self, api: apis.Api, context: RequestContext, request: Any, response: Any
-    ) -> Encoded | None:
+    ) -> Answer | None:
         """Do the same in a thread."""
         try:
-            return await self._codecs.encode(context, response)
+            chunks, codes = await self._codecs.encode(context, response)
         except Exception:
             return self._encode_failure(api, context, request)
+        if self._meter is not None and api.key == apis.FETCH:
+            self._meter.fetched(response)
+        return Answer(chunks, codes)
 
-    @staticmethod
-    def _encode_failure(api: apis.Api, context: RequestContext, request: Any) -> Encoded | None:
+    def _encode_failure(self, api: apis.Api, context: RequestContext, request: Any) -> Answer | None:
         """Our own mistake: the client still gets an answer that it can act on. To be called while it is handled."""
         log.exception("the answer cannot be written: %s", context)
         response = _failed(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
         if response is None:
             return None
-        return encode_response(api.key, context.api_version, context.correlation_id, response), None
+        chunks = encode_response(api.key, context.api_version, context.correlation_id, response)
+        return self._counted(api, chunks, response)
+
+    def _counted(self, api: apis.Api, chunks: list[Chunk], response: Any) -> Answer:
+        """Return an encoded answer with its error codes, if they are of use to anybody."""
+        if self._meter is None and api.key != apis.METADATA:
+            return Answer(chunks, {})
+        if self._meter is not None and api.key == apis.FETCH:
+            self._meter.fetched(response)
+        return Answer(chunks, Counter(error_codes(response)))
 
 
 def ready(api: apis.Api, services: Services, *, asks_authorizer: bool = False) -> Handler:

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from barnabas.wire.structs import struct_of
 
-FETCH = 1
-
 
 @dataclass(slots=True)
 class RequestCounts:
@@ -37,18 +35,13 @@ class RequestMeter:
     def answered(
         self,
         name: str,
-        key: int,
         version: int,
-        response: object,
+        codes: Mapping[int, int],
         bytes_in: int,
         bytes_out: int,
         seconds: float,
-        codes: Mapping[int, int] | None = None,
     ) -> None:
-        """Count a request of `bytes_in` answered by `response`, None if it wants no answer, in `bytes_out`.
-
-        `codes` are the numbers of its error codes where they have been counted already.
-        """
+        """Count a request of `bytes_in` answered in `bytes_out` with so many of each error code."""
         counts = self.requests.get((name, version))
         if counts is None:
             counts = self.requests[name, version] = RequestCounts()
@@ -57,16 +50,11 @@ class RequestMeter:
         counts.bytes_in += bytes_in
         counts.bytes_out += bytes_out
         errors = self.errors
-        if codes is not None:
-            for code, count in codes.items():
-                errors[name, code] = errors.get((name, code), 0) + count
-        elif response is not None:
-            for code in error_codes(response):
-                errors[name, code] = errors.get((name, code), 0) + 1
-        if key == FETCH and response is not None:
-            self._fetched(response)
+        for code, count in codes.items():
+            errors[name, code] = errors.get((name, code), 0) + count
 
-    def _fetched(self, response: Any) -> None:
+    def fetched(self, response: Any) -> None:
+        """Count the bytes of records in a response of Fetch."""
         for topic in response.responses:
             size = sum(len(partition.records or b"") for partition in topic.partitions)
             name = (topic.topic or self._topic_name(topic.topic_id)) if size else None

@@ -7,8 +7,8 @@ import trio.testing
 
 from barnabas.broker.listener import CLOSED_AT_ONCE, Connections
 from barnabas.config.loading import BrokerConfig
-from barnabas.loop_budget import LoopBudget
 from tests.support.brokers import serving
+from tests.support.connection_parts import connection_parts
 
 COUNT = 500
 
@@ -42,7 +42,7 @@ class Idle:
 
 async def test_idle_connections_are_closed_some_at_a_time(autojump_clock):
     turns = Turns()
-    parts = SimpleNamespace(budget=LoopBudget(), now_s=lambda: 10_000.0)
+    parts = connection_parts(now_s=lambda: 10_000.0)
     async with trio.open_nursery() as nursery:
         connections = Connections(nursery, parts, SimpleNamespace(), idle_seconds_max=1, count_max=None)
         connections._open.update((Idle(turns), None) for _ in range(COUNT))

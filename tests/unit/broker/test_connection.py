@@ -3,7 +3,7 @@
 import socket
 import struct
 from contextlib import asynccontextmanager, suppress
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 import trio
@@ -33,8 +33,7 @@ def request(key: int, version: int, body: bytes = b"", correlation_id: int = 7) 
 async def broker(tmp_path):
     """What connections share, so that a test can put another part in place of one."""
     async with broker_to_ask(tmp_path) as asked:
-        parts = asked.broker.connections.parts
-        yield SimpleNamespace(**parts._asdict())
+        yield replace(asked.broker.connections.parts)
 
 
 @asynccontextmanager

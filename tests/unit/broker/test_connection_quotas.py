@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from types import SimpleNamespace
 
 import pytest
 import trio
@@ -12,9 +11,9 @@ import trio.testing
 from barnabas.broker.connection_limits import ConnectionLimits
 from barnabas.broker.listener import THROTTLED_MAX, Connections, Listener
 from barnabas.config.loading import BrokerConfig
-from barnabas.loop_budget import LoopBudget
 from barnabas.quotas.entities import QuotaEntity
 from barnabas.requests.log_limit import LogLimit
+from tests.support.connection_parts import connection_parts
 
 LISTENERS = {"CLIENTS": "PLAINTEXT", "BROKERS": "PLAINTEXT"}
 
@@ -74,16 +73,9 @@ class World:
     def __init__(self, nursery: trio.Nursery, settings: dict[str, str]) -> None:
         self.config = BrokerConfig(settings)
         self.limits = ConnectionLimits(self.config, LISTENERS, trio.current_time, LogLimit())
-        parts = SimpleNamespace(
-            budget=LoopBudget(),
-            now_s=trio.current_time,
-            log_limit=LogLimit(),
-            stalls=SimpleNamespace(connections={}),
-            on_closed=lambda _: None,
-        )
         self.connections = Connections(
             nursery,
-            parts,
+            connection_parts(),
             self.limits,
             idle_seconds_max=600,
             count_max=None,  # type: ignore[arg-type]

@@ -62,9 +62,9 @@ def any_place(message):
 
 def test_requests_are_counted_by_api_and_version():
     meter = RequestMeter({}.get)
-    meter.answered("Produce", 0, 9, produced(0, 3), 100, 10, 0.5)
-    meter.answered("Produce", 0, 9, produced(0), 100, 10, 0.25)
-    meter.answered("Produce", 0, 7, None, 50, 0, 0.0)
+    meter.answered("Produce", 9, {0: 1, 3: 1}, 100, 10, 0.5)
+    meter.answered("Produce", 9, {0: 1}, 100, 10, 0.25)
+    meter.answered("Produce", 7, {}, 50, 0, 0.0)
     counts = meter.requests["Produce", 9]
     assert (counts.count, counts.seconds, counts.bytes_in, counts.bytes_out) == (2, 0.75, 200, 20)
     assert meter.requests["Produce", 7].count == 1
@@ -73,11 +73,11 @@ def test_requests_are_counted_by_api_and_version():
 
 def test_fetched_bytes_are_counted_by_topic_named_or_by_id():
     meter = RequestMeter({TOPIC_ID: "known"}.get)
-    meter.answered("Fetch", 1, 4, fetched(b"12345", topic="named"), 0, 0, 0.0)
-    meter.answered("Fetch", 1, 13, fetched(b"123", topic_id=TOPIC_ID), 0, 0, 0.0)
-    meter.answered("Fetch", 1, 13, fetched(b"123", topic_id=TOPIC_ID), 0, 0, 0.0)
-    meter.answered("Fetch", 1, 13, fetched(b"123", topic_id=b"x" * 16), 0, 0, 0.0)
-    meter.answered("Fetch", 1, 4, fetched(None, topic="nothing"), 0, 0, 0.0)
+    meter.fetched(fetched(b"12345", topic="named"))
+    meter.fetched(fetched(b"123", topic_id=TOPIC_ID))
+    meter.fetched(fetched(b"123", topic_id=TOPIC_ID))
+    meter.fetched(fetched(b"123", topic_id=b"x" * 16))
+    meter.fetched(fetched(None, topic="nothing"))
     assert meter.fetched_bytes == {"named": 5, "known": 6}
     meter.forget_topics({"known"}.__contains__)
     assert meter.fetched_bytes == {"known": 6}

@@ -16,7 +16,7 @@ import trio
 
 from barnabas.broker.assembly import assembled
 from barnabas.config.loading import BrokerConfig
-from barnabas.loop_budget import LoopBudget
+from barnabas.loop_budget import BUDGET_SECONDS, LoopBudget
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.world import WallClock, World
 
@@ -40,29 +40,18 @@ SETTINGS = {
 """Of every simulated broker, unless its own say something else: few internal partitions."""
 
 
-class SimulatedBudget(LoopBudget):
-    """A budget that is used up by chance, so that long work is interrupted at all of its checkpoints in some run."""
+class BudgetClock:
+    """A clock for budgets: time passes by chance, so that in some run long work gives way at each of its checkpoints."""
 
     def __init__(self, random: Random) -> None:
-        super().__init__(clock=lambda: 0.0)
         self._random = random
+        self._now = 0.0
 
-    def __enter__(self) -> SimulatedBudget:
-        """Measure nothing: no turn takes any simulated time."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing was measured."""
-
-    @property
-    def is_used_up(self) -> bool:
-        """Whether whoever has more to do must give way."""
-        return self._random.random() < USED_UP_PROBABILITY
-
-    async def checkpoint(self) -> None:
-        """Let others run, by chance."""
+    def __call__(self) -> float:
+        """Return the seconds, now and then a whole budget later."""
         if self._random.random() < USED_UP_PROBABILITY:
-            await trio.lowlevel.checkpoint()
+            self._now += BUDGET_SECONDS
+        return self._now
 
 
 class SimulatedBroker:
@@ -132,7 +121,8 @@ class SimulatedBroker:
         task_status: trio.TaskStatus[Broker],
     ) -> None:
         environment = self._world.environment(self.host, disk, self.clock)
-        budget = SimulatedBudget(Random(f"{self._world.seed}/{self.host}/budget"))
+        clock = BudgetClock(Random(f"{self._world.seed}/{self.host}/budget"))
+        budget = LoopBudget(clock=clock, measures=False)
         try:
             with scope:
                 membership = self._join() if self._join is not None else None
