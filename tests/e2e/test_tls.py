@@ -136,7 +136,8 @@ def test_a_client_that_does_not_trust_the_broker_says_so(broker: BrokerProcess, 
     producer = Producer(wanted)
     while not errors:
         producer.poll(0.1)
-    assert errors[0].code() == KafkaError._SSL
+    # As _SSL or, when the connection has ended by then, as _TRANSPORT.
+    assert "certificate verify failed" in errors[0].str()
 
 
 def test_a_certificate_is_renewed_while_the_broker_runs(
