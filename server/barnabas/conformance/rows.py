@@ -107,7 +107,7 @@ async def _play(one: Row, version: int, trial: Trial) -> None:
         raise NotApplicableError(f"a rule of releases {one.releases}.x")
     values = one.values(trial, version)
     wanted = one.wanted(trial, version) if callable(one.wanted) else one.wanted
-    wire = await trial.wire()
+    wire = await trial.wire(one.api)
     try:
         answer = await _asked(wire, make(one.api, version, values), version)
     except ClosedByBrokerError:

@@ -1,19 +1,23 @@
 """What all cases of a run share: the broker, what it advertises, the prefix of all names, a topic with records.
 
-The rule: every name begins with the prefix, and `clean_up` removes what was made or says what is left.
+The rule: every name begins with the prefix, and `clean_up` removes what was made or says what is left. Of a cluster
+one broker is judged: it leads the topics and coordinates the groups of a run, and what only
+the controller answers is asked there.
 """
 
 from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import trio
 
 from barnabas.client.errors import ClientError
+from barnabas.client.settings import Endpoint
 from barnabas.inspection.errors import code_name, error_codes
 from barnabas.probing.exchanges import COORDINATOR_COMES, ClosedByBrokerError, ExchangeError, Target, Wire
 from barnabas.probing.harmless import BY_KEY, Names, records_of
@@ -26,6 +30,11 @@ PREFIX = "conform-"
 RECORDS, PARTITIONS = 10, 3
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
 READY_S, PAUSE_S = 30.0, 0.05
+OF_CONTROLLER = frozenset(
+    ("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments",
+     "ListPartitionReassignments", "UpdateFeatures", "AlterUserScramCredentials")
+)  # fmt: skip
+"""APIs that a broker on ZooKeeper answers with NOT_CONTROLLER unless it is the controller; clients ask the controller."""
 FIRST_PRODUCE_4, LAST_PRODUCE_4 = 3, 12
 """Kafka 4 advertises Produce from 0 on, serves it from the first of these on, and has at least the second."""
 METADATA, PRODUCE, CREATE_TOPICS, DELETE_TOPICS, LIST_OFFSETS, DELETE_GROUPS, LIST_GROUPS = (
@@ -53,6 +62,8 @@ class Stage:
     controller_id: int = -1
     cluster_id: str | None = None
     brokers: int = 1
+    controller: Target | None = None
+    """The controller, where Metadata names another broker."""
     metadata_version: int = -1
     """The newest version of Metadata whose answer can be decoded."""
     topic: str = ""
@@ -89,6 +100,10 @@ class Stage:
 
         return is_at_least(self.release.names[-1], "4.0")
 
+    def target_of(self, api: str) -> Target:
+        """Return the broker that answers requests of an API."""
+        return self.controller if self.controller is not None and api in OF_CONTROLLER else self.target
+
     def names(self) -> Names:
         """Return what harmless requests of this run name."""
         return Names(
@@ -123,10 +138,18 @@ async def open_stage(target: Target, seed: int) -> Stage:
         found.controller_id,
         len(found.brokers),
     )
-    port = target.endpoint.port
-    here = [node.node_id for node in found.brokers if node.port == port]
-    stage.node_id = here[0] if here else found.brokers[0].node_id
+    stage.node_id = _node_at(target.endpoint, found.brokers)
+    for node in found.brokers:
+        if node.node_id == stage.controller_id != stage.node_id:
+            stage.controller = replace(target, endpoint=Endpoint(node.host, node.port))
     return stage
+
+
+def _node_at(endpoint: Endpoint, brokers: Sequence[Any]) -> int:
+    """Return the id of the broker with this address, or else with this port: its host may have another name."""
+    exactly = [node.node_id for node in brokers if (node.host, node.port) == (endpoint.host, endpoint.port)]
+    by_port = [node.node_id for node in brokers if node.port == endpoint.port]
+    return int((exactly or by_port or [brokers[0].node_id])[0])
 
 
 async def _drop_versions_for_show(stage: Stage) -> None:
@@ -147,20 +170,24 @@ async def find_coordinators(wire: Wire, stage: Stage) -> None:
     if not stage.serves("FindCoordinator"):
         return
     version = stage.newest("FindCoordinator")
+    key_types = (0, 1) if version >= 1 and stage.serves("InitProducerId") else (0,)
     with trio.move_on_after(READY_S):
-        for key_type in (0, 1) if version >= 1 and stage.serves("InitProducerId") else (0,):
-            while True:
-                asked = {"key": stage.unknown, "coordinator_keys": [stage.unknown], "key_type": key_type}
-                answer = await wire.ask(make("FindCoordinator", version, asked), version)
-                found = answer.coordinators[0] if answer.coordinators else answer
-                if not found.error_code and (stage.brokers == 1 or found.node_id == stage.node_id):
-                    break
-                if found.error_code:
-                    await trio.sleep(PAUSE_S)
-                else:
-                    stage.unknown = stage.fresh("unknown")
+        while not all([await _is_coordinated(wire, stage, key_type) for key_type in key_types]):
+            stage.unknown = stage.fresh("unknown")
         if stage.serves("EndTxn"):
             await _wait_for_transactions(wire, stage)
+
+
+async def _is_coordinated(wire: Wire, stage: Stage, key_type: int) -> bool:
+    """Say whether this broker coordinates the unknown name, as soon as there is a coordinator."""
+    version = stage.newest("FindCoordinator")
+    asked = {"key": stage.unknown, "coordinator_keys": [stage.unknown], "key_type": key_type}
+    while True:
+        answer = await wire.ask(make("FindCoordinator", version, asked), version)
+        found = answer.coordinators[0] if answer.coordinators else answer
+        if not found.error_code:
+            return stage.brokers == 1 or bool(found.node_id == stage.node_id)
+        await trio.sleep(PAUSE_S)
 
 
 async def _wait_for_transactions(wire: Wire, stage: Stage) -> None:
@@ -171,9 +198,18 @@ async def _wait_for_transactions(wire: Wire, stage: Stage) -> None:
 
 
 async def make_topic(
-    wire: Wire, stage: Stage, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    wire: Wire,
+    stage: Stage,
+    name: str,
+    partitions: int = 1,
+    configs: Mapping[str, str] | None = None,
+    *,
+    controller: Wire | None = None,
 ) -> bytes:
-    """Make a topic on this broker and wait for its leaders; return its id. Raises ExchangeError, OSError."""
+    """Make a topic on this broker and wait for its leaders; return its id. Raises ExchangeError, OSError.
+
+    `controller` is the connection on which it is made, where that is not the broker's.
+    """
     stage.topics.add(name)
     if stage.serves("CreateTopics"):
         version = stage.newest("CreateTopics")
@@ -184,7 +220,7 @@ async def make_topic(
             ]
             topic |= {"num_partitions": -1, "replication_factor": -1, "assignments": assigned}
         topic["configs"] = [{"name": key, "value": value} for key, value in (configs or {}).items()]
-        answer = await wire.ask(
+        answer = await (controller or wire).ask(
             make("CreateTopics", version, {"topics": [topic], "timeout_ms": 30_000}), version
         )
         if answer.topics[0].error_code:
@@ -221,9 +257,10 @@ async def set_up(stage: Stage) -> None:
     """Make the topic that cases share, with records in its partition 0; what fails is kept for those that need it."""
     stage.topic = f"{stage.prefix}-table"
     try:
-        async with stage.target.connect() as wire:
+        async with AsyncExitStack() as stack:
+            wire, controller = await _connect_both(stack, stage)
             await find_coordinators(wire, stage)
-            stage.topic_id = await make_topic(wire, stage, stage.topic, PARTITIONS)
+            stage.topic_id = await make_topic(wire, stage, stage.topic, PARTITIONS, controller=controller)
             version = stage.newest("Produce")
             data = _ten_records(version)
             topic = {
@@ -254,12 +291,21 @@ def _ten_records(version: int) -> bytes:
     return encode_batch(records)
 
 
+async def _connect_both(stack: AsyncExitStack, stage: Stage) -> tuple[Wire, Wire]:
+    """Connect to the broker and to the controller, which may be the same."""
+    wire = await stack.enter_async_context(stage.target.connect())
+    if stage.controller is None:
+        return wire, wire
+    return wire, await stack.enter_async_context(stage.controller.connect())
+
+
 async def clean_up(stage: Stage) -> None:
     """Remove the run's groups and topics, and note what is left."""
     try:
-        async with stage.target.connect() as wire:
+        async with AsyncExitStack() as stack:
+            wire, controller = await _connect_both(stack, stage)
             await _remove_groups(wire, stage)
-            await _remove_topics(wire, stage)
+            await _remove_topics(wire, controller, stage)
     except (ClientError, ExchangeError, OSError) as error:
         stage.left.append(f"topics and groups {stage.prefix}-* may be left: {error}")
 
@@ -281,7 +327,7 @@ async def _remove_groups(wire: Wire, stage: Stage) -> None:
             stage.left.append(f"group {one.group_id}: {code_name(one.error_code)}")
 
 
-async def _remove_topics(wire: Wire, stage: Stage) -> None:
+async def _remove_topics(wire: Wire, controller: Wire, stage: Stage) -> None:
     version = stage.newest("Metadata")
     everything = await wire.ask(make("Metadata", version, {"topics": None if version else []}), version)
     mine = [one.name for one in everything.topics if (one.name or "").startswith(stage.prefix)]
@@ -292,7 +338,7 @@ async def _remove_topics(wire: Wire, stage: Stage) -> None:
         return
     version = stage.newest("DeleteTopics")
     named = {"topics": [{"name": name} for name in mine], "topic_names": mine, "timeout_ms": 30_000}
-    answer = await wire.ask(make("DeleteTopics", version, named), version)
+    answer = await controller.ask(make("DeleteTopics", version, named), version)
     for one in answer.responses:
         if one.error_code and code_name(one.error_code) != "UNKNOWN_TOPIC_OR_PARTITION":
             stage.left.append(f"topic {one.name}: {code_name(one.error_code)}")

@@ -28,6 +28,7 @@ class Trial:
     """The case's own number, from which its random choices follow."""
     journal: list[Exchange] = field(default_factory=list)
     _wire: Wire | None = None
+    _controller: Wire | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     lent: Wire | None = None
     """A connection that stays open for the next case."""
@@ -93,14 +94,21 @@ class Trial:
         name = self.fresh("topic")
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         try:
-            return name, await make_topic(await self.wire(), self.stage, name, partitions, settings)
+            wire, controller = await self.wire(), await self.wire("CreateTopics")
+            made = await make_topic(wire, self.stage, name, partitions, settings, controller=controller)
+            return name, made
         except OSError as error:
             raise NotApplicableError(str(error)) from None
 
     # --- asking ---------------------------------------------------------------------------------------------
 
-    async def wire(self) -> Wire:
-        """Return the case's own connection."""
+    async def wire(self, api: str = "") -> Wire:
+        """Return the case's own connection to the broker; for an API of the controller's, that to the controller."""
+        target = self.stage.target_of(api)
+        if target is not self.stage.target:
+            if self._controller is None or not self._controller.is_open:
+                self._controller = await self._stack.enter_async_context(target.connect(self.journal))
+            return self._controller
         if self._wire is None or not self._wire.is_open:
             if self.lent is not None and self.lent.is_open and self._wire is None:
                 self._wire = self.lent
@@ -123,7 +131,7 @@ class Trial:
             if not self.stage.serves(api):
                 raise NotApplicableError(f"{api} is not served")
             version = self.stage.newest(api)
-        wire = wire or await self.wire()
+        wire = wire or await self.wire(api)
         if len(self.journal) > JOURNAL_MAX:
             del self.journal[: JOURNAL_MAX // 2]
         return await wire.ask(make(api, version, values), version)

@@ -83,10 +83,11 @@ class Target:
     ) -> AsyncIterator[Wire]:
         """Open a connection, logged in where the settings say so. Raises ConnectionLostError, AuthenticationError."""
         stream = await self._dial()
-        wire = Wire(stream, self.settings.client_id, [] if journal is None else journal, self.timeout_s)
+        wire = Wire(stream, self.settings.client_id, [], self.timeout_s)
         try:
             if log_in and self.settings.sasl is not None:
                 await self._log_in(wire)
+            wire.journal = [] if journal is None else journal  # a login's requests hold secrets
             yield wire
         finally:
             with trio.CancelScope(shield=True):
@@ -118,8 +119,6 @@ class Target:
             await Login(self.settings.sasl, self.endpoint).run(wire.ask, 1)
         except ExchangeError as error:
             raise AuthenticationError(f"{self.endpoint}: login: {error}") from error
-        finally:
-            wire.journal.clear()  # what was said holds secrets
 
 
 @dataclass(slots=True, eq=False)

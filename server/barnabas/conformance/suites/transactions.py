@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -101,7 +101,7 @@ async def _in_v2(run: Any, trial: Trial) -> None:
 
 @dataclass
 class Producer:
-    """A transactional producer, in one of the protocols; `sequences` are by partition."""
+    """A transactional producer, in one of the protocols."""
 
     trial: Trial
     id: str
@@ -109,7 +109,8 @@ class Producer:
     is_v2: bool
     producer_id: int = -1
     epoch: int = -1
-    sequence: int = 0
+    sequences: dict[int, int] = field(default_factory=dict)
+    """The next sequence number by partition."""
 
     def version(self, api: str) -> int:
         """The version of an API that belongs to the protocol."""
@@ -126,13 +127,13 @@ class Producer:
         self.producer_id, self.epoch = await begin(
             self.trial, self.id, version=self.version("InitProducerId")
         )
-        self.sequence = 0
+        self.sequences = {}
 
-    async def add(self) -> None:
-        """Add the partition to the transaction; in version 2 the first append does that."""
+    async def add(self, index: int = 0) -> None:
+        """Add a partition to the transaction; in version 2 the first append does that."""
         if self.is_v2:
             return
-        asked = adding(self.id, self.producer_id, self.epoch, self.topic[0], 0)
+        asked = adding(self.id, self.producer_id, self.epoch, self.topic[0], index)
 
         def is_done(answer: Any) -> bool:
             [result] = answer.results_by_topic_v3_and_below[0].results_by_partition
@@ -145,31 +146,32 @@ class Producer:
             answer, {"results_by_topic_v3_and_below.0.results_by_partition.0.partition_error_code": 0}
         )
 
-    def records(self, *values: bytes) -> bytes:
+    def records(self, *values: bytes, index: int = 0) -> bytes:
         """A transactional batch of this producer."""
         return batch(
             *values,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            base_sequence=self.sequence,
+            base_sequence=self.sequences.get(index, 0),
             transactional=True,
         )
 
-    async def write(self, *values: bytes) -> int:
-        """Append records as part of the transaction; return their base offset."""
-        await self.add()
+    async def write(self, *values: bytes, index: int = 0) -> int:
+        """Append records to a partition as part of the transaction; return their base offset."""
+        await self.add(index)
         for _ in range(200):
             answer = await append(
                 self.trial,
                 self.topic,
-                self.records(*values),
+                self.records(*values, index=index),
+                index=index,
                 version=self.version("Produce"),
                 transactional_id=self.id,
             )
             if answer.error_code not in LATER:
                 break
         self.trial.expect(answer, {"error_code": 0})
-        self.sequence += len(values)
+        self.sequences[index] = self.sequences.get(index, 0) + len(values)
         return int(answer.base_offset)
 
     async def commit_offset(self, group: str, offset: int) -> None:
@@ -199,7 +201,7 @@ class Producer:
         )
         self.trial.expect(answer, {"error_code": 0})
         if self.is_v2:
-            self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
+            self.producer_id, self.epoch, self.sequences = answer.producer_id, answer.producer_epoch, {}
         return answer
 
 
@@ -307,10 +309,11 @@ async def _offsets(trial: Trial, *, is_v2: bool) -> None:
     trial.check(found == [-1], f"committed is {found} before the end")
     await producer.end(commit=True)
 
-    await _has_committed(trial, group, producer.topic, 7)
+    await has_committed(trial, group, producer.topic, 7)
 
 
-async def _has_committed(trial: Trial, group: str, topic: tuple[str, bytes], wanted: int) -> None:
+async def has_committed(trial: Trial, group: str, topic: tuple[str, bytes], wanted: int) -> None:
+    """Wait until a group has committed an offset of partition 0, and no transaction may change it any more."""
     version = trial.stage.newest("OffsetFetch")
     named = {"partition_indexes": [0]} | ({"topic_id": topic[1]} if version >= 10 else {"name": topic[0]})
     asked = {
@@ -335,7 +338,7 @@ async def _offsets_aborted(trial: Trial, *, is_v2: bool) -> None:
     group = await trial.group()
     await producer.commit_offset(group, 7)
     await producer.end(commit=False)
-    await _has_committed(trial, group, producer.topic, -1)
+    await has_committed(trial, group, producer.topic, -1)
 
 
 async def _ended_twice(trial: Trial, *, is_v2: bool) -> None:

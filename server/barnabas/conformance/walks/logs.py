@@ -1,32 +1,24 @@
-"""Random walks: a few topics, producers, readers and groups act at random, and a model says what must be answered.
-
-The rule: a walk follows from its number alone, so that a failure is repeated with the same seed; the model knows only what
-the protocol promises, and every step is judged at once.
-"""
+"""Walks over topics: producers append, batches come again, readers read, records are deleted, offsets committed."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from barnabas.conformance.batches import batch
-from barnabas.conformance.cases import Case
 from barnabas.conformance.suites.acting import (
     append,
     appended,
     begin,
-    case,
     committed,
     offset_at,
     read,
     reading,
     records_in,
 )
-from barnabas.conformance.tables.groups import committing
 from barnabas.conformance.trial import Trial
+from barnabas.conformance.walks.walk import Walk, commit_offset
 from barnabas.inspection.errors import code_name
-from barnabas.probing.exchanges import COORDINATOR_COMES
 
 STEPS = 60
 TOPICS, PARTITIONS, PRODUCERS, GROUPS = 2, 2, 3, 2
@@ -34,25 +26,6 @@ KEPT_BATCHES = 5
 """So many batches of a producer are known again (KIP-98)."""
 Place = tuple[int, int]
 """A topic of the walk, and a partition."""
-
-
-def cases(count: int) -> Iterator[Case]:
-    """Yield so many walks."""
-    rule = "Whatever is appended, read, deleted, committed and sent again, the model of a log says what is answered."
-    for number in range(count):
-        yield case(
-            f"walks/{number}",
-            rule,
-            "KIP-98, KIP-107, protocol guide",
-            _walk,
-            "Produce",
-            "Fetch",
-            "ListOffsets",
-            "CreateTopics",
-            "InitProducerId",
-            "OffsetCommit",
-            "OffsetFetch",
-        )
 
 
 @dataclass
@@ -78,19 +51,15 @@ class Sent:
 
 
 @dataclass
-class Walk:
+class Topics(Walk):
     """The model: logs, what producers have sent, what groups have committed."""
 
-    trial: Trial
-    random: random.Random
-    topics: list[tuple[str, bytes]]
-    producers: list[tuple[int, int]]
-    groups: list[str]
+    topics: list[tuple[str, bytes]] = field(default_factory=list)
+    producers: list[tuple[int, int]] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
     logs: dict[Place, Log] = field(default_factory=dict)
     sent: dict[tuple[int, Place], list[Sent]] = field(default_factory=dict)
     commits: dict[tuple[str, Place], int] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
-    """The steps so far, for the message of a failure."""
     count: int = 0
 
     def place(self) -> Place:
@@ -109,18 +78,15 @@ class Walk:
             values.append(b"%d:" % self.count + bytes(self.random.randrange(40)))
         return values
 
-    def check(self, holds: bool, otherwise: str) -> None:
-        """Fail with the steps that led here."""
-        self.trial.check(holds, f"{otherwise}; after: {'; '.join(self.told[-12:])}")
 
-
-async def _walk(trial: Trial) -> None:
-    chance = random.Random(trial.number)
+async def play(trial: Trial) -> None:
+    """Whatever is appended, read, deleted, committed and sent again, the model of a log says what is answered."""
     topics = [await trial.new_topic(PARTITIONS) for _ in range(TOPICS)]
     producers = [await begin(trial) for _ in range(PRODUCERS)]
     groups = [await trial.group() for _ in range(GROUPS)]
-    walk = Walk(trial, chance, topics, producers, groups)
-    steps: list[Callable[[Walk], Awaitable[None]]] = [
+    walk = Topics.of(trial)
+    walk.topics, walk.producers, walk.groups = topics, producers, groups
+    steps: list[Callable[[Topics], Awaitable[None]]] = [
         _append,
         _append,
         _send,
@@ -139,14 +105,14 @@ async def _walk(trial: Trial) -> None:
     if trial.stage.serves("DeleteRecords"):
         steps.append(_delete)
     for _ in range(STEPS):
-        await chance.choice(steps)(walk)
+        await walk.random.choice(steps)(walk)
     for place in [(topic, partition) for topic in range(TOPICS) for partition in range(PARTITIONS)]:
         await _read_all(walk, place)
 
 
-async def _append(walk: Walk) -> None:
+async def _append(walk: Topics) -> None:
     place, values = walk.place(), walk.fresh()
-    walk.told.append(f"append {len(values)} to {place}")
+    walk.step(f"append {len(values)} to {place}")
     base = await appended(
         walk.trial,
         walk.topics[place[0]],
@@ -157,12 +123,12 @@ async def _append(walk: Walk) -> None:
     walk.log(place).values += values
 
 
-async def _send(walk: Walk) -> None:
+async def _send(walk: Topics) -> None:
     place, values = walk.place(), walk.fresh()
     who = walk.random.randrange(PRODUCERS)
     sent = walk.sent.setdefault((who, place), [])
     sequence = sent[-1].sequence + len(sent[-1].values) if sent else 0
-    walk.told.append(f"producer {who} sends {len(values)} to {place} from {sequence} on")
+    walk.step(f"producer {who} sends {len(values)} to {place} from {sequence} on")
     producer_id, epoch = walk.producers[who]
     data = batch(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
     base = await appended(walk.trial, walk.topics[place[0]], data, index=place[1])
@@ -171,13 +137,13 @@ async def _send(walk: Walk) -> None:
     walk.log(place).values += values
 
 
-async def _send_again(walk: Walk) -> None:
+async def _send_again(walk: Topics) -> None:
     """A batch that one of the last five was comes again: its offset is answered, nothing is appended."""
     repeated = [(key, one) for key, sent in walk.sent.items() for one in sent[-KEPT_BATCHES:]]
     if not repeated:
         return
     (who, place), one = walk.random.choice(repeated)
-    walk.told.append(f"producer {who} sends to {place} from {one.sequence} on again")
+    walk.step(f"producer {who} sends to {place} from {one.sequence} on again")
     producer_id, epoch = walk.producers[who]
     data = batch(*one.values, producer_id=producer_id, producer_epoch=epoch, base_sequence=one.sequence)
     answer = await append(walk.trial, walk.topics[place[0]], data, index=place[1])
@@ -187,13 +153,13 @@ async def _send_again(walk: Walk) -> None:
     )
 
 
-async def _send_gap(walk: Walk) -> None:
+async def _send_gap(walk: Topics) -> None:
     """A batch that leaves sequences out is refused."""
     if not walk.sent:
         return
     (who, place), sent = walk.random.choice(list(walk.sent.items()))
     sequence = sent[-1].sequence + len(sent[-1].values) + walk.random.randint(1, 9)
-    walk.told.append(f"producer {who} sends to {place} from {sequence} on, which leaves some out")
+    walk.step(f"producer {who} sends to {place} from {sequence} on, which leaves some out")
     producer_id, epoch = walk.producers[who]
     data = batch(b"gap", producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
     answer = await append(walk.trial, walk.topics[place[0]], data, index=place[1])
@@ -202,13 +168,13 @@ async def _send_gap(walk: Walk) -> None:
     )
 
 
-async def _read(walk: Walk) -> None:
+async def _read(walk: Topics) -> None:
     """What is read begins with the batch that has the offset, follows in order, and is what was appended."""
     place = walk.place()
     log = walk.log(place)
     offset = walk.random.randint(log.start, log.end)
     limit = walk.random.choice((1, 300, 1 << 20))
-    walk.told.append(f"read {place} from {offset} on, {limit} bytes")
+    walk.step(f"read {place} from {offset} on, {limit} bytes")
     found = await read(walk.trial, walk.topics[place[0]], offset, index=place[1], partition_max_bytes=limit)
     walk.check(
         (found.high_watermark, found.log_start_offset) == (log.end, log.start),
@@ -224,20 +190,20 @@ async def _read(walk: Walk) -> None:
     )
 
 
-async def _read_out(walk: Walk) -> None:
+async def _read_out(walk: Topics) -> None:
     """Reading outside of the log is OFFSET_OUT_OF_RANGE."""
     place = walk.place()
     log = walk.log(place)
     offset = walk.random.choice((log.end + 1, log.end + 1000, log.start - 1))
-    walk.told.append(f"read {place} from {offset} on, outside")
+    walk.step(f"read {place} from {offset} on, outside")
     answer = await walk.trial.ask("Fetch", reading(walk.topics[place[0]], offset, index=place[1]))
     code = answer.responses[0].partitions[0].error_code
     walk.check(code == 1, f"answered {code_name(code)}, not OFFSET_OUT_OF_RANGE")
 
 
-async def _read_all(walk: Walk, place: Place) -> None:
+async def _read_all(walk: Topics, place: Place) -> None:
     log = walk.log(place)
-    walk.told.append(f"read all of {place}")
+    walk.step(f"read all of {place}")
     offset, values = log.start, []
     while offset < log.end:
         found = await read(walk.trial, walk.topics[place[0]], offset, index=place[1])
@@ -248,19 +214,19 @@ async def _read_all(walk: Walk, place: Place) -> None:
     walk.check(values == log.values[log.start :], "the whole log is not what was appended")
 
 
-async def _offsets(walk: Walk) -> None:
+async def _offsets(walk: Topics) -> None:
     place = walk.place()
     log = walk.log(place)
-    walk.told.append(f"look for both ends of {place}")
+    walk.step(f"look for both ends of {place}")
     found = [await offset_at(walk.trial, walk.topics[place[0]], which, index=place[1]) for which in (-2, -1)]
     walk.check(found == [log.start, log.end], f"the ends are {found}, not {log.start} and {log.end}")
 
 
-async def _delete(walk: Walk) -> None:
+async def _delete(walk: Topics) -> None:
     place = walk.place()
     log = walk.log(place)
     before = walk.random.randint(log.start, log.end)
-    walk.told.append(f"delete what is before {before} of {place}")
+    walk.step(f"delete what is before {before} of {place}")
     partitions = [{"partition_index": place[1], "offset": before}]
     asked = {"topics": [{"name": walk.topics[place[0]][0], "partitions": partitions}], "timeout_ms": 20_000}
     answer = await walk.trial.ask("DeleteRecords", asked)
@@ -272,28 +238,16 @@ async def _delete(walk: Walk) -> None:
     log.start = before
 
 
-async def _commit(walk: Walk) -> None:
+async def _commit(walk: Topics) -> None:
     place, group, offset = walk.place(), walk.random.choice(walk.groups), walk.random.randrange(1000)
-    walk.told.append(f"{group} commits {offset} of {place}")
-    name, topic_id = walk.topics[place[0]]
-    entry = {"partition_index": place[1], "committed_offset": offset, "committed_metadata": ""}
-    asked = committing(walk.trial, group) | {
-        "topics": [{"name": name, "topic_id": topic_id, "partitions": [entry]}]
-    }
-    answer = await walk.trial.until(
-        "OffsetCommit",
-        asked,
-        lambda found: found.topics[0].partitions[0].error_code not in COORDINATOR_COMES,
-        "commit",
-    )
-    code = answer.topics[0].partitions[0].error_code
-    walk.check(code == 0, f"answered {code_name(code)}")
+    walk.step(f"{group} commits {offset} of {place}")
+    await commit_offset(walk, group, walk.topics[place[0]], place[1], offset)
     walk.commits[group, place] = offset
 
 
-async def _fetch_offset(walk: Walk) -> None:
+async def _fetch_offset(walk: Topics) -> None:
     place, group = walk.place(), walk.random.choice(walk.groups)
-    walk.told.append(f"what has {group} committed of {place}")
+    walk.step(f"what has {group} committed of {place}")
     found = await committed(walk.trial, group, walk.topics[place[0]], place[1])
     wanted = walk.commits.get((group, place), -1)
     walk.check(found == [wanted], f"committed is {found}, not {wanted}")
