@@ -15,7 +15,7 @@ import trio
 from barnabas.conformance.cases import Case, DiffersError, Need
 from barnabas.conformance.stage import PAUSE_S, READY_S
 from barnabas.conformance.trial import Trial
-from barnabas.probing.exchanges import ClosedByBrokerError, Wire
+from barnabas.probing.exchanges import ClosedByBrokerError
 from barnabas.probing.honoured import codes_of
 from barnabas.probing.messages import make
 from barnabas.wire import registry
@@ -23,6 +23,9 @@ from barnabas.wire import registry
 Values = Mapping[str, Any]
 LAST = 99
 _LOADING = {14, 15}
+NOT_COORDINATOR = 16
+NAMES_TRIED_MAX = 500
+"""So many new names are tried before one must be coordinated here."""
 CLOSED = "closed"
 """The connection must end."""
 FEATURES = {
@@ -89,14 +92,20 @@ def _feature_of(api: str) -> tuple[str, int] | None:
     return next((feature for word, feature in FEATURES.items() if word in api), None)
 
 
-async def _asked(wire: Wire, request: Any, version: int) -> Any:
-    """Ask until the coordinator in question has been loaded."""
+async def _asked(one: Row, version: int, trial: Trial) -> Any:
+    """Ask until the coordinator in question has been loaded; in a cluster with new names until it is this broker."""
+    wire = await trial.wire(one.api)
+    tried = 0
     with trio.move_on_after(READY_S):
         while True:
-            answer = await wire.ask(request, version)
-            if not set(codes_of(answer)) & _LOADING:
+            answer = await wire.ask(make(one.api, version, one.values(trial, version)), version)
+            codes = set(codes_of(answer))
+            if NOT_COORDINATOR in codes and trial.stage.brokers > 1 and tried < NAMES_TRIED_MAX:
+                tried += 1
+            elif codes & _LOADING:
+                await trio.sleep(PAUSE_S)
+            else:
                 return answer
-            await trio.sleep(PAUSE_S)
     return answer
 
 
@@ -105,11 +114,9 @@ async def _play(one: Row, version: int, trial: Trial) -> None:
 
     if one.releases and one.releases != ("4" if trial.is_kafka_4 else "3"):
         raise NotApplicableError(f"a rule of releases {one.releases}.x")
-    values = one.values(trial, version)
     wanted = one.wanted(trial, version) if callable(one.wanted) else one.wanted
-    wire = await trial.wire(one.api)
     try:
-        answer = await _asked(wire, make(one.api, version, values), version)
+        answer = await _asked(one, version, trial)
     except ClosedByBrokerError:
         if wanted == CLOSED:
             return

@@ -135,7 +135,7 @@ async def play(case: Case, stage: Stage, lent: Wire | None = None) -> Result:
             f"the answer is not what can be looked at: {type(error).__name__}: {error}",
         )
     finally:
-        if lent is not None and verdict is Verdict.FAILED:
+        if lent is not None and verdict is not Verdict.PASSED:
             lent.is_open = False  # answers may still be under way
         await trial.close()
     kept = list(trial.journal) if verdict is Verdict.FAILED else []

@@ -70,7 +70,9 @@ class Stage:
     topic_id: bytes = bytes(16)
     topic_problem: str = "not made yet"
     unknown: str = ""
-    """A name of nothing; this broker coordinates the group and the transactional id of this name."""
+    """A name of nothing; this broker coordinates the group of this name."""
+    unknown_transaction: str = ""
+    """A transactional id that nobody has, which this broker coordinates."""
     groups: set[str] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
     left: list[str] = field(default_factory=list)
@@ -109,7 +111,7 @@ class Stage:
         return Names(
             self.unknown,
             self.unknown,
-            self.unknown,
+            self.unknown_transaction,
             topic_id=UNKNOWN_ID,
             node_id=self.node_id,
             has_offsets_topic=True,
@@ -130,7 +132,7 @@ async def open_stage(target: Target, seed: int) -> Stage:
         PREFIX + secrets.token_hex(3),
         seed,
     )
-    stage.unknown = f"{stage.prefix}-unknown"
+    stage.unknown = stage.unknown_transaction = f"{stage.prefix}-unknown"
     await _drop_versions_for_show(stage)
     stage.metadata_version, found = await ask_for_cluster(target, versions, with_topics=False)
     stage.cluster_id, stage.controller_id, stage.brokers = (
@@ -166,34 +168,42 @@ async def _drop_versions_for_show(stage: Stage) -> None:
 
 
 async def find_coordinators(wire: Wire, stage: Stage) -> None:
-    """Have the broker make its coordinators' topics, and find a name that is coordinated here. Raises ExchangeError."""
+    """Have the broker make its coordinators' topics, and find names that are coordinated here.
+
+    Raises ExchangeError, OSError where there are none after a while.
+    """
     if not stage.serves("FindCoordinator"):
         return
-    version = stage.newest("FindCoordinator")
-    key_types = (0, 1) if version >= 1 and stage.serves("InitProducerId") else (0,)
-    with trio.move_on_after(READY_S):
-        while not all([await _is_coordinated(wire, stage, key_type) for key_type in key_types]):
-            stage.unknown = stage.fresh("unknown")
+    deadline = trio.current_time() + READY_S
+    while not await _is_coordinated(wire, stage, stage.unknown, 0, deadline):
+        stage.unknown = stage.fresh("unknown")
+    if stage.newest("FindCoordinator") >= 1 and stage.serves("InitProducerId"):
+        while not await _is_coordinated(wire, stage, stage.unknown_transaction, 1, deadline):
+            stage.unknown_transaction = stage.fresh("unknown")
         if stage.serves("EndTxn"):
-            await _wait_for_transactions(wire, stage)
+            await _wait_for_transactions(wire, stage, deadline)
 
 
-async def _is_coordinated(wire: Wire, stage: Stage, key_type: int) -> bool:
-    """Say whether this broker coordinates the unknown name, as soon as there is a coordinator."""
+async def _is_coordinated(wire: Wire, stage: Stage, name: str, key_type: int, deadline: float) -> bool:
+    """Say whether this broker coordinates a name, as soon as it has a coordinator. Raises OSError after the deadline."""
     version = stage.newest("FindCoordinator")
-    asked = {"key": stage.unknown, "coordinator_keys": [stage.unknown], "key_type": key_type}
-    while True:
+    asked = {"key": name, "coordinator_keys": [name], "key_type": key_type}
+    while trio.current_time() < deadline:
         answer = await wire.ask(make("FindCoordinator", version, asked), version)
         found = answer.coordinators[0] if answer.coordinators else answer
         if not found.error_code:
             return stage.brokers == 1 or bool(found.node_id == stage.node_id)
         await trio.sleep(PAUSE_S)
+    raise OSError(f"no coordinator is found here in {READY_S:g} s")
 
 
-async def _wait_for_transactions(wire: Wire, stage: Stage) -> None:
+async def _wait_for_transactions(wire: Wire, stage: Stage, deadline: float) -> None:
     version = stage.newest("EndTxn")
-    asked = {"transactional_id": stage.unknown, "producer_id": 1, "producer_epoch": 0}
-    while (await wire.ask(make("EndTxn", version, asked), version)).error_code in COORDINATOR_COMES:
+    asked = {"transactional_id": stage.unknown_transaction, "producer_id": 1, "producer_epoch": 0}
+    while trio.current_time() < deadline:
+        answer = await wire.ask(make("EndTxn", version, asked), version)
+        if answer.error_code not in COORDINATOR_COMES:
+            return
         await trio.sleep(PAUSE_S)
 
 

@@ -47,8 +47,13 @@ class Trial:
 
     @property
     def unknown(self) -> str:
-        """A name of a topic, group or transactional id that is nowhere; this broker coordinates what has it."""
+        """A name of a topic or group that is nowhere; this broker coordinates the group."""
         return self.stage.unknown
+
+    @property
+    def unknown_transaction(self) -> str:
+        """A transactional id that nobody has; this broker coordinates it."""
+        return self.stage.unknown_transaction
 
     @property
     def is_kafka_4(self) -> bool:

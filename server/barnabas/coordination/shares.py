@@ -43,7 +43,7 @@ class Shares:
         budget: LoopBudget,
         piecework: Piecework,
         now_ms: Callable[[], int],
-        elsewhere: Callable[[ShareStateCoordinator], ShareStatePort] | None = None,
+        elsewhere: Callable[[ShareStateCoordinator], ShareStatePort] | None,
     ) -> None:
         """`journal` is that of __share_group_state; `elsewhere` puts what asks other brokers around the one here."""
         get = config.get

@@ -260,10 +260,14 @@ def _described() -> list[Row]:
         row(
             "DescribeGroups",
             "no group",
-            "The empty id, with which old consumers commit, may be described.",
+            "The empty id, with which old consumers commit, may be described, where it is coordinated.",
             "KIP-289",
             {"groups": [""]},
-            {"groups.0.error_code": {0, "GROUP_ID_NOT_FOUND"}, "groups.0.group_id": ""},
+            lambda t, _: {
+                "groups.0.error_code": {0, "GROUP_ID_NOT_FOUND"}
+                | ({"NOT_COORDINATOR"} if t.stage.brokers > 1 else set()),
+                "groups.0.group_id": "",
+            },
             with_topic=False,
         ),
         row(

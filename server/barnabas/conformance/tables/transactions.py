@@ -123,7 +123,9 @@ def _in_transactions() -> list[Row]:
     nobody = {"INVALID_PRODUCER_ID_MAPPING"}
 
     def producer(**changes: Any) -> Callable[[Trial, int], dict[str, Any]]:
-        return lambda t, _: {"transactional_id": t.unknown, "producer_id": 1, "producer_epoch": 0} | changes
+        return lambda t, _: (
+            {"transactional_id": t.unknown_transaction, "producer_id": 1, "producer_epoch": 0} | changes
+        )
 
     def results(code: Any) -> Callable[[Trial, int], dict[str, Any]]:
         end = "results_by_partition.0.partition_error_code"
@@ -139,7 +141,7 @@ def _in_transactions() -> list[Row]:
             "an unknown id",
             unknown,
             "KIP-98",
-            lambda t, _: adding(t.unknown, 1, 0, t.topic, 0),
+            lambda t, _: adding(t.unknown_transaction, 1, 0, t.topic, 0),
             results("INVALID_PRODUCER_ID_MAPPING"),
         ),
         row(
@@ -147,7 +149,7 @@ def _in_transactions() -> list[Row]:
             "an unknown topic",
             "A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION.",
             "KIP-98",
-            lambda t, _: adding(t.unknown, 1, 0, "conform-no-such-topic", 0),
+            lambda t, _: adding(t.unknown_transaction, 1, 0, "conform-no-such-topic", 0),
             results("UNKNOWN_TOPIC_OR_PARTITION"),
             with_topic=False,
         ),
@@ -157,7 +159,7 @@ def _in_transactions() -> list[Row]:
             unknown,
             "KIP-98",
             lambda t, _: {
-                "transactional_id": t.unknown,
+                "transactional_id": t.unknown_transaction,
                 "producer_id": 1,
                 "producer_epoch": 0,
                 "group_id": t.unknown,
@@ -180,7 +182,7 @@ def _in_transactions() -> list[Row]:
             "A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION.",
             "KIP-98",
             lambda t, _: {
-                "transactional_id": t.unknown,
+                "transactional_id": t.unknown_transaction,
                 "producer_id": 1,
                 "producer_epoch": 0,
                 "group_id": t.unknown,
@@ -215,10 +217,10 @@ def _described() -> list[Row]:
             "an unknown id",
             "A transactional id that nobody has begun with is TRANSACTIONAL_ID_NOT_FOUND.",
             "KIP-664",
-            lambda t, _: {"transactional_ids": [t.unknown]},
+            lambda t, _: {"transactional_ids": [t.unknown_transaction]},
             lambda t, _: {
                 "transaction_states.0.error_code": "TRANSACTIONAL_ID_NOT_FOUND",
-                "transaction_states.0.transactional_id": t.unknown,
+                "transaction_states.0.transactional_id": t.unknown_transaction,
             },
             with_topic=False,
         ),
