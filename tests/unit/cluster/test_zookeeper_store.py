@@ -27,6 +27,7 @@ from barnabas.cluster.image import (
 )
 from barnabas.cluster.zookeeper.registration import IdTakenError, generated_broker_id
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
+from barnabas.cluster.zookeeper.znodes import ReplicaAssignment, TopicAssignment, encode_topic, topic_path
 from barnabas.errors import RequestError, StorageError
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper, ZooKeeperWeather
 from barnabas.wire.generated.errors import ErrorCode
@@ -256,6 +257,26 @@ async def test_new_topics_come_with_their_settings_whoever_made_them():
         assert "/brokers/topics/t" not in cluster.server.dump()
         await two.change(lambda _: [topic("t", topic_id=b"new")])
         assert two.image.settings_of(TOPIC, "t") == {}
+
+
+async def test_an_internal_topic_has_all_partitions_as_soon_as_it_is_there_and_others_those_that_are_known():
+    cluster = Cluster()
+    async with cluster.store(1) as store:
+        for name in ("__transaction_state", "t"):
+            assignment = TopicAssignment({index: ReplicaAssignment((1 + index % 2,)) for index in range(50)})
+            await cluster.sessions[0].create(topic_path(name), encode_topic(assignment))
+            await store.follow(lambda _, name=name: [topic(name, 1)])
+        found = store.image.topics["__transaction_state"].partitions
+        assert len(found) == 50
+        assert [one.leader for one in found] == [1] + [-1] * 49
+        assert len(store.image.topics["t"].partitions) == 1
+
+
+async def test_an_internal_topic_without_a_znode_is_there_with_what_is_known():
+    cluster = Cluster()
+    async with cluster.store(1) as store:
+        await store.follow(lambda _: [topic("__transaction_state", 2)])
+        assert len(store.image.topics["__transaction_state"].partitions) == 2
 
 
 # --- changes ----------------------------------------------------------------------------------------------------

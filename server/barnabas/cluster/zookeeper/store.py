@@ -15,6 +15,7 @@ from functools import partial
 import trio
 
 from barnabas.cluster.changes import BrokerRegistered, ConfigChanged, TopicCreated
+from barnabas.cluster.control_requests import UNKNOWN
 from barnabas.cluster.image import (
     TOPIC,
     Change,
@@ -22,11 +23,13 @@ from barnabas.cluster.image import (
     Delta,
     ResourceKey,
 )
+from barnabas.cluster.internal_topics import SHAPES
 from barnabas.cluster.store import Decide, Subscriber
 from barnabas.cluster.zookeeper import acl_znodes, znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.acls import AclsReader
 from barnabas.cluster.zookeeper.changes import PLACE, ChangeWriter, applied, closed, decided
+from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.notifications import Notifications
 from barnabas.cluster.zookeeper.registration import (
     IdTakenError,
@@ -35,6 +38,7 @@ from barnabas.cluster.zookeeper.registration import (
     until_answered,
 )
 from barnabas.cluster.zookeeper.session import (
+    NoNodeError,
     SessionState,
     ZooKeeper,
     ZooKeeperError,
@@ -273,6 +277,7 @@ class ZooKeeperStore:
             ]
             created = [change.topic.name for change in changes if isinstance(change, TopicCreated)]
             if created:
+                changes = [await self._with_all_partitions(change) for change in changes]
                 changes += await self._settings_of_new(created)
             await self._publish(changes)
             return self._image
@@ -281,6 +286,31 @@ class ZooKeeperStore:
         if isinstance(change, BrokerRegistered) and change.broker.id == self._broker_id:
             return BrokerRegistered(replace(change.broker, epoch=self.broker_epoch))
         return change
+
+    async def _with_all_partitions(self, change: Change) -> Change:
+        """Return the creation of an internal topic with as many partitions as ZooKeeper says.
+
+        LeaderAndIsr is the first to name a topic, and has only partitions with replicas here. Coordinators are found by a
+        hash over the number of partitions: with fewer of them, brokers would not agree on who coordinates an id, and what
+        has been committed would be looked for elsewhere after a restart.
+        """
+        if not isinstance(change, TopicCreated) or change.topic.name not in SHAPES:
+            return change
+        name, partitions = change.topic.name, change.topic.partitions
+        try:
+            data, _ = await until_answered(
+                self._zookeeper, lambda: self._zookeeper.get(znodes.topic_path(name))
+            )
+            count = 1 + max(znodes.decode_topic(name, data).partitions, default=-1)
+        except NoNodeError:
+            return change
+        except ZnodeError as error:
+            log.error("the number of partitions of %s is not known: %s", name, error)
+            return change
+        except ZooKeeperError as error:
+            raise closed() if self._is_closed else StorageError(PLACE, error) from error
+        missing = (UNKNOWN,) * (count - len(partitions))
+        return TopicCreated(replace(change.topic, partitions=(*partitions, *missing)))
 
     async def _settings_of_new(self, topics: Sequence[str]) -> list[Change]:
         keys = [(TOPIC, name) for name in topics]

@@ -17,7 +17,7 @@ from barnabas.conformance.stage import PARTITIONS, PAUSE_S, READY_S
 from barnabas.conformance.suites.acting import committed
 from barnabas.conformance.tables.groups import joining, syncing
 from barnabas.conformance.trial import Trial
-from barnabas.conformance.walks.walk import NO_ERROR, Walk, commit_offset
+from barnabas.conformance.walks.walk import NO_ERROR, Attempt, Walk, commit_offset
 from barnabas.probing.exchanges import COORDINATOR_COMES, Wire
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -213,15 +213,14 @@ async def _synchronize(walk: Group) -> None:
 
 async def _beat(walk: Group) -> None:
     member = walk.random.choice(walk.members)
-    changes, code = walk.random.choice(
-        [
-            ({}, NO_ERROR),
-            ({"generation_id": walk.generation + 1}, "ILLEGAL_GENERATION"),
-            ({"generation_id": walk.generation - 1}, "ILLEGAL_GENERATION"),
-            ({"member_id": "nobody", "group_instance_id": None}, "UNKNOWN_MEMBER_ID"),
-            ({"group_instance_id": "nobody"}, "UNKNOWN_MEMBER_ID"),
-        ]
-    )
+    attempts: list[Attempt] = [
+        ({}, NO_ERROR),
+        ({"generation_id": walk.generation + 1}, "ILLEGAL_GENERATION"),
+        ({"generation_id": walk.generation - 1}, "ILLEGAL_GENERATION"),
+        ({"member_id": "nobody", "group_instance_id": None}, "UNKNOWN_MEMBER_ID"),
+        ({"group_instance_id": "nobody"}, "UNKNOWN_MEMBER_ID"),
+    ]
+    changes, code = walk.random.choice(attempts)
     walk.step(f"heartbeat with {changes or 'what is right'}")
     answer = await walk.ask(member, "Heartbeat", walk.who(member, **changes))
     walk.check_code(answer.error_code, code)
@@ -277,18 +276,17 @@ async def _commit_as_member(walk: Group) -> None:
         "member_id": member.id,
         "group_instance_id": member.instance,
     }
-    changes, code = walk.random.choice(
-        [
-            ({}, NO_ERROR),
-            ({}, NO_ERROR),
-            ({"generation_id_or_member_epoch": walk.generation + 1}, "ILLEGAL_GENERATION"),
-            ({"member_id": "nobody", "group_instance_id": None}, "UNKNOWN_MEMBER_ID"),
-            (
-                {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None},
-                "UNKNOWN_MEMBER_ID",
-            ),
-        ]
-    )
+    attempts: list[Attempt] = [
+        ({}, NO_ERROR),
+        ({}, NO_ERROR),
+        ({"generation_id_or_member_epoch": walk.generation + 1}, "ILLEGAL_GENERATION"),
+        ({"member_id": "nobody", "group_instance_id": None}, "UNKNOWN_MEMBER_ID"),
+        (
+            {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None},
+            "UNKNOWN_MEMBER_ID",
+        ),
+    ]
+    changes, code = walk.random.choice(attempts)
     await _commit(walk, mine | changes, code)
 
 

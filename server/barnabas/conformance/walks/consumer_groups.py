@@ -12,7 +12,7 @@ from barnabas.conformance.stage import PAUSE_S, READY_S
 from barnabas.conformance.suites.acting import committed
 from barnabas.conformance.tables.new_groups import entering
 from barnabas.conformance.trial import Trial
-from barnabas.conformance.walks.walk import NO_ERROR, Walk, commit_offset
+from barnabas.conformance.walks.walk import NO_ERROR, Attempt, Walk, commit_offset
 from barnabas.ids import uuid_text
 from barnabas.probing.exchanges import COORDINATOR_COMES
 
@@ -148,13 +148,12 @@ async def _leave(walk: Group) -> None:
 
 async def _wrong(walk: Group) -> None:
     member = walk.random.choice(walk.members)
-    changes, code = walk.random.choice(
-        [
-            ({"member_epoch": member.epoch + walk.random.randint(1, 9)}, "FENCED_MEMBER_EPOCH"),
-            ({"member_id": "nobody", "member_epoch": max(1, member.epoch)}, "UNKNOWN_MEMBER_ID"),
-            ({"server_assignor": "no-such-assignor"}, "UNSUPPORTED_ASSIGNOR"),
-        ]
-    )
+    attempts: list[Attempt] = [
+        ({"member_epoch": member.epoch + walk.random.randint(1, 9)}, "FENCED_MEMBER_EPOCH"),
+        ({"member_id": "nobody", "member_epoch": max(1, member.epoch)}, "UNKNOWN_MEMBER_ID"),
+        ({"server_assignor": "no-such-assignor"}, "UNSUPPORTED_ASSIGNOR"),
+    ]
+    changes, code = walk.random.choice(attempts)
     walk.step(f"heartbeat of {member.id} with {changes}")
     answer = await walk.beat(member, **changes)
     walk.check_code(answer.error_code, code)
@@ -202,23 +201,17 @@ def _judge_balance(walk: Group) -> None:
 
 async def _commit(walk: Group) -> None:
     partition, offset = walk.random.randrange(PARTITIONS), walk.random.randrange(1000)
-    who, code = {}, NO_ERROR
+    attempts: list[Attempt] = [({}, NO_ERROR)]
     if walk.members:
         member = walk.random.choice(walk.members)
-        who, code = walk.random.choice(
-            [
-                ({"generation_id_or_member_epoch": member.epoch, "member_id": member.id}, NO_ERROR),
-                (
-                    {"generation_id_or_member_epoch": member.epoch + 1, "member_id": member.id},
-                    "STALE_MEMBER_EPOCH",
-                ),
-                (
-                    {"generation_id_or_member_epoch": member.epoch, "member_id": "nobody"},
-                    "UNKNOWN_MEMBER_ID",
-                ),
-                ({"generation_id_or_member_epoch": -1, "member_id": ""}, "UNKNOWN_MEMBER_ID"),
-            ]
-        )
+        epoch = "generation_id_or_member_epoch"
+        attempts = [
+            ({epoch: member.epoch, "member_id": member.id}, NO_ERROR),
+            ({epoch: member.epoch + 1, "member_id": member.id}, "STALE_MEMBER_EPOCH"),
+            ({epoch: member.epoch, "member_id": "nobody"}, "UNKNOWN_MEMBER_ID"),
+            ({epoch: -1, "member_id": ""}, "UNKNOWN_MEMBER_ID"),
+        ]
+    who, code = walk.random.choice(attempts)
     walk.step(f"commit {offset} of partition {partition} with {who}, which is {code}")
     await commit_offset(walk, walk.id, walk.topics[0], partition, offset, code, **who)
     if code == NO_ERROR:

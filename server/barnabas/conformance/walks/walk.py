@@ -13,6 +13,8 @@ from barnabas.probing.exchanges import COORDINATOR_COMES
 from barnabas.wire.generated.errors import ErrorCode
 
 STEPS_SHOWN = 12
+Attempt = tuple[dict[str, Any], str]
+"""Fields of a request that are changed, and the name of the error code that must be answered."""
 
 
 @dataclass
