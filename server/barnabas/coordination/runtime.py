@@ -63,7 +63,7 @@ class Runtime(Generic[M]):
         name = type(self).__name__
         self._shards: Shards[M] = Shards(
             name, journal, make, now_ms,
-            replay=self._replay, loaded=self._begin_service, prepare=prepare, give_way=give_way,
+            replay=self._replay, loaded=self._begin_service, prepare=prepare, give_way=give_way, threads=threads,
         )  # fmt: skip
         self._log: ShardLog[M] = ShardLog(
             name, journal, now_ms, commit_timeout_ms, replay=self._replay, read_again=self._shards.read_again

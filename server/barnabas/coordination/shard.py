@@ -124,6 +124,8 @@ class Shard(Generic[M]):
     """Waits for the high watermark; cancelled when the shard is unloaded."""
     is_forgotten: bool = False
     """Whether its partition was deleted: nobody else goes on with what it has decided."""
+    large_entry: Entry | None = None
+    """The next batch to be read, where it is too long for a turn of the event loop."""
     held: trio.Event | None = None
     """While a large event has the machine in a thread: set when that is over."""
     after_hold: list[Callable[[], None]] = field(default_factory=list)

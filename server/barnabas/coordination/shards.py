@@ -11,7 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 import trio
 
@@ -19,8 +19,12 @@ from barnabas.coordination.errors import client_code
 from barnabas.coordination.journal import Journal, is_led_in, led_partitions
 from barnabas.coordination.shard import GiveWay, M, Replay, Shard, ShardState
 from barnabas.errors import RequestError, StorageError
+from barnabas.statemachine.decision import Entry
 from barnabas.statemachine.partitioning import partition_for
 from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.environment import Threads
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +32,8 @@ READ_AGAIN_SECONDS = 1.0
 """How soon a shard is loaded again that no longer agreed with its log."""
 SLICE_RECORDS = 500
 """So many records are read before others may run: a few milliseconds' worth."""
+BYTES_PER_RECORD = 100
+"""A longer record counts as several: it is long by the partitions, members or names in it."""
 ANSWERS_AT_ONCE = 16
 """Of the requests that one event answers, so many are released in a turn of the event loop."""
 MOVED = "another broker leads the partition, or this one in another epoch"
@@ -47,6 +53,7 @@ class Shards(Generic[M]):
         loaded: Callable[[Shard[M]], object],
         prepare: Callable[[], Awaitable[None]],
         give_way: GiveWay,
+        threads: Threads | None = None,
     ) -> None:
         """`name` is for the log; `loaded` is called when a shard has become active, with nothing in between.
 
@@ -61,6 +68,7 @@ class Shards(Generic[M]):
         self._prepare = prepare
         self._is_prepared = False
         self._give_way = give_way
+        self._threads = threads
         self._shards: dict[int, Shard[M]] = {}
         self._reading_again: defaultdict[int, bool] = defaultdict(bool)
         self.nursery: trio.Nursery | None = None
@@ -170,12 +178,17 @@ class Shards(Generic[M]):
 
         So nothing can be appended that it has not seen. A shard that cannot be read has failed.
         """
-        slice_end = shard.records_read + SLICE_RECORDS
+        left = SLICE_RECORDS
         try:
             for entry in shard.entries:
+                size = _size(entry)
+                if size > SLICE_RECORDS and self._threads is not None and self.nursery is not None:
+                    shard.large_entry = entry
+                    return
                 self._replay(shard.partition, shard.machine, entry, loading=True)
-                shard.records_read += max(len(entry.records), 1)
-                if shard.records_read >= slice_end:
+                shard.records_read += len(entry.records)
+                left -= size
+                if left <= 0:
                     return
             # What it has read may not be committed yet: nobody is told of it, and nothing follows from it, before it is.
             shard.end_offset = self._journal.end_offset(shard.partition)
@@ -195,7 +208,11 @@ class Shards(Generic[M]):
     async def _load_rest(self, shard: Shard[M]) -> None:
         began_ms = self._now_ms()
         while shard.state is ShardState.LOADING:
-            await trio.lowlevel.checkpoint()
+            entry, shard.large_entry = shard.large_entry, None
+            if entry is None:
+                await trio.lowlevel.checkpoint()
+            elif not await self._load_large(shard, entry):
+                return
             if shard.state is ShardState.LOADING:
                 self._load_slice(shard)
         if shard.is_active:
@@ -203,6 +220,19 @@ class Shards(Generic[M]):
                 "%s: %d records of partition %d were read in %d ms",
                 self._name, shard.records_read, shard.partition, self._now_ms() - began_ms,
             )  # fmt: skip
+
+    async def _load_large(self, shard: Shard[M], entry: Entry) -> bool:
+        """Replay a batch that is long by itself in a thread: nobody else sees the machine yet. Whether it could be read."""
+        assert self._threads is not None
+        try:
+            await self._threads.run(lambda: self._replay(shard.partition, shard.machine, entry, loading=True))
+        except Exception:
+            log.exception("%s: partition %d cannot be read", self._name, shard.partition)
+            if shard.state is ShardState.LOADING:
+                self._fail(shard, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return False
+        shard.records_read += len(entry.records)
+        return True
 
     # --- unloading ------------------------------------------------------------------------------------------
 
@@ -265,3 +295,9 @@ class Shards(Generic[M]):
             except RequestError as error:
                 if error.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     log.warning("%s: %s", self._name, error)
+
+
+def _size(entry: Entry) -> int:
+    """How many records a batch has, where long ones count as several; 1 for a marker."""
+    size = sum([len(value) for _, value in entry.records if value is not None])
+    return max(len(entry.records), size // BYTES_PER_RECORD, 1)

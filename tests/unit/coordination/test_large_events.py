@@ -12,6 +12,7 @@ import trio.testing
 
 from barnabas.coordination.runtime import Runtime
 from barnabas.coordination.shard import Shard
+from barnabas.coordination.shards import BYTES_PER_RECORD, SLICE_RECORDS
 from barnabas.errors import RequestError
 from barnabas.statemachine.decision import Decision, Large, Refused
 from barnabas.wire.generated.errors import ErrorCode
@@ -205,3 +206,38 @@ async def test_a_periodic_task_may_have_large_events(autojump_clock: trio.testin
     async with running(journal) as runtime:
         await runtime.perform_in_slices(lambda _: [write, Large(large), write])
         assert [key for key, _ in journal.records[SMALL:]] == [b"written", b"large", b"large", b"written"]
+
+
+async def test_a_long_record_is_read_in_a_thread_when_its_shard_is_loaded(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    records = [(b"first", b""), (b"long", bytes(SLICE_RECORDS * BYTES_PER_RECORD * 2)), (b"last", b"")]
+    threads = SlowThreads()
+    runtime = Runtime(
+        MemoryJournal(records), Counter, lambda: int(trio.current_time() * 1000), threads=threads
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runtime.run)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(RequestError) as caught:
+            await runtime.machine("id")
+        assert caught.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await trio.sleep(2.5)
+        assert (await runtime.machine("id")).keys == [key for key, _ in records]
+        assert threads.runs == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_shard_that_moves_away_while_a_long_record_is_read_is_loaded_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    journal = MemoryJournal([(b"long", bytes(SLICE_RECORDS * BYTES_PER_RECORD * 2))])
+    runtime = Runtime(journal, Counter, lambda: int(trio.current_time() * 1000), threads=SlowThreads())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runtime.run)
+        await trio.testing.wait_all_tasks_blocked()
+        journal.epoch = 1
+        runtime.leadership_changed()
+        await trio.sleep(10)
+        assert (await runtime.machine("id")).keys == [b"long"]
+        nursery.cancel_scope.cancel()
