@@ -342,11 +342,12 @@ def _releases(options: argparse.Namespace) -> int:
     names: list[str] = options.as_version
     for name in names:
         options.against = f"barnabas-{name}"
+        speaking = [client for client in options.clients if history.speaks(client, name)]
         with tempfile.TemporaryDirectory(prefix="compat-") as directory:
             run = Run(options, Path(directory))
             with ThreadPoolExecutor(options.jobs) as pool:
-                rows = pool.map(lambda client, run=run: run.alone(client, options.cases), options.clients)
-                found.add(name, dict(zip(options.clients, rows, strict=True)))
+                rows = pool.map(lambda client, run=run: run.alone(client, options.cases), speaking)
+                found.add(name, dict(zip(speaking, rows, strict=True)))
         print(f"{name}: done", flush=True)
     print(f"\n{found.text(names)}\n", *found.failures(names), sep="\n", flush=True)
     if options.write:

@@ -52,6 +52,20 @@ OLDEST: Mapping[str, tuple[str, str]] = {
 """The oldest broker that a client's program speaks with, and why."""
 SINCE: Mapping[str, str] = {"idempotent-produce": "0.11.0", "transactions": "0.11.0", "admin": "1.1"}
 """Cases that need a broker of this release at least."""
+NEWER: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("java", "transactions"): ("2.5", "its program commits offsets with the group's metadata (KIP-447)"),
+    ("java-2.8", "transactions"): ("2.5", "its program commits offsets with the group's metadata (KIP-447)"),
+    ("java-3.9", "transactions"): ("2.5", "its program commits offsets with the group's metadata (KIP-447)"),
+    ("kafka-tools", "transactions"): ("3.0", "kafka-transactions.sh lists transactions (KIP-664)"),
+}
+"""Cases for which single clients need a newer broker than that, and why."""
+WRONG: Mapping[tuple[str, str], tuple[tuple[str, str], str]] = {
+    ("kafka-python", "admin"): (
+        ("2.8", "3.6"),
+        "kafka-python 3.0.12 expects `endpoint_type` in every answer to DescribeCluster: version 0 has none",
+    ),
+}
+"""Cases in which a client is wrong about brokers from one release to another, and how."""
 
 
 def chosen(text: str) -> list[str]:
@@ -61,10 +75,21 @@ def chosen(text: str) -> list[str]:
 
 def is_expected(client: str, release: str, case: str) -> bool:
     """Whether a client is expected to pass a case with a broker of a release."""
-    oldest = OLDEST.get(client, (releases.NAMES[0], ""))[0]
-    return releases.is_at_least(release, oldest) and releases.is_at_least(
-        release, SINCE.get(case, releases.NAMES[0])
+    everything = releases.NAMES[0], ""
+    since = (
+        OLDEST.get(client, everything)[0],
+        SINCE.get(case, everything[0]),
+        NEWER.get((client, case), everything)[0],
     )
+    if not all(releases.is_at_least(release, one) for one in since):
+        return False
+    (first, last), _ = WRONG.get((client, case), (("", ""), ""))
+    return not first or not (releases.is_at_least(release, first) and releases.is_at_least(last, release))
+
+
+def speaks(client: str, release: str) -> bool:
+    """Whether a client's program speaks with brokers of a release at all: the others are not run."""
+    return any(is_expected(client, release, case) for case in CASES)
 
 
 class History:
@@ -106,6 +131,8 @@ class History:
 
     def _cell(self, client: str, release: str) -> str:
         """Return how many cases passed of those that were tried, `-` where the client never spoke with such brokers."""
+        if not speaks(client, release):
+            return "–"
         row: dict[str, Any] = self.verdicts.get(release, {}).get(client, {})
         expected = {case: status for case, (status, _) in row.items() if is_expected(client, release, case)}
         tried = [status for status in expected.values() if status != "SKIP"]
@@ -147,6 +174,15 @@ class History:
             f"| {title(client)} | {OLDEST[client][0]} | {OLDEST[client][1]} |"
             for client in clients
             if client in OLDEST
+        ]
+        lines += ["", "Cases that do not count, though the release has what they need:", ""]
+        lines += [
+            f"- {title(client)}, {case}: from {since} on: {why}"
+            for (client, case), (since, why) in NEWER.items()
+        ]
+        lines += [
+            f"- {title(client)}, {case}: {first} to {last}: {why}"
+            for (client, case), ((first, last), why) in WRONG.items()
         ]
         failures = self.failures(names)
         if failures:
