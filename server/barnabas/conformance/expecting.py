@@ -63,6 +63,8 @@ def _fits(value: Any, want: Wanted) -> bool:
 def _shown(path: str, value: Any) -> str:
     if path.endswith("error_code") and isinstance(value, int):
         return code_name(value)
+    if isinstance(value, memoryview | bytearray):
+        value = bytes(value)
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
 

@@ -1,6 +1,7 @@
 """A stream of bytes cut into frames as it passes: forwarded at once, kept aside for decoding, or held back. Pure.
 
-The rule: what is forwarded is what has come, in order, but for the frames that are held back and given back changed.
+The rule: what is forwarded is what has come, in order, but for the frames that are held back and given back changed. A
+large frame at the end of what has come may be decoded once it has been sent: its reader works meanwhile.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ class Cutter:
     __slots__ = (
         "_beginning",
         "_budget",
+        "_defers",
         "_fate",
+        "_is_deferred",
         "_missing",
         "_owner",
         "_parts",
@@ -83,14 +86,17 @@ class Cutter:
         "is_opaque",
     )
 
-    def __init__(self, owner: Owner, budget: Budget) -> None:
+    def __init__(self, owner: Owner, budget: Budget, *, defers: bool = False) -> None:
+        """`defers`: `sent` is called after each `feed`, and large frames may be handed over then."""
         self._owner = owner
         self._budget = budget
+        self._defers = defers
+        self._is_deferred = False
         self._start = b""  # of a frame of which nothing is known yet
         self._fate = Fate.PASS
         self._size = 0
         self._missing = 0
-        self._parts: list[bytes] = []
+        self._parts: list[Data] = []
         self._beginning = 0
         self._unsent: list[int] = []
         self.count = 0
@@ -106,6 +112,7 @@ class Cutter:
         """Take bytes that have come; returns what is to be forwarded now."""
         if self.is_opaque:
             return [data]
+        self._hand_over()
         if self._start:
             data, self._start = self._start + data, b""
         view = memoryview(data)
@@ -132,6 +139,9 @@ class Cutter:
             at += taken
             self._missing -= taken
             if not self._missing:
+                if self._may_defer and at == end:
+                    self._is_deferred = True
+                    break
                 changed = self._finish()
                 if changed is not None:
                     out.append(changed)
@@ -141,6 +151,16 @@ class Cutter:
         if first < end:
             out.append(data if first == 0 and end == len(data) else view[first:end])
         return out
+
+    @property
+    def _may_defer(self) -> bool:
+        return self._defers and self._fate is Fate.KEEP and self._size > UNCOUNTED_BYTES
+
+    def _hand_over(self) -> None:
+        """Hand over a frame that has been forwarded before."""
+        if self._is_deferred:
+            self._is_deferred = False
+            self._finish()
 
     def _is_startable(self, data: bytes, at: int, end: int) -> bool:
         """Return whether enough of a frame is there to know what it is."""
@@ -165,7 +185,8 @@ class Cutter:
 
     def _add(self, part: memoryview) -> None:
         if self._fate is not Fate.PASS:
-            self._parts.append(bytes(part))
+            # A view of what has come saves a copy; of a small frame it would keep what came with it.
+            self._parts.append(part if self._size > UNCOUNTED_BYTES else bytes(part))
         elif self._beginning > 0:
             self._parts.append(bytes(part[: self._beginning]))
             self._beginning -= len(part)
@@ -187,7 +208,11 @@ class Cutter:
         return changed if changed is not None else size.to_bytes(SIZE_BYTES, "big") + frame
 
     def sent(self) -> None:
-        """Give the room of frames that were held back to others: what `feed` returned is sent."""
+        """Hand over what has waited for that, and give the room of frames that were held back to others.
+
+        What `feed` returned is sent.
+        """
+        self._hand_over()
         for size in self._unsent:
             self._budget.give(size)
         self._unsent.clear()
@@ -197,6 +222,7 @@ class Cutter:
 
         The frame is handed over with what is there of it, at its end or at once.
         """
+        self._hand_over()
         if not self._missing or count > self._missing:
             return False
         if self._fate is not Fate.PASS:
@@ -210,6 +236,7 @@ class Cutter:
 
     def rest(self) -> bytes:
         """Return what has been held back of a frame that will not become whole, and forget it."""
+        self._hand_over()
         held, self._start = self._start, b""
         if self._fate is Fate.HOLD and self._missing:
             held += self._size.to_bytes(SIZE_BYTES, "big") + b"".join(self._parts)

@@ -58,7 +58,7 @@ class Session:
         rewrite: Rewrite | None = None,
         keeper: Keeper | None = None,
     ) -> None:
-        """`holds` says of API and version whether answers are held back for `rewrite`."""
+        """`holds` says of API and version whether answers are held back for `rewrite`, upon which `sent` must be called."""
         self.connection = connection
         self.observer = observer
         self.names = names
@@ -73,7 +73,7 @@ class Session:
         self._expects_tokens = False
         """Whether tokens come without requests around them: after SaslHandshake v0."""
         self._requests = Cutter(_Requests(self), budget)
-        self._responses = Cutter(_Responses(self), budget)
+        self._responses = Cutter(_Responses(self), budget, defers=rewrite is not None)
 
     # --- bytes ------------------------------------------------------------------------------------------------
 

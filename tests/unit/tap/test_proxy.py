@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from barnabas.client.settings import Endpoint
-from barnabas.tap.cutting import Budget, Cutter, Fate, NotFramesError
+from barnabas.tap.cutting import Budget, Cutter, Data, Fate, NotFramesError
 from barnabas.tap.proxy import Proxy, ProxySettings
 from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.unit.tap.test_session import Seen, metadata, request, response
@@ -117,7 +117,7 @@ def test_what_is_forwarded_is_what_came_and_all_memory_is_given_back() -> None:
     rng = random.Random(seed)
     for _ in range(50):
         budget = Budget(400_000)
-        cutter = Cutter(Holding(rng), budget)
+        cutter = Cutter(Holding(rng), budget, defers=rng.random() < 0.5)
         data = b""
         for _ in range(rng.randrange(1, 12)):
             size = rng.choice((0, 1, 3, 4, 5, 100, 70_000, 150_000))
@@ -133,6 +133,33 @@ def test_what_is_forwarded_is_what_came_and_all_memory_is_given_back() -> None:
         found += cutter.rest()
         assert found == data
         assert budget.used == 0
+
+
+class Keeping:
+    """An owner that keeps all frames."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+
+    def begin(self, size: int, start: object) -> Fate:
+        return Fate.KEEP
+
+    def end(self, frame: Data, size: int) -> None:
+        self.frames.append(bytes(frame))
+
+
+def test_a_large_frame_is_handed_over_once_it_is_sent_and_a_small_one_at_once() -> None:
+    owner = Keeping()
+    cutter = Cutter(owner, Budget(1 << 20), defers=True)
+    frames = [b"small answer", bytes(100_000), b"another", bytes(200_000)]
+    small, large, other, larger = (len(one).to_bytes(4, "big") + one for one in frames)
+    assert b"".join(map(bytes, cutter.feed(small + large))) == small + large
+    assert owner.frames == frames[:1]
+    cutter.sent()
+    assert owner.frames == frames[:2]
+    cutter.feed(other + larger)
+    cutter.rest()
+    assert owner.frames == frames
 
 
 async def test_addresses_of_all_brokers_are_listened_for_and_told() -> None:
