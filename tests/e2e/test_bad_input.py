@@ -9,8 +9,9 @@ import resource
 import select
 import socket
 import struct
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -227,6 +228,32 @@ def test_a_large_claim_takes_memory_only_for_what_comes(broker: BrokerProcess) -
     assert rss_bytes(broker) - before < 20 * MIB
     for connection in connections:
         connection.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what the broker does soon."""
+    end = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_the_memory_of_half_requests_is_given_back(broker: BrokerProcess) -> None:
+    """Also where it is free in the middle of the heap: 128 KB for each connection."""
+    host, _, port = broker.bootstrap.rpartition(":")
+    before = rss_bytes(broker)
+    part = struct.pack(">i", 99 * MIB) + header(PRODUCE, 7)
+    part += bytes(64 * 1024 - len(part))
+    connections = []
+    for _ in range(450):
+        connection = socket.create_connection((host, int(port)), timeout=SECONDS_MAX)
+        connection.sendall(part)
+        connections.append(connection)
+    assert_alive(broker)
+    until(lambda: rss_bytes(broker) - before > 35 * MIB)
+    for connection in connections:
+        connection.close()
+    until(lambda: rss_bytes(broker) - before < 20 * MIB)
 
 
 def test_thousands_of_idle_connections_are_held(broker: BrokerProcess) -> None:

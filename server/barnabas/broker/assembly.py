@@ -23,6 +23,7 @@ from barnabas.broker.coordination_parts import coordination_parts
 from barnabas.broker.handshakes import Handshakes
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.image_follower import ImageFollower
+from barnabas.broker.interpreter import give_back_memory
 from barnabas.broker.listener import Connections
 from barnabas.broker.newcomers import Newcomers
 from barnabas.broker.open_files import allow_open_files, connections_max
@@ -171,7 +172,11 @@ def _assemble(
     now_ms, threads = environment.wall_clock_ms, environment.threads
     metadata, logs, replicas = storage.metadata, storage.logs, storage.replicas
     queued = config.get(settings.QUEUED_MAX_REQUEST_BYTES)
-    memory = Memory(queued if queued > 0 else REQUEST_BYTES_MAX, clock=environment.monotonic)
+    memory = Memory(
+        queued if queued > 0 else REQUEST_BYTES_MAX,
+        clock=environment.monotonic,
+        give_back=lambda: threads.run(give_back_memory),
+    )
     log_limit = LogLimit(environment.monotonic)
     stalls = StallMeter(log_limit)
     budget.on_long_turn = stalls.long_turn

@@ -15,7 +15,7 @@ what has been dropped. What is still reserved is released when the response has 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -36,6 +36,10 @@ SEND_STALLED_SECONDS = 10.0
 """How long a peer may send or take nothing while others wait for the memory that it holds."""
 
 SHED_INTERVAL_SECONDS = 1.0
+
+GIVE_BACK_BYTES = 32 * MIB
+GIVE_BACK_AFTER_LOOKS = 3
+"""When for so long so much less is held than some time before, the process gives back what is free."""
 
 
 class MemoryPool:
@@ -121,11 +125,13 @@ class IncomingMemory:
     all others never waits, so one of them always gets on; if its sender is what stops, `shed` closes it.
     """
 
-    __slots__ = ("_arriving", "_clock", "_waiting", "bytes_max", "held")
+    __slots__ = ("_arriving", "_clock", "_waiting", "bytes_max", "held", "held_most")
 
     def __init__(self, bytes_max: int, clock: Callable[[], float] = trio.current_time) -> None:
         self.bytes_max = bytes_max
         self.held = 0
+        self.held_most = 0
+        """The most that requests which came in parts have held; whoever looks at it begins again."""
         self._arriving: dict[Held, None] = {}
         self._waiting: dict[Held, tuple[int, trio.Event]] = {}
         self._clock = clock
@@ -206,6 +212,7 @@ class IncomingMemory:
         held.size += size
         held.moved_s = self._clock()
         self.held += size
+        self.held_most = max(self.held_most, self.held)
 
     def _let_in(self) -> None:
         if not self._waiting:
@@ -297,7 +304,12 @@ class Memory:
         response_bytes_max: int = RESPONSE_BYTES_MAX,
         *,
         clock: Callable[[], float] = trio.current_time,
+        give_back: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
+        """`give_back` has the process return free memory to the operating system."""
+        self._give_back = give_back
+        self._held_most = 0  # since memory was last given back
+        self._looks_below = 0  # how often in a row much less was held
         self.large_requests = IncomingMemory(request_bytes_max, clock)
         self.small_requests = IncomingMemory(
             max(request_bytes_max // SMALL_SHARE, 2 * SMALL_BYTES_MAX), clock
@@ -318,13 +330,34 @@ class Memory:
     def _is_waited_for(self) -> bool:
         return bool(self.large_responses.waiting or self.small_responses.waiting)
 
+    @property
+    def held(self) -> int:
+        """How much is held now, of all kinds."""
+        requests = self.large_requests.held + self.small_requests.held
+        return requests + self.large_responses.held + self.small_responses.held + self.unsent.held
+
     async def run(self) -> None:
-        """Close those who hold memory up for others, until cancelled."""
+        """Close those who hold memory up for others, and give back what they held, until cancelled."""
         while True:
             await trio.sleep(SHED_INTERVAL_SECONDS)
             self.large_requests.shed()
             self.small_requests.shed()
             self.unsent.shed()
+            if self._give_back is not None and self._is_much_free():
+                await self._give_back()
+
+    def _is_much_free(self) -> bool:
+        """Look how much is held; return whether what was held before should be given back."""
+        held = self.held
+        requests = (self.small_requests, self.large_requests)
+        self._held_most = max(self._held_most, held, *(pool.held_most for pool in requests))
+        for pool in requests:
+            pool.held_most = pool.held
+        self._looks_below = self._looks_below + 1 if self._held_most - held >= GIVE_BACK_BYTES else 0
+        if self._looks_below < GIVE_BACK_AFTER_LOOKS:
+            return False
+        self._held_most, self._looks_below = held, 0
+        return True
 
     def for_response(self, size: int) -> MemoryPool:
         """Return the pool that `size` bytes of a response are reserved in."""

@@ -4,8 +4,10 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from barnabas.requests.memory import (
+    GIVE_BACK_BYTES,
     RECEIVE_STALLED_SECONDS,
     SEND_STALLED_SECONDS,
+    SHED_INTERVAL_SECONDS,
     SMALL_BYTES_MAX,
     Held,
     IncomingMemory,
@@ -222,3 +224,29 @@ def test_readers_that_stop_are_closed_when_others_wait_for_what_they_have_reserv
     waiting[0] = True
     memory.shed()
     assert closed == ["a"]
+
+
+async def test_memory_that_was_held_is_given_back_once(autojump_clock: trio.testing.MockClock) -> None:
+    given_back: list[int] = []
+
+    async def give_back() -> None:
+        given_back.append(memory.held)
+
+    memory = Memory(give_back=give_back)
+    pools = (memory.large_requests, memory.small_requests, memory.large_responses, memory.small_responses)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(memory.run)
+        await trio.sleep(SHED_INTERVAL_SECONDS / 2)
+        for _ in range(2):
+            for pool in pools:
+                pool.charge(GIVE_BACK_BYTES // 4)
+            await trio.sleep(5 * SHED_INTERVAL_SECONDS)
+            for pool in pools:
+                pool.held -= GIVE_BACK_BYTES // 4
+            await trio.sleep(5 * SHED_INTERVAL_SECONDS)
+        memory.large_responses.charge(GIVE_BACK_BYTES - 1)
+        await trio.sleep(5 * SHED_INTERVAL_SECONDS)
+        memory.large_responses.release(GIVE_BACK_BYTES - 1)
+        await trio.sleep(5 * SHED_INTERVAL_SECONDS)
+        nursery.cancel_scope.cancel()
+    assert given_back == [0, 0]
