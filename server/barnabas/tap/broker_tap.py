@@ -1,7 +1,7 @@
 """`barnabas serve --tap`: the broker's own requests and answers, shown as a tap in front of it would show them.
 
 The rule: it stands at the interceptor's seam and is given what is decoded already; while it shows no more than somebody can
-read, it costs some microseconds a request.
+read, it costs some microseconds a request. What gets no line is not made into an exchange.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from barnabas.errors import RequestError
-from barnabas.inspection.errors import FoundError
+from barnabas.inspection.errors import FoundError, has_errors
 from barnabas.inspection.frames import Request, Response, api_name
 from barnabas.tap.command import OptionError, Views, filter_of, options_of, write_lines
 from barnabas.tap.exchange import Connection, Exchange, TopicNames
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 CONNECTIONS_REMEMBERED = 10_000
 SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS = 17, 36, 18
+ABOUT_CONNECTIONS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS))
 
 Handler = Callable[["RequestContext", Any], Awaitable[Any]]
 Interceptor = Callable[["RequestContext", Any, Handler], Awaitable[Any]]
@@ -42,6 +44,14 @@ class _Names(TopicNames):
         return self.of_broker(topic_id)
 
 
+@dataclass(slots=True, eq=False)
+class _Seen:
+    """A connection, and how many requests have come on it."""
+
+    connection: Connection
+    count: int = 0
+
+
 class BrokerTap:
     """Lifecycle: `async with running()` around a broker whose interceptor is `around(...)`."""
 
@@ -55,7 +65,7 @@ class BrokerTap:
             )
         self._views: Views | None = None
         self._names = _Names()
-        self._connections: OrderedDict[int, tuple[Connection, int]] = OrderedDict()
+        self._connections: OrderedDict[int, _Seen] = OrderedDict()
 
     def attach(self, broker: Any) -> None:
         """Learn the names of topic ids from this broker."""
@@ -82,24 +92,44 @@ class BrokerTap:
 
         async def intercept(context: RequestContext, request: Any, handler: Handler) -> Any:
             begun_at = time.time()
-            response = None
-            error: BaseException | None = None
             try:
                 if inner is None:
                     response = await handler(context, request)
                 else:
                     response = await inner(context, request, handler)
             except BaseException as failure:
-                error = failure
+                self._show(context, request, None, failure, begun_at)
                 raise
-            finally:
-                if self._views is not None:
-                    self._views.observer.exchanged(
-                        self._exchange(context, request, response, error, begun_at)
-                    )
+            if not self._skips(context, response, begun_at):
+                self._show(context, request, response, None, begun_at)
             return response
 
         return intercept
+
+    def _skips(self, context: RequestContext, response: Any, begun_at: float) -> bool:
+        """Return whether an answer gets no line; then it is counted."""
+        views = self._views
+        if views is None or views.only_terminal is None or response is None:
+            return False
+        seen = self._connections.get(context.connection.connection_id)
+        if seen is None or context.api_key in ABOUT_CONNECTIONS:
+            return False
+        if not views.only_terminal.is_full(begun_at) or has_errors(response):
+            return False
+        seen.count += 1
+        views.only_terminal.skip(api_name(context.api_key))
+        return True
+
+    def _show(
+        self,
+        context: RequestContext,
+        request: Any,
+        response: Any,
+        error: BaseException | None,
+        begun_at: float,
+    ) -> None:
+        if self._views is not None:
+            self._views.observer.exchanged(self._exchange(context, request, response, error, begun_at))
 
     def _exchange(
         self,
@@ -135,21 +165,21 @@ class BrokerTap:
     def _connection(self, context: RequestContext, request: Any) -> tuple[Connection, int]:
         """Return the connection of a request, and which of its requests this is."""
         info = context.connection
-        found = self._connections.get(info.connection_id)
-        if found is None:
+        seen = self._connections.get(info.connection_id)
+        if seen is None:
             host, port = info.peer_address
             local = info.local_address
-            connection, number = (
-                Connection(info.connection_id, f"{host}:{port}", f"{local[0]}:{local[1]}", time.time()),
-                0,
+            seen = _Seen(
+                Connection(info.connection_id, f"{host}:{port}", f"{local[0]}:{local[1]}", time.time())
             )
+            connection = seen.connection
             if len(self._connections) >= CONNECTIONS_REMEMBERED:
                 self._connections.popitem(last=False)
             if self._views is not None:
                 self._views.observer.opened(connection, connection.opened_at)
-        else:
-            connection, number = found
-        self._connections[info.connection_id] = (connection, number + 1)
+            self._connections[info.connection_id] = seen
+        connection = seen.connection
+        seen.count += 1
         if connection.client_id is None:
             connection.client_id = context.client_id
         if context.api_key == API_VERSIONS:
@@ -158,7 +188,7 @@ class BrokerTap:
             connection.mechanism = request.mechanism
         if info.login is not None:
             connection.user = info.user
-        return connection, number + 1
+        return connection, seen.count
 
 
 def _arguments(text: str) -> list[str]:

@@ -295,6 +295,8 @@ class Views:
             )  # fmt: skip
             observers.append(self.terminal)
         self.observer = Several(observers)
+        self.only_terminal = self.terminal if len(observers) == 1 and filter_.is_empty else None
+        """The terminal, where it is all that is told of traffic, of all traffic."""
         self.capture: CaptureWriter | None = None
         if options.pcap:
             file = open(options.pcap, "wb")  # noqa: SIM115
@@ -320,7 +322,7 @@ class Views:
         """Have the tasks of writers, in this nursery, end when all is written."""
         if self.terminal is not None:
             self.terminal.finish()
-            self.terminal = None
+            self.terminal = self.only_terminal = None
         for _, writer in self.writers:
             writer.close()
         writing.cancel_scope.deadline = trio.current_time() + END_SECONDS

@@ -128,6 +128,14 @@ class Terminal:
         if self._filter.is_empty and self._may_show(at, has_failed=False, kind="ends of connections"):
             self._put(rendering.safe(rendering.closed(connection, at, reason)))
 
+    def is_full(self, at: float) -> bool:
+        """Return whether what comes now and has not failed gets no line: those of this second are used up."""
+        return self._shown == self._lines_per_second and int(at) == self._second
+
+    def skip(self, kind: str) -> None:
+        """Count what gets no line."""
+        self._skipped[kind] += 1
+
     def finish(self) -> None:
         """Say what has not been shown."""
         if self._skipped:

@@ -113,7 +113,7 @@ def describe_answer(exchange: Exchange) -> str:
     errors = exchange.errors
     words = [_errors(exchange)] if errors else ["ok"]
     details = _ANSWER_DETAILS.get(exchange.request.api_key)
-    if details is not None:
+    if details is not None and response.message is not None:
         words += details(response.message)
     throttle_ms = getattr(response.message, "throttle_time_ms", 0)
     if throttle_ms:
