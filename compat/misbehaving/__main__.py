@@ -26,16 +26,27 @@ CASE_TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class Row:
-    """A fault, the cases that meet it, and what is expected: that they pass all the same, unless a client is listed."""
+    """A fault, the cases that meet it, and what is expected: that they pass all the same.
+
+    A client that is listed may fail: whether it does depends on which answer the fault strikes.
+    """
 
     fault: str
     rules: tuple[str, ...]
     cases: tuple[str, ...]
     known: tuple[tuple[str, str], ...] = ()
-    """Clients whose case fails, and why."""
+    """Clients whose case may fail, and why."""
 
 
+OFF_BY_ONE = (
+    "java",
+    "it keeps a connection whose answers it cannot match: its records end with delivery.timeout.ms, two minutes",
+)
 PRODUCE, COMMIT = ("idempotent-produce",), ("commit-resume",)
+DAMAGED = {
+    "byte": (("confluent-kafka", "check.crcs is off by default: it delivers the damaged record"),),
+    "magic": (("franz-go", "it leaves a batch of a magic that it does not know out, and goes on after it"),),
+}
 ROWS = (
     Row("moved leader", ("Produce,Fetch every=3 times=6 -> error=NOT_LEADER_OR_FOLLOWER",), PRODUCE),
     Row("lost acknowledgements", ("Produce times=2 -> reset=after",), PRODUCE),
@@ -46,15 +57,28 @@ ROWS = (
         (("kafkajs", "after a cut answer its consumer asks for nothing more, or its process ends"),),
     ),
     Row("late answers", ("Produce,Fetch,Metadata -> delay_ms=5..50",), PRODUCE),
-    Row("answers twice", ("Produce,Fetch every=4 times=3 -> twice",), PRODUCE),
-    Row("answers swapped", ("Produce every=4 times=2 -> swap", "Produce -> hold_ms=20"), PRODUCE),
-    Row("garbage for answers", ("Produce,Fetch every=4 times=2 -> garbage=body",), PRODUCE),
-    Row("wrong correlation ids", ("Produce,Fetch every=4 times=2 -> correlation_id=wrong",), PRODUCE),
+    Row("answers twice", ("Produce,Fetch every=4 times=3 -> twice",), PRODUCE, (OFF_BY_ONE,)),
+    Row(
+        "answers swapped",
+        ("Produce every=4 times=2 -> swap", "Produce -> hold_ms=20"),
+        PRODUCE,
+        (OFF_BY_ONE,),
+    ),
+    Row("garbage for answers", ("Produce,Fetch every=4 times=2 -> garbage=body",), PRODUCE, (OFF_BY_ONE,)),
+    Row(
+        "wrong correlation ids",
+        ("Produce,Fetch every=2 times=2 -> correlation_id=wrong",),
+        PRODUCE,
+        (
+            OFF_BY_ONE,
+            ("confluent-kafka", "it drops the answer, and waits for socket.timeout.ms, a minute"),
+        ),
+    ),
     Row("late by the byte", ("Produce,Fetch -> delay_us_per_byte=5",), PRODUCE),
     Row("stale metadata", ("Metadata after=2 times=4 -> stale",), PRODUCE),
     Row("throttled", ("Produce,Fetch -> throttle_ms=20",), PRODUCE),
     *(
-        Row(f"damaged batch, once: {how}", (f"Fetch nth=2 -> corrupt={how}",), PRODUCE)
+        Row(f"damaged batch, once: {how}", (f"Fetch nth=2 -> corrupt={how}",), PRODUCE, DAMAGED.get(how, ()))
         for how in (
             "crc",
             "byte",
@@ -121,7 +145,7 @@ def _run(client: str, row: Row) -> int:
             finally:
                 broker.stop()
         known = dict(row.known).get(client)
-        is_right = verdict.status == "SKIP" or (hits > 0 and (verdict.status == "PASS") is (known is None))
+        is_right = verdict.status == "SKIP" or (hits > 0 and (verdict.status == "PASS" or known is not None))
         failures += not is_right
         text = f"known: {known}" if known else verdict.detail
         print(

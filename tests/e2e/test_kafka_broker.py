@@ -181,8 +181,6 @@ def test_a_snapshot_stays_as_it_was_whatever_follows(broker: KafkaBroker) -> Non
         assert values(broker) == [b"seeded", *large]
     broker.reset()
     assert values(broker) == [b"seeded"]
-    broker.restore("large")
-    assert values(broker) == [b"seeded", *large]
 
 
 def test_a_client_goes_on_after_the_broker_has_gone_back(broker: KafkaBroker) -> None:
@@ -206,6 +204,19 @@ def test_a_fork_holds_the_same_and_goes_its_own_way(broker: KafkaBroker) -> None
         assert values(broker) == [b"seeded", b"both", b"first"]
         with fork.fork("initial") as second:
             assert values(second) == [b"seeded", b"both"]
+
+
+def test_snapshots_of_a_test_are_gone_after_a_reset_and_those_of_the_baseline_stay() -> None:
+    with start_process() as broker:
+        broker.snapshot("before")
+        broker.set_baseline()
+        broker.create_topic("t")
+        for _ in range(2):
+            broker.snapshot("mine")
+            broker.reset()
+            with pytest.raises(ControlFailedError, match="there are: before, initial"):
+                broker.restore("mine")
+        broker.restore("before")
 
 
 def test_faults_and_requests_are_gone_after_a_reset(broker: KafkaBroker) -> None:

@@ -40,6 +40,8 @@ class BrokerState:
         self._host = host
         self._lock = trio.Lock()
         self._fork_count = 0
+        self._of_baseline = frozenset(self.snapshots.names())
+        """Snapshots that were there before the one that `reset` goes back to: they stay."""
 
     async def snapshot(self, name: str, *, replace: bool = False) -> None:
         """Take a snapshot of what the broker holds now. Raises SnapshotError, NotRunningError, StorageError, OSError."""
@@ -50,7 +52,10 @@ class BrokerState:
         broker = await self._host.running()
         if broker.participation is not None:
             raise SnapshotError("a broker of a cluster shares its state with others: it has no snapshots")
+        others = frozenset(self.snapshots.names())
         await self.snapshots.take(name, broker.services, replace=replace)
+        if name == INITIAL:
+            self._of_baseline = others
         if replace:
             await trio.to_thread.run_sync(self.snapshots.tidy_up)
 
@@ -65,7 +70,10 @@ class BrokerState:
         await trio.to_thread.run_sync(self.snapshots.tidy_up)
 
     async def reset(self) -> None:
-        """Have the broker hold what it was started with, and forget what it was asked and how it misbehaved."""
+        """Have the broker hold what it was started with, and forget what it was asked and how it misbehaved.
+
+        Snapshots that were taken since then are removed: what a test has kept is nothing to the next one.
+        """
         if INITIAL not in self.snapshots:
             raise SnapshotError(
                 f"there is nothing to go back to: take a snapshot with the name {INITIAL} first"
@@ -74,6 +82,9 @@ class BrokerState:
         if clock is not None:  # it never goes back; but it runs again, as fast as others do
             clock.resume()
             clock.run_at(1.0)
+        for name in self.snapshots.names():
+            if name != INITIAL and name not in self._of_baseline:
+                self.snapshots.remove(name)
         await self.restore(INITIAL)
         self._host.faulting.faults.clear()
         if self._host.recorder is not None:
