@@ -1,4 +1,4 @@
-"""YAML files whose mistakes can be told with their line. Pure.
+"""YAML files whose mistakes can be reported with their line. Pure.
 
 The rule: plain data alone (YAML's safe types), and no key twice; the library is loaded by the first file.
 """

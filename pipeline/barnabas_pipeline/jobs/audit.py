@@ -5,7 +5,7 @@ The rule: an audit reads the whole log and all files again, and what it does not
     every offset that the log has is a row or a dead letter, once          batch headers against coordinate columns
     the log has the very batches that the load decoded                     digests; if not: values are compared
     every file has the size and the SHA-256 that its manifest says         if not: values are compared
-    every value is what the log says, decoded anew                         all of them with `deep`
+    every value is what the log says, decoded again                        all of them with `deep`
 
 Rows whose offsets the log no longer has (retention, compaction) can only be checked by their files.
 docs/decisions/0050-levels-of-an-audit.md says what is proven by which level.

@@ -1,4 +1,4 @@
-"""backfill: replace the rows of some hours by what the log says of them, decoded anew, in one commit.
+"""backfill: replace the rows of some hours by what the log says of them, decoded again, in one commit.
 
 The rule: a backfill changes columns, never which records are rows. Its rows are checked against the old ones offset by
 offset before anything is committed.
@@ -116,7 +116,7 @@ def _plan(
 
 
 def _replace(part: _Part) -> list[DataFile]:
-    """Write the part's rows anew. Raises IncompleteError if they would be others than before."""
+    """Write the part's rows again. Raises IncompleteError if they would be others than before."""
     root = Path(part.options.root)
     old = np.sort(np.concatenate([_offsets(root / file.path, part.partition) for file in part.files]))
     writer = HourWriter(root, part.options.schema, part.topic_id, part.partition)

@@ -202,7 +202,7 @@ class Publisher:
         catalog.create_namespace_if_not_exists(self.options.name.rpartition(".")[0])
         transaction = catalog.create_table_transaction(
             self.options.name,
-            # Catalogs number columns anew, in this order: see `files.numbered`.
+            # Catalogs number columns again, in this order: see `files.numbered`.
             schema=_columns(pa.schema(COORDINATES)),
             location=self._uri(ICEBERG),
             properties={**PROPERTIES, LAKE: str(self.table.root)},

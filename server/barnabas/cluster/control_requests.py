@@ -155,7 +155,7 @@ class StoppedReplica:
 
     key: TopicPartition
     leader_epoch: int
-    """-1 where it is not told, -2 while the topic is being deleted."""
+    """-1 where the request does not have it, -2 while the topic is being deleted."""
     deletes: bool
 
 
@@ -269,23 +269,26 @@ def _of_brokers(
     if not live:
         return []
     changes: list[Change] = []
-    for told in live:
+    for live_broker in live:
         broker = BrokerInfo(
-            told.id, told.rack or None, _endpoints(told), broker_epoch if told.id == broker_id else -1
+            live_broker.id,
+            live_broker.rack or None,
+            _endpoints(live_broker),
+            broker_epoch if live_broker.id == broker_id else -1,
         )
-        if image.brokers.get(told.id) != broker:
+        if image.brokers.get(live_broker.id) != broker:
             changes.append(BrokerRegistered(broker))
-    living = {told.id for told in live}
+    living = {live_broker.id for live_broker in live}
     changes += [BrokerUnregistered(known) for known in image.brokers if known not in living]
     return changes
 
 
-def _endpoints(told: UpdateMetadataRequest.UpdateMetadataBroker) -> dict[str, tuple[str, int]]:
-    if not told.endpoints:
-        return {LISTENERS_BY_PROTOCOL[0]: (told.v0_host, told.v0_port)}
+def _endpoints(live_broker: UpdateMetadataRequest.UpdateMetadataBroker) -> dict[str, tuple[str, int]]:
+    if not live_broker.endpoints:
+        return {LISTENERS_BY_PROTOCOL[0]: (live_broker.v0_host, live_broker.v0_port)}
     return {
         (item.listener or _protocol_name(item.security_protocol)).upper(): (item.host, item.port)
-        for item in told.endpoints
+        for item in live_broker.endpoints
     }
 
 

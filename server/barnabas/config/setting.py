@@ -158,7 +158,7 @@ class Setting(Generic[T]):
 
     @property
     def sensitive(self) -> bool:
-        """Whether its value is never told."""
+        """Whether its value is never shown."""
         return self.kind is PASSWORD
 
     def parse(self, text: str) -> T:

@@ -1,7 +1,7 @@
 """A broker that can be stopped and started again within its process, with all that stands around it kept.
 
 The rule: what a test holds on to (faults, recorded requests, the clock, ports) belongs to the host; the broker inside is
-made anew by each start from what is on disk.
+made again by each start from what is on disk.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Requests and answers of which a fault is about some topics and partitions only. Pure.
 
-The rule: what is not meant is done and answered as ever.
+The rule: what does not match is done and answered as usual.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _topic(entry: Any, name_of: NameOf) -> str | None:
 
 
 def _split_topic(entry: Any, match: Match, name_of: NameOf) -> tuple[Any, Any]:
-    """Return the parts of a topic's entry that are meant and not meant; None for one that is empty."""
+    """Return the parts of a topic's entry that match and that do not; None for one that is empty."""
     topic = _topic(entry, name_of)
     if topic is None or not match.covers(topic, None):
         return None, entry
@@ -52,8 +52,8 @@ def _split_topic(entry: Any, match: Match, name_of: NameOf) -> tuple[Any, Any]:
     parts = copy(entry), copy(entry)
     counts = [0, 0]
     for name, found in lists:
-        for number, is_meant in enumerate((True, False)):
-            chosen = [one for one in found if match.covers(topic, partition_of(one)) is is_meant]
+        for number, is_match in enumerate((True, False)):
+            chosen = [one for one in found if match.covers(topic, partition_of(one)) is is_match]
             setattr(parts[number], name, chosen)
             counts[number] += len(chosen)
     return (parts[0] if counts[0] else None), (parts[1] if counts[1] else None)
@@ -79,7 +79,7 @@ def _merge_entry(known: list[Any], entry: Any, name_of: NameOf) -> None:
 
 
 def mark(response: Any, match: Match, code: int, name_of: NameOf) -> None:
-    """Put an error code into the topics and partitions of an answer that are meant; they carry no records then."""
+    """Put an error code into the topics and partitions of an answer that match; they carry no records then."""
     for field in fields(response):
         entries = getattr(response, field.name)
         for entry in entries if isinstance(entries, list) else ():
@@ -87,8 +87,8 @@ def mark(response: Any, match: Match, code: int, name_of: NameOf) -> None:
             if topic is None or not match.covers(topic, None):
                 continue
             partitions = [one for _, found in partition_lists(entry) for one in found]
-            meant = [one for one in partitions if match.covers(topic, partition_of(one))]
-            for one in meant if partitions else [entry]:
+            matching = [one for one in partitions if match.covers(topic, partition_of(one))]
+            for one in matching if partitions else [entry]:
                 _refuse(one, code)
 
 

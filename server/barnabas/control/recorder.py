@@ -178,7 +178,7 @@ def _with_counts(message: Any, topics: str, partitions: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which requests are meant; None where all are. Names are patterns with `*` and `?`."""
+    """Which requests are selected; None for all. Names are patterns with `*` and `?`."""
 
     api: str | None = None
     version: int | None = None
@@ -190,7 +190,7 @@ class Filter:
     """Those with a larger id."""
 
     def takes(self, one: Recorded) -> bool:
-        """Return whether a request is meant."""
+        """Return whether a request is selected."""
         return (
             one.id > self.since
             and (self.api is None or one.api.lower() == self.api.lower())
@@ -226,7 +226,7 @@ class Recorder:
         self._kept.clear()
 
     def find(self, wanted: Filter | None = None, *, limit: int | None = None) -> list[Recorded]:
-        """Return the requests that are meant, oldest first; the newest `limit` of them."""
+        """Return the requests that are selected, oldest first; the newest `limit` of them."""
         found = [one for one in self._kept if wanted is None or wanted.takes(one)]
         return found if limit is None else found[len(found) - min(limit, len(found)) :]
 
@@ -238,7 +238,7 @@ class Recorder:
         timeout_s: float,
         is_answered: bool = True,
     ) -> Recorded | None:
-        """Wait for a request that is meant and `matches`, answered if so wanted; None if none comes in time.
+        """Wait for a request that is selected and `matches`, answered if so wanted; None if none comes in time.
 
         The time is real, however a virtual clock runs; one that stands still is waited for.
         """

@@ -18,7 +18,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 def wanted(core: Core, topics: Collection[str]) -> Steps[None]:
     """Begin to delete these topics, those that are known and not on their way yet; where that is forbidden, or there
-    is no such topic, the wish is removed."""
+    is no such topic, the request is removed."""
     state = core.state
     refused = [one for one in topics if one not in state.assignments or not core.settings.delete_topic_enable]
     if refused:

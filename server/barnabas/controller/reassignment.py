@@ -53,7 +53,7 @@ def _unknown(partition: TopicPartition) -> RequestError:
 def _checked(
     core: Core, partition: TopicPartition, target: Sequence[int] | None, *, keeps_factor: bool
 ) -> Assignment:
-    """Return the assignment that a wish stands for. Raises RequestError."""
+    """Return the assignment that a requested reassignment leads to. Raises RequestError."""
     now = core.state.assignment(partition)
     name = f"{partition[0]}-{partition[1]}"
     if now is None or (partition[0] in core.state.deletions and target is not None):

@@ -67,14 +67,14 @@ class ReadUnclean:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic:
-    """Remove a topic's znodes, its settings, and the wish to delete it."""
+    """Remove a topic's znodes, its settings, and the request to delete it."""
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveDeletions:
-    """Remove the wishes to delete these topics."""
+    """Remove the requests to delete these topics."""
 
     topics: Collection[str]
 

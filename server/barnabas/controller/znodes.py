@@ -218,7 +218,7 @@ class ControllerZnodes:
         return True
 
     async def delete_topic(self, topic: str) -> None:
-        """Remove a topic: its partitions first, then at once what makes it a topic, its settings and the wish."""
+        """Remove a topic: its partitions first, then at once its znode, its settings and its deletion request."""
         indexes = await self.children(znodes.partitions_path(topic))
         for start in range(0, len(indexes), STATES_PER_WRITE):
             paths = []
@@ -258,7 +258,7 @@ class ControllerZnodes:
             await self._delete_present([child])
 
     async def remove_deletions(self, topics: Collection[str]) -> None:
-        """Remove wishes to delete topics."""
+        """Remove requests to delete topics, below /admin/delete_topics."""
         await self._delete_present([znodes.delete_topic_path(one) for one in topics])
 
     async def topic_settings(self, topics: Sequence[str]) -> list[dict[str, str]]:

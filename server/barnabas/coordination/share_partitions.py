@@ -161,7 +161,7 @@ class SharePartitions:
     async def acknowledge(
         self, key: StateKey, member_id: str, acknowledgements: list[Acknowledgement]
     ) -> None:
-        """Take up and write down what a member says. Raises RequestError as a client sees it."""
+        """Apply and persist the acknowledgements of a member. Raises RequestError as a client sees it."""
         shared = self.get(key)
         if shared is None:
             raise RequestError(

@@ -38,7 +38,7 @@ PATIENCE_SECONDS = 1.0
 RETRY_SECONDS = 0.1
 RETRY_SECONDS_MAX = 1.0
 MARKERS_AT_ONCE = 1_000
-"""How many partitions of one transaction are told of its end at the same time; 100,000 tasks would be a long turn."""
+"""How many partitions of one transaction get their markers at the same time; 100,000 tasks would be a long turn."""
 TASKS_PER_STEP = 50
 _NOT_NEEDED = (
     ErrorCode.INVALID_PRODUCER_EPOCH,

@@ -39,7 +39,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The part `on` of a rule; None where everything is meant."""
+    """The part `on` of a rule; None where everything matches."""
 
     event: str = REQUEST
     api_keys: frozenset[int] | None = None
@@ -58,7 +58,7 @@ class Match:
         return self.topic is not None or self.partitions is not None
 
     def covers(self, topic: str, partition: int | None) -> bool:
-        """Return whether a topic, or a partition of it, is meant; a topic without a partition is meant with any."""
+        """Return whether a topic, or a partition of it, matches; a topic without a partition matches with any."""
         if self.topic is not None and not self.topic(topic):
             return False
         return self.partitions is None or partition is None or partition in self.partitions

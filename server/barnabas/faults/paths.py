@@ -1,7 +1,7 @@
 """Places in an answer, written as `responses[name=orders].partition_responses[*].error_code`.
 
 The rule: names are those of Kafka's published layouts, in either spelling (`errorCode`, `error_code`); a list is followed
-by which of its entries are meant: `[*]` or nothing for all, `[2]` for the third, `[name=orders]` for those with that field.
+by a selection of its entries: `[*]` or nothing for all, `[2]` for the third, `[name=orders]` for those with that field.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One name of a path, and which entries are meant where it is a list: all, or one, or those with a field."""
+    """One name of a path, and which entries it selects where it is a list: all, or one, or those with a field."""
 
     name: str
     index: int | None = None
@@ -29,7 +29,7 @@ class Segment:
     value: str = ""
 
     def takes(self, position: int, entry: Any) -> bool:
-        """Return whether an entry of the list is meant."""
+        """Return whether an entry of the list is selected."""
         if self.index is not None:
             return position == self.index
         return not self.key or str(getattr(entry, self.key, None)) == self.value

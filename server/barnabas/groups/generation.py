@@ -33,7 +33,7 @@ class LeadersAnswer:
 
 
 def leaders_entry(member: Member, protocol: str) -> JoinGroupResponse.JoinGroupResponseMember:
-    """What the leader is told of a member."""
+    """A member, as the leader sees it."""
     return JoinGroupResponse.JoinGroupResponseMember(
         member_id=member.id, group_instance_id=member.instance_id, metadata=member.metadata_for(protocol)
     )

@@ -120,9 +120,9 @@ class _Access:
         return _refused(name, ZERO_UUID, denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def refusal_by_id(self, name: str, topic_id: bytes) -> Result:
-        told = name if self._may_describe(name) else None
+        shown_name = name if self._may_describe(name) else None
         denied = "DELETE on the topic with this id is denied"
-        return _refused(told, topic_id, denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return _refused(shown_name, topic_id, denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 async def _asked(request: DeleteTopicsRequest, *, budget: LoopBudget) -> Counter[tuple[str | None, bytes]]:

@@ -194,7 +194,7 @@ class Reader:
         return bool(self._named if self._session is None else self._session.partitions)
 
     def end(self) -> None:
-        """Be told of no partition of the session any more."""
+        """Watch no partition of the session any more."""
         if self._session is not None and self._session.reader is self:
             self._session.reader = None
 

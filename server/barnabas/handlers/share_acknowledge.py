@@ -29,7 +29,7 @@ async def handle(
     shares: Shares,
     budget: LoopBudget,
 ) -> ShareAcknowledgeResponse:
-    """Take up each partition's acknowledgements on its own; the last request ends the session."""
+    """Process each partition's acknowledgements on its own; the last request ends the session."""
     try:
         key = check_asker(request)
         if request.share_session_epoch == EPOCH_INITIAL:

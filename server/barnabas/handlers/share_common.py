@@ -63,7 +63,7 @@ async def acknowledge(
     shares: Shares,
     budget: LoopBudget,
 ) -> Outcomes:
-    """Take up what is said of each slot on its own; nothing said is fine."""
+    """Process the acknowledgements of each partition on its own; there may be none."""
     outcomes: Outcomes = {}
     group_id, member_id = key
     for topic_partition, acknowledgements in said.items():

@@ -99,7 +99,7 @@ async def _read(
 def acquire(
     found: list[Found], acquire_request: AcquireRequest, *, shares: Shares, clock_ms: Callable[[], int]
 ) -> Iterator[tuple[TopicIdPartition, PartitionData]]:
-    """Acquire what is wished for out of what was found; the answers of those partitions that gave something."""
+    """Acquire what is asked for out of what was found; the answers of those partitions that gave something."""
     left, now_ms = acquire_request.records_max, clock_ms()
     partitions = shares.partitions
     for each in found:

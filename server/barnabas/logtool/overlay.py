@@ -213,7 +213,7 @@ class OverlayDisk:
 
 
 def apply_changes(disk: Disk, changes: Iterable[Change]) -> None:
-    """Really do what an overlay was only told; what was done lasts when this returns. Raises OSError."""
+    """Carry out the changes that an overlay holds; what was done lasts when this returns. Raises OSError."""
     directories = set()
     for change in changes:
         directories.add(change.path.rpartition("/")[0])

@@ -87,7 +87,7 @@ class Verifier:
     """Checks one partition after the other.
 
     `deep` decodes every record. `is_live` says that a broker has the log dir open, so that its last bytes may be
-    in the middle of being written. `on_bytes` is told how many bytes were read.
+    in the middle of being written. `on_bytes` is called with how many bytes were read.
     """
 
     disk: Disk
@@ -147,7 +147,7 @@ class Verifier:
         size = file.size()
         segment = SegmentMap(base_offset)
         problems: list[tuple[int, str]] = []
-        told = 0
+        reported = 0
         for position, header in iter_checked(
             file, size, base_offset=base_offset, on_problem=lambda *args: problems.append(args)
         ):
@@ -161,10 +161,10 @@ class Verifier:
                         self._records(path, position, header, file.read(header.size, position))
                 except RecordsError as error:
                     self._error(path, f"the batch at offset {header.base_offset}: {error.message}", position)
-            if position - told > CHUNK_BYTES:
-                self.on_bytes(position - told)
-                told = position
-        self.on_bytes(size - told)
+            if position - reported > CHUNK_BYTES:
+                self.on_bytes(position - reported)
+                reported = position
+        self.on_bytes(size - reported)
         for position, text in problems:
             segment.is_whole = False
             left = size - position

@@ -89,11 +89,11 @@ class Telemetry:
         self.pushed.expire(now_ms)
 
     def take_subscriptions(self, configs: Mapping[ResourceKey, Settings]) -> None:
-        """Take up the subscriptions that there are among all resources' settings."""
+        """Apply the subscriptions that there are among all resources' settings."""
         self.instances.subscriptions.take(configs)
 
     async def take(self, context: RequestContext, instance: ClientInstance, codec: int, data: bytes) -> None:
-        """Take up the metrics of a push. Raises RequestError(TELEMETRY_TOO_LARGE or INVALID_RECORD)."""
+        """Add the metrics of a push. Raises RequestError(TELEMETRY_TOO_LARGE or INVALID_RECORD)."""
         try:
             pushed = await self._threads.run(
                 lambda: _read(codec, data, self.bytes_max), limiter=self._one_at_a_time

@@ -24,7 +24,7 @@ class UnknownHostError(OSError):
 
 
 class Reader(Protocol):
-    """Who is told how the other end reads what is sent."""
+    """An observer of how the other end reads what is sent."""
 
     def fell_behind(self, size: int) -> None:
         """Call when nothing more can be sent and up to `size` bytes of a response stay in memory."""

@@ -1,4 +1,4 @@
-"""Options that say which broker is meant and how it is reached; shared by the commands that ask brokers."""
+"""Options that name a broker and how it is reached; shared by the commands that ask brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log dirs that fail: they go offline with their partitions, and whoever asked is told.
+"""Log dirs that fail: they go offline with their partitions, and the request that met the error is answered with it.
 
 The rule: a dir of which no more files can be opened stays online, and so does one that is only full where the broker is
 alone: what is in it can be read, and perhaps somebody makes room. In a cluster a full one goes offline, as in Kafka:

@@ -25,7 +25,7 @@ class Watcher(Protocol[Replica]):
 
 
 class ChangeWatch(Protocol):
-    """Something that is told, once, of the next change of a replica."""
+    """Something that is notified, once, of the next change of a replica."""
 
     def changed(self) -> None:
         """Take note that the replica has grown, is committed further, begins elsewhere, or has another role or ISR."""

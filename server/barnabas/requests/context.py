@@ -1,4 +1,4 @@
-"""What a handler is told about the request in hand and the connection it came on."""
+"""The context of a request: who asks, in which version, on which connection."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class Session:
         wanted: Iterable[SessionPartition],
         forgotten: Iterable[tuple[TopicKey, int]],
     ) -> None:
-        """Take up what an incremental request changes."""
+        """Apply what an incremental request changes."""
         for partition in wanted:
             known = self.partitions.get((partition.topic, partition.index))
             if known is None:

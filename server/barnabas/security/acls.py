@@ -79,7 +79,7 @@ class AclBinding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are meant: numbers of the wire, ANY where everything matches; None for any text.
+    """A filter of ACLs: numbers of the wire, ANY where everything matches; None for any text.
 
     With the pattern type MATCH the name is that of a resource: patterns match that apply to it.
     """

@@ -231,7 +231,7 @@ class SharePartition:
     # --- deciding -------------------------------------------------------------------------------------------
 
     def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], now_ms: int) -> Written:
-        """Take up what a member says of its records; all of it or nothing.
+        """Apply the acknowledgements of a member; all of them or none.
 
         Returns what must be written down, and then given to `settle`. Raises INVALID_RECORD_STATE, INVALID_REQUEST.
         """
@@ -348,7 +348,7 @@ def _batch(run: Run) -> StateBatch:
 
 
 def _joined(taken: Iterable[Acquired], flight: InFlight) -> list[Acquired]:
-    """Neighbours of one batch with the same number of deliveries are told as one."""
+    """Neighbours of one batch with the same number of deliveries are described as one."""
     out: list[Acquired] = []
     batch_before: Span | None = None
     for each in taken:

@@ -30,7 +30,7 @@ class ShareSession:
     topic_partitions: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
-        """Take up what a request changes; what it both adds and forgets is forgotten."""
+        """Apply what a request changes; what it both adds and forgets is forgotten."""
         for topic_partition in added:
             self.topic_partitions.setdefault(topic_partition)
         for topic_partition in forgotten:

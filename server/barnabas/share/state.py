@@ -87,7 +87,7 @@ class ShareStateShard:
         return state
 
     def write(self, key: StateKey, write: StateWrite, now_ms: int, out: Decision) -> None:
-        """Take up what has become of records.
+        """Apply new states of records.
 
         Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """

@@ -142,7 +142,7 @@ def topics_of(message: Any, name_of: naming.NameOf) -> dict[str, set[int]]:
 
 
 class Observer(Protocol):
-    """Who is told what happens on connections."""
+    """An observer of what happens on connections."""
 
     def opened(self, connection: Connection, at: float) -> None:
         """Take note of a new connection."""

@@ -1,4 +1,4 @@
-"""Who is told of exchanges: the terminal, a file of JSON lines, the summary, or several of them.
+"""Observers of exchanges: the terminal, a file of JSON lines, the summary, or several of them.
 
 The rule: the terminal shows as much as somebody can read; a file gets all of it.
 """

@@ -61,7 +61,7 @@ class Reassembly:
         yield from self._follow()
 
     def acknowledged(self, sequence: int) -> Iterator[Piece]:
-        """Be told that the receiver has everything before this sequence number: what is missing will not come any more.
+        """Note that the receiver has everything before this sequence number: what is missing will not come any more.
 
         Yields what has waited for it.
         """

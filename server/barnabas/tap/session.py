@@ -90,7 +90,7 @@ class Session:
         return self._responses.feed(data)
 
     def sent(self) -> None:
-        """Be told that what `from_broker` returned has been sent."""
+        """Note that what `from_broker` returned has been sent."""
         self._responses.sent()
 
     @property

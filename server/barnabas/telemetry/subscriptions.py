@@ -84,7 +84,7 @@ class Subscriptions:
         self._all: dict[str, Subscription] = {}
 
     def take(self, configs: Mapping[ResourceKey, Settings]) -> None:
-        """Take up the settings of all resources as they are now."""
+        """Apply the settings of all resources as they are now."""
         texts = {name: settings for (kind, name), settings in configs.items() if kind == CLIENT_METRICS}
         if texts != self._texts:
             kept = {name: self._all[name] for name in texts if self._texts.get(name) == texts[name]}

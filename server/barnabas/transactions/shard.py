@@ -38,7 +38,7 @@ IDS_AT_ONCE = 500
 
 
 class Ending(NamedTuple):
-    """A transaction that is prepared: its partitions must be told, with this producer id and epoch."""
+    """A transaction that is prepared: its partitions must get markers, with this producer id and epoch."""
 
     transactional_id: str
     producer: Producer

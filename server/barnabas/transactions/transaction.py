@@ -142,7 +142,7 @@ class Transaction:
     def prepared(
         self, *, commit: bool, client_version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
     ) -> Transaction:
-        """Ended by its producer: from here on only the partitions have to be told."""
+        """Ended by its producer: from here on only the markers are missing."""
         bumps = client_version >= EPOCH_BUMPED_SINCE
         return replace(
             self, state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,

@@ -1,4 +1,4 @@
-"""How requests and responses are told apart on a connection: an int32 size, then so many bytes.
+"""Framing of requests and responses on a connection: an int32 size, then so many bytes.
 
 The rule: a size is judged before anybody makes room for it.
 """

@@ -229,7 +229,7 @@ class Core:
         self.transactions.append(Transaction(self.zxid, now_ms, tuple(changes)))
 
     def _tell(self, events: Iterable[Event]) -> None:
-        for session_id, event, path in self.watches.told(events):
+        for session_id, event, path in self.watches.triggered(events):
             self.messages.append((session_id, encode_notification(event, path)))
 
     # --- requests -------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Who is told of which change. Pure.
+"""Watches: which sessions are notified of which change. Pure.
 
 A watch on a znode's data (or on its absence) and one on its children are called once. Lasting ones stay and are both; the
 recursive ones among them are for a whole subtree, without changes of lists of children.
@@ -46,11 +46,11 @@ class Watches:
         return sum(len(watches) for watches in self._of_session.values())
 
     def add(self, kind: WatchKind, path: str, session_id: int) -> None:
-        """Have a session told once."""
+        """Notify a session once."""
         self._add(kind, path, session_id, _Mode.ONCE)
 
     def add_lasting(self, path: str, session_id: int, *, is_recursive: bool) -> None:
-        """Have a session told until it does not want to be any more."""
+        """Notify a session until it removes the watch."""
         for kind in self._watchers:
             self._add(kind, path, session_id, _Mode.RECURSIVE if is_recursive else _Mode.LASTING)
 
@@ -94,8 +94,8 @@ class Watches:
         for kind, path in tuple(self._of_session.get(session_id, ())):
             self._discard(kind, path, session_id, *_Mode)
 
-    def told(self, events: Iterable[Event]) -> Iterator[tuple[int, EventType, str]]:
-        """Return who is told what, in the order of the events; watches that are called once are gone then."""
+    def triggered(self, events: Iterable[Event]) -> Iterator[tuple[int, EventType, str]]:
+        """Return which sessions are notified of what, in the order of the events; watches that fire once are gone then."""
         for event, path in events:
             sessions: dict[int, None] = {}
             if event is not EventType.CHILDREN_CHANGED:

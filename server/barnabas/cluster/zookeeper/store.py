@@ -2,7 +2,7 @@
 
 The rule: what the controller and /config say is published in one order; a change of this broker's is written to
 ZooKeeper, conditionally on what it was decided on, and is in the image when the cluster says so. Nothing is published
-because this broker wished it.
+because this broker asked for it.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
 
 
 def topics_in(subscription: Subscription, regexes: Mapping[str, Resolved]) -> frozenset[str]:
-    """The topics that are meant, by name and by expression."""
+    """The topics that are subscribed to, by name and by expression."""
     names, regex = subscription
     resolved = regexes.get(regex)
     return names | resolved.topics if resolved else names

@@ -133,8 +133,8 @@ def heartbeat(group: StreamsGroup, beat: Heartbeat, context: EventContext) -> An
         )
         if after.endpoint is not None:
             group.endpoints_epoch += 1
-    told = answers.to_tell_endpoints(group, after, request, response)
-    return Answer(response, configured.missing, told, configured)
+    endpoints = answers.to_tell_endpoints(group, after, request, response)
+    return Answer(response, configured.missing, endpoints, configured)
 
 
 def _joining(
