@@ -78,7 +78,6 @@ LACKS = (
     Lack("kafka-go", "kerberos", "kafka-go has PLAIN and SCRAM"),
     Lack("kafkajs", "kerberos", "the client has no GSSAPI"),
     Lack("rskafka", "kerberos", "the client has no GSSAPI"),
-    Lack("rskafka", "tls*", "the crate is built without TLS here"),
     Lack("kafka-python*", UNSECURED, "the client does not make tokens"),
     Lack("aiokafka", UNSECURED, "the client does not make tokens"),
     Lack("franz-go", UNSECURED, "the client does not make tokens"),

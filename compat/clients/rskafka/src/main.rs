@@ -11,6 +11,9 @@ use records::{content, fail, partition_of, Check, Content, Ending, Outcome, PART
 use rskafka::client::partition::{Compression, OffsetAt, PartitionClient, UnknownTopicHandling};
 use rskafka::client::{Client, ClientBuilder, Credentials, OauthBearerCredentials, SaslConfig};
 use rskafka::record::Record;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
 
 const NAMES: [&str; 18] = [
     "create-topic", "produce-none", "produce-gzip", "produce-snappy", "produce-lz4", "produce-zstd", "consume-group",
@@ -201,9 +204,36 @@ fn environment(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
+fn text(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
+}
+
+/// Whom to trust and what to show by TLS, if the environment asks for it.
+fn tls() -> Option<Arc<ClientConfig>> {
+    if !text("COMPAT_SECURITY_PROTOCOL").ends_with("SSL") {
+        return None;
+    }
+    let certificates = |name: &str| -> Vec<CertificateDer<'static>> {
+        let file = CertificateDer::pem_file_iter(text(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        file.map(|one| one.expect("a certificate")).collect()
+    };
+    let mut roots = RootCertStore::empty();
+    for authority in certificates("COMPAT_SSL_CA") {
+        roots.add(authority).expect("an authority");
+    }
+    let config = ClientConfig::builder().with_root_certificates(roots);
+    let key = text("COMPAT_SSL_KEY");
+    let config = if key.is_empty() {
+        config.with_no_client_auth()
+    } else {
+        let key = PrivateKeyDer::from_pem_file(key).expect("a key");
+        config.with_client_auth_cert(certificates("COMPAT_SSL_CERTIFICATE"), key).expect("a key of the certificate")
+    };
+    Some(Arc::new(config))
+}
+
 /// The login that the environment names, if it names one.
 fn login() -> Option<SaslConfig> {
-    let text = |name: &str| std::env::var(name).unwrap_or_default();
     if !text("COMPAT_SECURITY_PROTOCOL").starts_with("SASL_") {
         return None;
     }
@@ -234,6 +264,9 @@ async fn main() {
     let mut builder = ClientBuilder::new(vec![bootstrap.clone()]);
     if let Some(login) = login() {
         builder = builder.sasl_config(login);
+    }
+    if let Some(tls) = tls() {
+        builder = builder.tls_config(tls);
     }
     let client = builder.build().await.unwrap_or_else(|error| {
         eprintln!("{bootstrap}: {error}");

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -42,6 +43,7 @@ NOT_YET = {
     KafkaError._UNKNOWN_TOPIC,
 }
 cases = Cases(lacks=LACKS)
+Client = TypeVar("Client", AdminClient, Consumer)
 
 
 def connection() -> dict[str, object]:
@@ -49,8 +51,15 @@ def connection() -> dict[str, object]:
     return {"bootstrap.servers": cases.bootstrap, **security()}
 
 
+def with_token(client: Client) -> Client:
+    """Return a client that has its token: only poll calls `oauth_cb` (confluent-kafka-python issue 1713)."""
+    if "oauth_cb" in connection():
+        client.poll(0)
+    return client
+
+
 def admin_client() -> AdminClient:
-    return AdminClient({**connection()})
+    return with_token(AdminClient({**connection()}))
 
 
 def create(topic: str, partitions: int = PARTITIONS) -> str:
@@ -122,7 +131,7 @@ def consume(consumer: Consumer, most: int = 500, seconds: float = 0.5) -> list[M
 
 def group_consumer(group: str, **options: object) -> Consumer:
     settings = {name.replace("_", "."): value for name, value in options.items()}
-    return Consumer(
+    consumer = Consumer(
         {
             **connection(),
             "group.id": group,
@@ -130,6 +139,7 @@ def group_consumer(group: str, **options: object) -> Consumer:
             **settings,
         }
     )
+    return with_token(consumer)
 
 
 def read(topic: str, count: int, *, headers: bool = True, **options: object) -> Check:

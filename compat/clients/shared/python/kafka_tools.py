@@ -5,6 +5,7 @@ The rule: whatever is checked was printed by the tools; nothing else here talks 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -38,6 +39,7 @@ KAFKA = release("4.x")
 cases = Cases(
     lacks={"interop": "it would be a JVM for each topic, and the Java client that reads in it has this case"}
 )
+numbers = itertools.count(1)
 
 
 class ToolError(Exception):
@@ -107,6 +109,8 @@ def read(topic: str, count: int, *options: str) -> Check:
 
 
 def read_more(check: Check, topic: str, count: int, *options: str) -> Check:
+    if "--group" not in options:  # the tool's own name for it may be nobody's to use
+        options = (*options, "--group", f"{topic}-{next(numbers)}")
     said = tool(
         "console-consumer",
         *("--topic", topic, "--max-messages", str(count), "--timeout-ms", "20000", *options),
