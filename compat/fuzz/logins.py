@@ -98,7 +98,8 @@ def scram_final(
     knows_it = rng.random() < (0.5 if user in (token[0], ended[0]) else ENTITLED_SHARE * 3)
     password = passwords.get(user, PASSWORD) if knows_it else rng.choice(("", "x", PASSWORD + " ", "ü"))
     # A token is one only where it is said to be, and nobody else is.
-    is_right = knows_it and user == (token[0] if "tokenauth=true" in bare else USER)
+    is_token = re.search(r",tokenauth=(?i:true)(?:,|$)", bare) is not None
+    is_right = knows_it and user == (token[0] if is_token else USER)
     kind = (
         "none"
         if knows_it
