@@ -287,9 +287,9 @@ def load(cluster: Cluster, bytes_: int, count: int) -> Values:
     return values
 
 
-def failover(cluster: Cluster) -> Values:
-    """Kill a broker that leads a third of 2,000 partitions, start it again, and restart another one cleanly."""
-    topics = [f"many-{number}" for number in range(MANY // MANY_PER_REQUEST)]
+def failover(cluster: Cluster, partitions: int) -> Values:
+    """Kill a broker that leads a third of so many partitions, start it again, and restart it cleanly."""
+    topics = [f"many-{number}" for number in range(partitions // MANY_PER_REQUEST)]
     begun = time.monotonic()
     for topic in topics:
         cluster.create(topic, MANY_PER_REQUEST)
@@ -390,6 +390,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--mb", type=int, default=300, help="megabytes for each throughput")
     parser.add_argument("--count", type=int, default=2_000, help="requests for the latencies")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"little of everything ({MANY_PER_REQUEST} partitions): to see that it works",
+    )
     parser.add_argument("--data", type=Path, default=ROOT / ".data", metavar="DIR")
     parser.add_argument(
         "--json", type=Path, metavar="FILE",
@@ -399,6 +404,11 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: terminated"))
     build()
     kinds = options.kinds.split(",")
+    many = MANY
+    if options.quick:
+        if options.json:
+            parser.error("--quick measures nothing that belongs to --json's values")
+        options.mb, options.count, many = min(options.mb, 20), min(options.count, 200), MANY_PER_REQUEST
     found: dict[str, list[Values]] = {}
     described: dict[str, str] = {}
     if options.json:
@@ -419,7 +429,7 @@ def main(argv: list[str] | None = None) -> int:
                     if "load" in options.parts:
                         values |= load(cluster, options.mb * 1_000_000, options.count)
                     if "failover" in options.parts:
-                        values |= failover(cluster)
+                        values |= failover(cluster, many)
                 found[kind].append(values)
                 print(f"{kind}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
     except (BenchError, OSError, subprocess.SubprocessError) as error:
