@@ -210,10 +210,10 @@ FOUND_BY = {
     "not truncated": ("leave_with_more", 0),
     "joining replicas do not count": ("lose_leader_of_joining_controller", 0),
     "leaving replicas do not count": ("lose_leader_of_lagging_controller", 0),
-    "in sync before the high watermark": ("lose_leader_of_joining", 3),
+    "in sync before the high watermark": ("lose_leader_of_joining", 6),
     "elected out of sync": ("lose_leader_of_lagging", 5),
     "back before others have taken over": ("power_of_controller", 0),
-    "requests of old controllers are obeyed": ("late_requests", 2),
+    "requests of old controllers are obeyed": ("late_requests", 6),
     "controllers go on after their session": ("two_controllers", 0),
     "acknowledged when deposed": ("leave_with_more", 0),
 }
