@@ -354,6 +354,7 @@ def transaction(state: State) -> Cases:
     yield case("AddPartitionsToTxn", 3, add, "every partition", succeeds=True)
     group = {"TransactionalId": WIDE, "GroupId": "group-1", **producer}
     yield case("AddOffsetsToTxn", 3, group, "one more", PIPELINED, succeeds=True)
+    yield case("DescribeTransactions", 0, {"TransactionalIds": [WIDE] * 3}, "described", succeeds=True)
     offset = [{"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": ""}]
     commit = group | {"Topics": [{"Name": name, "Partitions": offset} for name in names]}
     yield case("TxnOffsetCommit", 2, commit, "every topic", succeeds=True)

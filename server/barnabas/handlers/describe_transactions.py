@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
+PARTITIONS_PER_CHECKPOINT = 500
+
 Described = DescribeTransactionsResponse.TransactionState
 
 
@@ -33,7 +35,7 @@ async def handle(
     for transactional_id in request.transactional_ids:
         try:
             described = await _describe(
-                context, transactional_id, transaction_coordinator=transaction_coordinator
+                context, transactional_id, transaction_coordinator=transaction_coordinator, budget=budget
             )
         except RequestError as error:
             described = Described(transactional_id=transactional_id, error_code=error.code)
@@ -43,7 +45,11 @@ async def handle(
 
 
 async def _describe(
-    context: RequestContext, transactional_id: str, *, transaction_coordinator: TransactionCoordinator
+    context: RequestContext,
+    transactional_id: str,
+    *,
+    transaction_coordinator: TransactionCoordinator,
+    budget: LoopBudget,
 ) -> Described:
     context.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     if not transactional_id:
@@ -54,20 +60,24 @@ async def _describe(
     if transaction is None or transaction.state is State.DEAD:
         raise RequestError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(transaction.partitions):
+    for number, (topic, partition) in enumerate(transaction.partitions, 1):
         if topic in topics or context.authorizes(
             Operation.DESCRIBE, ResourceType.TOPIC, topic, is_asked_for=False
         ):
             topics.setdefault(topic, []).append(partition)
-    return Described(
+        if number % PARTITIONS_PER_CHECKPOINT == 0:
+            await budget.checkpoint()
+    described = Described(
         transactional_id=transactional_id,
         transaction_state=transaction.state.title,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_start_time_ms=transaction.start_ms,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
-        topics=[
-            DescribeTransactionsResponse.TopicData(topic=topic, partitions=partitions)
-            for topic, partitions in topics.items()
-        ],
     )
+    for topic in sorted(topics):
+        described.topics.append(
+            DescribeTransactionsResponse.TopicData(topic=topic, partitions=sorted(topics[topic]))
+        )
+        await budget.checkpoint()
+    return described
