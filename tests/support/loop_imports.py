@@ -23,6 +23,13 @@ HANDFUL_S = 0.2
 MAY_WAIT = frozenset({"JoinGroup", "SyncGroup", "ShareFetch", "Produce"})
 """Those whose answer waits for others, or never comes: acks=0."""
 SETTINGS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,USERS://127.0.0.1:0",
+    "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT",
+    "sasl_enabled_mechanisms": "PLAIN",
+    "connection_failed_authentication_delay_ms": "0",
+    "listener_name_users_plain_sasl_jaas_config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="b";'
+    ),
     "auto_create_topics_enable": "true",
     "telemetry_enable": "true",
     "offsets_topic_num_partitions": "1",
@@ -48,8 +55,10 @@ async def ask(address: tuple[str, int], data: bytes, *, waits: bool) -> None:
     async with stream:
         with trio.move_on_after(HANDFUL_S if waits else ANSWER_TIMEOUT_S):
             await stream.send_all(data)
+            await stream.send_eof()
             try:
-                await stream.receive_some()
+                while await stream.receive_some():
+                    pass
             except trio.BrokenResourceError:
                 return
 
@@ -57,14 +66,18 @@ async def ask(address: tuple[str, int], data: bytes, *, waits: bool) -> None:
 async def imported(directory: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     async with running([directory], **SETTINGS) as client:
-        address = client.broker.listeners[0].addresses[0]
-        await ask(address, frame("ApiVersions", 0, {}), waits=False)
+        address, users_address = (listener.addresses[0] for listener in client.broker.listeners)
+        for each in (address, users_address):
+            await ask(each, frame("ApiVersions", 0, {}), waits=False)
+        begins_login = frame("SaslHandshake", 1, {"Mechanism": "PLAIN"})
+        await ask(users_address, begins_login, waits=False)
         finder = Finder()
         sys.meta_path.insert(0, finder)
         for api in apis.BY_KEY.values():
             for version in sorted({api.min_version, api.max_version}):
                 if not api.member_only:
                     data = frame(api.name, version, filled(api.name, version))
+                    await ask(users_address, begins_login + data, waits=False)  # refused: a token is due
                     await ask(address, data, waits=api.name in MAY_WAIT)
             if finder.found:
                 found[api.name] = finder.found

@@ -116,7 +116,10 @@ class Pipeline:
             self._now_ms(),
         )
         connection.request = context
-        handler = refused or self._handlers.get(api.key) or await self._bind(api)
+        handler = self._handlers.get(api.key) or await self._bind(
+            api
+        )  # also for its codec, where it is refused
+        handler = refused or handler
         if handler is None:
             transport.reset()
             return False
@@ -309,7 +312,8 @@ class Pipeline:
         except Exception:
             return self._encode_failure(api, context, request)
         if self._meter is not None and api.key == apis.FETCH:
-            self._meter.fetched(response)
+            for _ in self._meter.fetched_in_steps(response):
+                await self._services.budget.checkpoint()
         return Answer(chunks, codes)
 
     def _encode_failure(self, api: apis.Api, context: RequestContext, request: Any) -> Answer | None:

@@ -30,16 +30,20 @@ KIND, SOURCE = "stalls of the event loop", "all clients"
 
 
 class StallMeter:
-    """Counts long turns by API. Connections enter their tasks in `connections`."""
+    """Counts long turns by API. Connections enter their tasks in `connections`.
+
+    Before the first of them there is nobody whom a turn could hold up: a start is one long turn.
+    """
 
     def __init__(self, log_limit: LogLimit) -> None:
         self.connections: WeakKeyDictionary[trio.lowlevel.Task, ConnectionInfo] = WeakKeyDictionary()
         self.counts: dict[str, int] = {}
         self._log_limit = log_limit
+        self._has_served = False
 
     def long_turn(self, stall: Stall) -> None:
         """Count a turn, and write it to the log if it was very long."""
-        if stall.seconds < COUNTED_SECONDS:
+        if stall.seconds < COUNTED_SECONDS or not self._is_serving():
             return
         connection = self.connections.get(stall.task) if stall.task is not None else None
         request = connection.request if connection is not None else None
@@ -61,3 +65,7 @@ class StallMeter:
             round(stall.step_seconds * 1000),
             culprit,
         )
+
+    def _is_serving(self) -> bool:
+        self._has_served = self._has_served or bool(self.connections)
+        return self._has_served

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from barnabas.wire.structs import struct_of
 
+TOPICS_AT_ONCE = 500
+
 
 @dataclass(slots=True)
 class RequestCounts:
@@ -55,11 +57,18 @@ class RequestMeter:
 
     def fetched(self, response: Any) -> None:
         """Count the bytes of records in a response of Fetch."""
-        for topic in response.responses:
-            size = sum(len(partition.records or b"") for partition in topic.partitions)
+        for _ in self.fetched_in_steps(response):
+            pass
+
+    def fetched_in_steps(self, response: Any) -> Iterator[None]:
+        """Do the same some topics at a time, for responses with very many."""
+        for number, topic in enumerate(response.responses, 1):
+            size = sum([len(partition.records or b"") for partition in topic.partitions])
             name = (topic.topic or self._topic_name(topic.topic_id)) if size else None
             if name:
                 self.fetched_bytes[name] = self.fetched_bytes.get(name, 0) + size
+            if number % TOPICS_AT_ONCE == 0:
+                yield
 
     def forget_topics(self, known: Callable[[str], bool]) -> None:
         """Forget what was fetched of topics that are no longer there."""
