@@ -56,7 +56,11 @@ async def handle(
             await _partition_count(request, refused, config=config, budget=budget)
         )
     except RequestError as error:
-        return CreateTopicsResponse(topics=[_refused(name, refused.get(name, error)) for name in names])
+        response = CreateTopicsResponse()
+        for name in names:
+            response.topics.append(_refused(name, refused.get(name, error)))
+            await budget.checkpoint()
+        return response
     topics = await _new_topics(request, names, refused, config=config, budget=budget, entropy=entropy)
 
     mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
