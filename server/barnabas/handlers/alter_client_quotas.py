@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from barnabas.cluster.access_changes import ClientQuotaChanged
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.errors import RequestError, detached
-from barnabas.handlers.config_resources import ALTERATIONS_PER_REQUEST_MAX
+from barnabas.handlers.config_alteration import ALTERATIONS_PER_REQUEST_MAX
 from barnabas.quotas.entities import QuotaEntity, altered, entity_of, in_order
 from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.wire.generated.errors import ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.config_resources import altered
+from barnabas.handlers.config_alteration import altered
 from barnabas.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 if TYPE_CHECKING:
