@@ -32,6 +32,7 @@ MAY = {
     "loop_budget.py": "measures the real loop; a simulated broker gets another budget",
     "log/workers.py": "its threads and time for synchronous code",
     "ephemeral.py": "part of the process, before there is a broker",
+    "log_lines.py": "part of the process, whatever clock its broker has",
     "output.py": "part of the process",
     "seeding/local_requests.py": "waits in real time, whatever the broker's clock shows; reads what a fetch has found",
 }
