@@ -18,8 +18,7 @@ ROWS: tuple[Row, ...] = (
     ("listeners", "list", "PLAINTEXT://localhost:9092", "", "high", "", "",
      "Addresses to listen on, NAME://host:port; no host or 0.0.0.0 stands for all interfaces."),
     ("advertised.listeners", "list", None, "", "high", "", "",
-     "Addresses that clients are given; when unset, the hosts of listeners, and on all interfaces what the client has "
-     "connected to (with TLS or Kerberos this machine's name)."),
+     "Addresses that clients are given; unset: the hosts of listeners, on all interfaces what clients connect to."),
     ("listener.security.protocol.map", "string",
      "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "", "low", "", "",
      "Which protocol the listeners of each name speak, NAME:PROTOCOL."),
