@@ -66,7 +66,7 @@ async def handle(
         await metadata.change(decide)
     response = Response()
     for one in wanted:
-        response.entries.append(_answer(one))
+        response.entries.append(await _answer(one, budget=budget))
         await budget.checkpoint()
     return response
 
@@ -100,13 +100,18 @@ async def _wanted(request: AlterClientQuotasRequest, *, budget: LoopBudget) -> l
     return wanted
 
 
-def _answer(one: _Alteration) -> Response.EntryData:
+async def _answer(one: _Alteration, *, budget: LoopBudget) -> Response.EntryData:
     if one.entity is not None:
         parts = one.entity.parts
     else:
         parts = in_order({part.entity_type: part.entity_name for part in one.asked.entity})
+    await budget.checkpoint()
+    entity = []
+    for kind, name in parts:
+        entity.append(Response.EntityData(entity_type=kind, entity_name=name))
+        await budget.checkpoint()
     answer = Response.EntryData(
-        entity=[Response.EntityData(entity_type=kind, entity_name=name) for kind, name in parts],
+        entity=entity,
         error_message=None,
     )
     if one.refused is not None:

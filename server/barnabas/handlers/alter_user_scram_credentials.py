@@ -79,20 +79,27 @@ async def handle(
     if accepted:
         await metadata.change(decide)
     problems |= dict.fromkeys(missing, NOT_THERE)
-    return _answered(context, wanted, problems)
+    return await _answered(context, wanted, problems, budget=budget)
 
 
-def _answered(
-    context: RequestContext, wanted: dict[str, Alteration], problems: dict[str, Problem]
+async def _answered(
+    context: RequestContext,
+    wanted: dict[str, Alteration],
+    problems: dict[str, Problem],
+    *,
+    budget: LoopBudget,
 ) -> AlterUserScramCredentialsResponse:
     done = [name for name in wanted if name not in problems]
     if done:
         log.info("SCRAM credentials of %d users altered by %s", len(done), context.connection.principal)
-    results = [Result(user=name, error_message=None) for name in done]
-    results += [
-        Result(user=name, error_code=code, error_message=text) for name, (code, text) in problems.items()
-    ]
-    return AlterUserScramCredentialsResponse(results=results)
+    response = AlterUserScramCredentialsResponse()
+    for name in done:
+        response.results.append(Result(user=name, error_message=None))
+        await budget.checkpoint()
+    for name, (code, text) in problems.items():
+        response.results.append(Result(user=name, error_code=code, error_message=text))
+        await budget.checkpoint()
+    return response
 
 
 def _is_missing(one: Alteration, image: ClusterImage) -> bool:
