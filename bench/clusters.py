@@ -301,8 +301,11 @@ def failover(cluster: Cluster, partitions: int) -> Values:
 
     def all_led() -> bool:
         found = watcher.list_topics(timeout=10).topics
-        return all(
-            one.leader not in (-1, victim) for topic in topics for one in found[topic].partitions.values()
+        return all(  # a broker may not have heard of all topics yet
+            topic in found
+            and found[topic].partitions
+            and all(one.leader not in (-1, victim) for one in found[topic].partitions.values())
+            for topic in topics
         )
 
     os.kill(cluster.brokers[victim].pid, signal.SIGKILL)
