@@ -56,7 +56,7 @@ def back_memory(size: int) -> None:
     """Make the host back `size` bytes of this machine's memory, just before somebody else will need them.
 
     A virtual machine may give free memory back to its host, and pays some 10 us for each page that it touches
-    anew: then it is the host's page faults that are measured, at 0.3 GB/s.
+    again: then it is the host's page faults that are measured, at 0.3 GB/s.
     """
     with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         memory.madvise(mmap.MADV_HUGEPAGE)

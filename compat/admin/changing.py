@@ -114,8 +114,8 @@ def _creating() -> Iterator[Step]:
                 yield Step(f"create v{version}: {label}", "CreateTopics", version, _create(version, *topics))
     for version in (2, 3, 4, 5, 6):
         name = f"made-{version}"
-        wish = topic(name, 2, 1, configs=[("retention.ms", "77")])
-        yield Step(f"create v{version}", "CreateTopics", version, _create(version, wish))
+        entry = topic(name, 2, 1, configs=[("retention.ms", "77")])
+        yield Step(f"create v{version}", "CreateTopics", version, _create(version, entry))
 
 
 def _grow(*topics: tuple[str, int, list[list[int]] | None], validate: bool = False) -> Values:
@@ -158,11 +158,11 @@ GROWTH: dict[str, list[tuple[str, int, list[list[int]] | None]]] = {
 
 
 def _growing() -> Iterator[Step]:
-    for label, wishes in GROWTH.items():
+    for label, entries in GROWTH.items():
         for version in range(4):
-            asked = _grow(*wishes, validate=True)
+            asked = _grow(*entries, validate=True)
             yield Step(f"grow v{version} only asked: {label}", "CreatePartitions", version, asked)
-        yield Step(f"grow: {label}", "CreatePartitions", 3, _grow(*wishes))
+        yield Step(f"grow: {label}", "CreatePartitions", 3, _grow(*entries))
 
 
 def _records() -> Iterator[Step]:
@@ -239,7 +239,7 @@ def _deleting() -> Iterator[Step]:
 
         return values
 
-    wishes: dict[str, Any] = {
+    entries: dict[str, Any] = {
         "by name": by_id(("d8", None)),
         "by id": by_id((None, _id_of("d9"))),
         "by id again": by_id((None, _id_of("d9"))),
@@ -254,7 +254,7 @@ def _deleting() -> Iterator[Step]:
         "several": by_id(("d10", None), (None, UNKNOWN_ID), ("nowhere", None), (None, _id_of("d11"))),
         "nothing": by_id(),
     }
-    for label, values in wishes.items():
+    for label, values in entries.items():
         yield Step(f"delete v6: {label}", "DeleteTopics", 6, values)
 
 

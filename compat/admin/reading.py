@@ -62,7 +62,7 @@ def _with_id(entry: Values, flags: Values) -> Any:
 def _pages() -> Iterator[Step]:
     wide = [topic("page-a", 3), topic("page-b", 5), topic("page-c", 1)]
     yield Step("pages: topics", "CreateTopics", 7, {"Topics": wide, "timeoutMs": 9000})
-    yield Step("pages: seen", "Metadata", 12, {"Topics": [{"Name": wish["Name"]} for wish in wide]})
+    yield Step("pages: seen", "Metadata", 12, {"Topics": [{"Name": entry["Name"]} for entry in wide]})
     names = ["page-c", "page-a", "page-b"]
     tries: list[tuple[str, list[str], int, tuple[str, int] | None]] = [
         ("all three", names, 2000, None),

@@ -130,14 +130,14 @@ def test_records_are_deleted_up_to_an_offset_and_partitions_are_added(broker: Br
 
 def test_a_topic_that_cannot_be_is_refused_with_the_reason(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for wish, code in [
+    for new_topic, code in [
         (NewTopic("not a name", 1, 1), KafkaError.TOPIC_EXCEPTION),
         (NewTopic(fresh("topic"), 1, 3), KafkaError.INVALID_REPLICATION_FACTOR),
         (NewTopic(fresh("topic"), 1, 1, config={"no.such.setting": "1"}), KafkaError.INVALID_CONFIG),
     ]:
-        refused = admin.create_topics([wish])
+        refused = admin.create_topics([new_topic])
         with pytest.raises(KafkaException) as caught:
-            refused[wish.topic].result(10)
+            refused[new_topic.topic].result(10)
         assert caught.value.args[0].code() == code
 
 

@@ -87,13 +87,13 @@ def test_a_stream_goes_on_where_its_checkpoint_ends(spark: Any, stream: Stream, 
 
 
 def test_a_stream_fails_on_a_topic_that_was_made_anew(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    send = small_topic(stream, "made-anew")
+    send = small_topic(stream, "made-again")
     send(0, 10)
-    assert start(spark, stream, "made-anew", tmp_path / "c", []).awaitTermination(120)
+    assert start(spark, stream, "made-again", tmp_path / "c", []).awaitTermination(120)
     admin = AdminClient({"bootstrap.servers": stream.bootstrap})
-    admin.delete_topics(["made-anew"])["made-anew"].result(10)
-    small_topic(stream, "made-anew")(0, 30)
-    query = start(spark, stream, "made-anew", tmp_path / "c", [])
+    admin.delete_topics(["made-again"])["made-again"].result(10)
+    small_topic(stream, "made-again")(0, 30)
+    query = start(spark, stream, "made-again", tmp_path / "c", [])
     with pytest.raises(Exception, match="is another one now"):
         query.awaitTermination(120)
 
@@ -138,13 +138,13 @@ def test_rounds_go_on_with_what_comes_until_they_are_stopped(
 def test_a_topic_that_is_made_anew_between_two_rounds_ends_them(
     spark: Any, stream: Stream, tmp_path: Path
 ) -> None:
-    log = keyed_topic(stream.broker, 30, "anew")
-    loading = LoadOptions(log, str(tmp_path / "anew"), BUILT_IN["logins"])
+    log = keyed_topic(stream.broker, 30, "again")
+    loading = LoadOptions(log, str(tmp_path / "again"), BUILT_IN["logins"])
     first = threading.Event()
     follower = Follower(spark, loading, trigger="10 milliseconds", after=first.set).start()
     assert first.wait(60)
     admin = AdminClient({"bootstrap.servers": stream.bootstrap})
-    admin.delete_topics(["anew"])["anew"].result(10)
+    admin.delete_topics(["again"])["again"].result(10)
     with pytest.raises((DataLossError, UsageError), match=r"is another one now|there is no topic"):
         follower.wait(60)
 

@@ -189,7 +189,7 @@ class World:
             state.add_topic(topic, self.topic_ids.get(topic), dict(assignments))
         state.states = dict(self.states)
         self.core = Core(self.settings, state)
-        # In the order of the shell: wishes to delete are known before anything is sent.
+        # In the order of the shell: topics to delete are known before anything is sent.
         for topic in self.deletions & self.assignments.keys():
             state.deletions.setdefault(topic, deletion.Deletion())
         self.run(brokers.start(self.core))

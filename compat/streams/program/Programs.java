@@ -98,7 +98,7 @@ public final class Programs {
                     .to("counts", strings);
                 return "counts-store";
             case "joins":
-                // Words by key meet the table of names, which has as many partitions; the result is spread anew over three.
+                // Words by key meet the table of names, which has as many partitions; the result is spread again over three.
                 KTable<String, String> names = builder.table("names", Materialized.as("names-store"));
                 GlobalKTable<String, String> all = builder.globalTable("names-of-all");
                 words.leftJoin(names, (word, name) -> name == null ? word : name + " " + word)

@@ -374,10 +374,10 @@ async def test_what_was_in_a_dir_that_is_lost_is_given_up_by_an_unclean_election
         }
         assert (await leaders(client))[lost[0]] == (0, client.services.broker_id, 1, [])
         assert await client.fetch("t", lost[0]) == (0, [])
-        assert (await client.produce("t", lost[0], b"anew")).error_code == 0
+        assert (await client.produce("t", lost[0], b"again")).error_code == 0
         assert (await client.fetch("t", lost[1]))[0] == ErrorCode.KAFKA_STORAGE_ERROR
     async with running(("/a", "/c"), disk) as client:
-        assert await client.fetch("t", lost[0]) == (0, [b"anew"])
+        assert await client.fetch("t", lost[0]) == (0, [b"again"])
         assert (await client.fetch("t", lost[1]))[0] == ErrorCode.KAFKA_STORAGE_ERROR
         assert await elected(client, unclean) == dict.fromkeys(lost[1:], 0)
         assert await elected(client, unclean) == {}

@@ -27,8 +27,8 @@ def damage(disk, text):
 
 
 async def grow(client, name, count):
-    wish = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
-    answer = await client.ask(CreatePartitionsRequest(topics=[wish], timeout_ms=60_000), 1)
+    entry = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
+    answer = await client.ask(CreatePartitionsRequest(topics=[entry], timeout_ms=60_000), 1)
     assert answer.results[0].error_code == 0
 
 

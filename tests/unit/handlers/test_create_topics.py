@@ -11,16 +11,16 @@ Topic = CreateTopicsRequest.CreatableTopic
 
 
 def topic(name, partitions=1, replicas=1, assigned=(), **settings):
-    wish = Topic(name=name, num_partitions=partitions, replication_factor=replicas)
-    wish.assignments = [
+    entry = Topic(name=name, num_partitions=partitions, replication_factor=replicas)
+    entry.assignments = [
         CreateTopicsRequest.CreatableReplicaAssignment(partition_index=index, broker_ids=ids)
         for index, ids in assigned
     ]
-    wish.configs = [
+    entry.configs = [
         CreateTopicsRequest.CreatableTopicConfig(name=key.replace("_", "."), value=value)
         for key, value in settings.items()
     ]
-    return wish
+    return entry
 
 
 async def create(ask, *topics, version=7, validate_only=False):
@@ -95,10 +95,10 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("wish", WRONG)
+@pytest.mark.parametrize("case", WRONG)
 @pytest.mark.parametrize("validate_only", [False, True])
-async def test_what_cannot_be_made(tmp_path, wish, validate_only):
-    wanted, code = WRONG[wish]
+async def test_what_cannot_be_made(tmp_path, case, validate_only):
+    wanted, code = WRONG[case]
     async with broker_to_ask(tmp_path) as ask:
         await create(ask, topic("there.is"))
         result = (await create(ask, wanted, validate_only=validate_only))[wanted.name]
@@ -139,12 +139,12 @@ async def test_one_that_is_refused_does_not_keep_others_back(tmp_path):
 async def grow(ask, *topics, version=3, validate_only=False):
     request = CreatePartitionsRequest(timeout_ms=60_000, validate_only=validate_only)
     for name, count, assigned in topics:
-        wish = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
+        entry = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
         if assigned is not None:
-            wish.assignments = [
+            entry.assignments = [
                 CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=ids) for ids in assigned
             ]
-        request.topics.append(wish)
+        request.topics.append(entry)
     return {result.name: result.error_code for result in (await ask(request, version)).results}
 
 

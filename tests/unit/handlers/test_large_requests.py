@@ -84,11 +84,11 @@ def metadata(names, **fields):
 
 
 def new(*topics):
-    wishes = [
+    entries = [
         CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         for name, partitions in topics
     ]
-    return CreateTopicsRequest(topics=wishes, timeout_ms=60_000)
+    return CreateTopicsRequest(topics=entries, timeout_ms=60_000)
 
 
 def codes(results):
@@ -199,11 +199,11 @@ async def test_create_partitions_grows_all_with_one_sync_up_to_a_bound(tmp_path)
     async with counted(tmp_path) as ask:
         await ask(new(("a", 1), ("b", 1), ("c", 1)), 7)
         ask.forget_appends()
-        wishes = [
+        entries = [
             CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
             for name, total in (("a", 20), ("b", 9_990), ("c", 3))
         ]
-        answer = await ask(CreatePartitionsRequest(topics=wishes, timeout_ms=60_000), 3)
+        answer = await ask(CreatePartitionsRequest(topics=entries, timeout_ms=60_000), 3)
         found = {one.name: one.error_code for one in answer.results}
         assert found == {"a": 0, "b": ErrorCode.INVALID_PARTITIONS, "c": 0}
         assert ask.appends == 1
