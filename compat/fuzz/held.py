@@ -138,5 +138,15 @@ class KerberosLogin:
         )
         wrapped = self._context.wrap(choice)
         if is_right and rng.random() < 0.7:
-            return logins.damaged(rng, wrapped), False
+            damaged = logins.damaged(rng, wrapped)
+            return damaged, _is_rotated(damaged, wrapped)
         return wrapped, is_right
+
+
+def _is_rotated(damaged: bytes, wrapped: bytes) -> bool:
+    """Whether a wrap token says the same but for a rotation by its whole length, which nothing signs (RFC 4121, RRC)."""
+    header, length = 16, len(wrapped) - 16
+    if len(damaged) != len(wrapped) or damaged[:6] + damaged[8:] != wrapped[:6] + wrapped[8:]:
+        return False
+    rotations = [int.from_bytes(one[6:8], "big") % length for one in (damaged, wrapped)]
+    return len(damaged) > header and rotations[0] == rotations[1]
