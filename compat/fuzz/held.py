@@ -139,11 +139,11 @@ class KerberosLogin:
         wrapped = self._context.wrap(choice)
         if is_right and rng.random() < 0.7:
             damaged = logins.damaged(rng, wrapped)
-            return damaged, _is_rotated(damaged, wrapped)
+            return damaged, is_rotated(damaged, wrapped)
         return wrapped, is_right
 
 
-def _is_rotated(damaged: bytes, wrapped: bytes) -> bool:
+def is_rotated(damaged: bytes, wrapped: bytes) -> bool:
     """Whether a wrap token says the same but for a rotation by its whole length, which nothing signs (RFC 4121, RRC)."""
     header, length = 16, len(wrapped) - 16
     if len(damaged) != len(wrapped) or damaged[:6] + damaged[8:] != wrapped[:6] + wrapped[8:]:

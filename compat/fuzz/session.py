@@ -222,7 +222,9 @@ class Session:
         try:
             await sending()
         except StuckError as stuck:
-            if not self._has_ended:  # who has closed need not read; in a simulated world nobody tells a sender so
+            if (
+                not self._has_ended
+            ):  # who has closed need not read; in a simulated world nobody tells a sender so
                 self._found(str(stuck))
         except OSError:
             pass  # closed

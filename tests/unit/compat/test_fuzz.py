@@ -12,7 +12,7 @@ from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateResponse
 from barnabas.wire.generated.sasl_handshake import SaslHandshakeResponse
 from barnabas.wire.headers import encode_response
 from compat.fuzz import pure
-from compat.fuzz.held import Held
+from compat.fuzz.held import Held, is_rotated
 from compat.fuzz.session import AUTHENTICATE, HANDSHAKE, METADATA, SECRET_TOPIC, Line, Session
 from compat.fuzz.simulated import SimulatedLogins
 from compat.fuzz.target import Round
@@ -92,3 +92,15 @@ def test_functions_that_take_the_bytes_of_strangers(name):
     (chosen,) = (one for one in pure.PURE if one.name == name)
     for data in pure.corpus_of(name):
         chosen.check(data)
+
+
+@pytest.mark.parametrize(
+    ("rotation", "is_the_same"), [(0, True), (16, True), (4096, True), (1, False), (15, False)]
+)
+def test_a_wrap_token_that_is_rotated_by_its_whole_length_is_the_same(rotation, is_the_same):
+    """16 bytes follow the header; the count (RRC) is signed by nobody (RFC 4121, 4.2.5)."""
+    wrapped = bytes.fromhex("050404ff000c0000") + bytes(8) + b"what is wrapped."
+    damaged = wrapped[:6] + rotation.to_bytes(2, "big") + wrapped[8:]
+    assert is_rotated(damaged, wrapped) is is_the_same
+    assert not is_rotated(damaged[:-1] + b"!", wrapped)
+    assert not is_rotated(damaged + b"!", wrapped)
