@@ -1,6 +1,6 @@
 """Judge several brokers by the wire suite, side by side: python -m compat.conform [NAME ...].
 
-Where all of them are judged by all cases, docs/conformance is written.
+Without names those without logins are judged, and docs/conformance is written if it is by all cases.
 
 The exit code is 1 when Apache Kafka or Barnabas fails a case: what others fail is written down.
 """
@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.testing.running import import_path
-from compat.conform.brokers import BROKERS, ROOT, SKIPPED, UnavailableError
+from compat.conform.brokers import BROKERS, ROOT, SECURED, SKIPPED, Broker, UnavailableError
 from compat.conform.tables import page
 from compat.kafka import KafkaError
 from compat.kit.sides import end_brokers_at_sigterm
 
 PAGE = ROOT / "docs" / "conformance" / "README.md"
-MUST_PASS = ("kafka-4", "kafka-3.9", "barnabas")
+MUST_PASS = ("kafka-4", "kafka-3.9", "barnabas", "kafka-4-secured", "barnabas-secured")
+OF_PAGE = tuple(name for name in BROKERS if name not in SECURED)
 SEED = 1
 
 
@@ -32,7 +33,10 @@ def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m compat.conform", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(BROKERS)} (default: all)"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"one of {', '.join(BROKERS)} (default: {', '.join(OF_PAGE)})",
     )
     parser.add_argument(
         "--random", type=int, default=20, metavar="N", help="how many random walks (default: 20)"
@@ -45,11 +49,11 @@ def main() -> int:
     options = parser.parse_args()
     end_brokers_at_sigterm()
     found: dict[str, tuple[str, dict[str, Any]]] = {}
-    for name in options.names or BROKERS:
+    for name in options.names or OF_PAGE:
         try:
-            with BROKERS[name]() as (address, what):  # type: ignore[attr-defined]
-                print(f"{what} at {address}", flush=True)
-                found[name] = what, _judge(address, options, SKIPPED.get(name, ()))
+            with BROKERS[name]() as broker:  # type: ignore[attr-defined]
+                print(f"{broker.what} at {broker.address}", flush=True)
+                found[name] = broker.what, _judge(broker, options, SKIPPED.get(name, ()))
         except (KafkaError, UnavailableError) as error:
             print(f"{name}: {error}", file=sys.stderr)
     if not options.names and not options.select:
@@ -59,10 +63,21 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _judge(address: str, options: argparse.Namespace, skipped: Sequence[str]) -> dict[str, Any]:
+def _judge(broker: Broker, options: argparse.Namespace, skipped: Sequence[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="conform-") as directory:
         results = Path(directory) / "results.json"
-        command = [sys.executable, "-m", "barnabas", "conform", address, "--quiet", "--json", str(results)]
+        command = [
+            sys.executable,
+            "-m",
+            "barnabas",
+            "conform",
+            broker.address,
+            "--quiet",
+            "--json",
+            str(results),
+        ]
+        for one in broker.properties:
+            command += ["--property", one]
         command += [
             "--seed",
             str(options.seed),

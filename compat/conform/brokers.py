@@ -8,21 +8,31 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from barnabas import __version__
 from barnabas.testing.running import import_path
 from compat.kafka import RealKafka, free_port
-from compat.kit.sides import barnabas
+from compat.kafka.releases import release
+from compat.kit.sides import PASSWORD, Side, barnabas
+from compat.security.sides import ADMIN, barnabas_alone, kafka_alone
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TOOLS = ROOT / ".tools" / "conform"
 BUILD_TIMEOUT_S = 300
 
-Broker = tuple[str, str]
-"""Where it listens, and what it is, with its version."""
+
+class Broker(NamedTuple):
+    """A broker that runs."""
+
+    address: str
+    what: str
+    """What it is, with its version."""
+    properties: tuple[str, ...] = ()
+    """Settings of clients, `KEY=VALUE`, with which it is asked."""
 
 
 class UnavailableError(Exception):
@@ -36,7 +46,7 @@ def kafka(version: str, mode: str) -> Iterator[Broker]:
         real = RealKafka(version, data=directory, mode=mode)
         with real:
             where = "on ZooKeeper" if mode == "zookeeper" else "on KRaft"
-            yield real.bootstrap, f"Apache Kafka {real.release.version} {where}"
+            yield Broker(real.bootstrap, f"Apache Kafka {real.release.version} {where}")
 
 
 @contextmanager
@@ -47,7 +57,30 @@ def ours() -> Iterator[Broker]:
         properties = Path(directory) / "server.properties"
         properties.write_text(f"listeners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={directory}/data\n")
         with barnabas(properties):
-            yield f"127.0.0.1:{port}", f"Barnabas {__version__}"
+            yield Broker(f"127.0.0.1:{port}", f"Barnabas {__version__}")
+
+
+MECHANISMS = {
+    "listener.name.users.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    "listener.name.users.scram-sha-256.sasl.jaas.config": (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    ),
+}
+"""With SCRAM, walks over ACLs make users of their own."""
+
+
+@contextmanager
+def secured(side: AbstractContextManager[Side], what: str) -> Iterator[Broker]:
+    """A broker with an authorizer, asked by a super user who has logged in."""
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": ADMIN,
+        "sasl.password": PASSWORD,
+    }
+    with side as started:
+        properties = tuple(f"{key}={value}" for key, value in login.items())
+        yield Broker(f"127.0.0.1:{started.sasl_port}", what, properties)
 
 
 @contextmanager
@@ -55,7 +88,7 @@ def mock() -> Iterator[Broker]:
     """librdkafka's mock cluster."""
     with _speaking([sys.executable, "-m", "compat.conform.mock"]) as line:
         address, _, version = line.partition(" ")
-        yield address, f"librdkafka {version} mock cluster"
+        yield Broker(address, f"librdkafka {version} mock cluster")
 
 
 @contextmanager
@@ -78,7 +111,7 @@ def kfake() -> Iterator[Broker]:
         raise UnavailableError(f"kfake cannot be built:\n{done.stderr[-1000:]}")
     dated = re.search(r"kfake v\S+-(\d{8})\d{6}-", (HERE / "kfake" / "go.mod").read_text())
     with _speaking([str(program)]) as line:
-        yield line, f"franz-go kfake of {dated[1] if dated else 'an unknown day'}"
+        yield Broker(line, f"franz-go kfake of {dated[1] if dated else 'an unknown day'}")
 
 
 @contextmanager
@@ -115,10 +148,16 @@ SKIPPED: dict[str, tuple[str, ...]] = {
 """Cases that are not played, as they end the process: frames that cannot be parsed and members that name other protocols
 (assertions of the mock cluster), an unknown API key (a nil pointer in kfake)."""
 
+SECURED = {
+    "kafka-4-secured": f"Apache Kafka {release('4.x').version} with SASL and an authorizer",
+    "barnabas-secured": f"Barnabas {__version__} with SASL and an authorizer",
+}
 BROKERS: dict[str, Callable[[], object]] = {
     "kafka-4": lambda: kafka("4.x", "kraft"),
     "kafka-3.9": lambda: kafka("3.9", "zookeeper"),
     "barnabas": ours,
+    "kafka-4-secured": lambda: secured(kafka_alone("4.x", more=MECHANISMS), SECURED["kafka-4-secured"]),
+    "barnabas-secured": lambda: secured(barnabas_alone(more=MECHANISMS), SECURED["barnabas-secured"]),
     "mock": mock,
     "kfake": kfake,
 }

@@ -26,7 +26,7 @@ from barnabas.probing.messages import make
 from barnabas.wire.generated.errors import ErrorCode
 
 STEPS = 30
-UNKNOWN, ANY = 0, 1
+ANY = 1
 TOPIC, GROUP = 2, 3
 MATCH, LITERAL, PREFIXED = 2, 3, 4
 DENY, ALLOW = 2, 3
@@ -117,7 +117,7 @@ class Acls(Walk):
 async def play(trial: Trial) -> None:
     """ACLs are found and removed by filters, and decide what a user may do, as the model says."""
     walk = Acls.of(trial)
-    walk.base = trial.fresh("acls")
+    walk.base = f"{trial.fresh('acls')}-t"  # no walk's names begin with those of another one
     walk.users = [trial.fresh("user") for _ in range(2)]
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(_without_acls_at_the_end(walk))
@@ -163,13 +163,14 @@ async def _make_some(walk: Acls) -> None:
 
 
 async def _make_wrong(walk: Acls) -> None:
-    changes: list[dict[str, Any]] = [{"pattern": one} for one in (ANY, MATCH)]
-    changes += [{"operation": one} for one in (UNKNOWN, ANY)]
-    changes += [{"principal": "nobody"}, {"name": ""}]
-    acl = walk.acl()._replace(**walk.random.choice(changes))
-    walk.step(f"make {_text(acl)}, which is none")
+    """What is no ACL is refused. Kafka 4.3 has no code of its own where a filter's ANY or MATCH stands in an ACL."""
+    of_filters: list[dict[str, Any]] = [{"pattern": ANY}, {"pattern": MATCH}, {"operation": ANY}]
+    changes = walk.random.choice([*of_filters, {"principal": "nobody"}, {"name": ""}])
+    acl = walk.acl()._replace(**changes)
+    walk.step(f"make {_text(acl)} with {changes}")
     answer = await walk.trial.ask("CreateAcls", {"creations": [_as_creation(acl)]})
-    walk.check_code(answer.results[0].error_code, "INVALID_REQUEST")
+    more = ("UNKNOWN_SERVER_ERROR",) if changes in of_filters else ()
+    walk.check_code(answer.results[0].error_code, "INVALID_REQUEST", *more)
 
 
 async def _remove(walk: Acls) -> None:
