@@ -51,22 +51,46 @@ OLDEST: Mapping[str, tuple[str, str]] = {
     "sarama": ("2.8", "its program says that the broker is of Kafka 2.8"),
 }
 """The oldest broker that a client's program speaks with, and why."""
+NEWEST: Mapping[str, tuple[str, str]] = dict.fromkeys(
+    ("java-0.8", "java-0.9", "java-0.10"),
+    ("3.9", "brokers 4.x do without the versions that clients before 2.1 ask in (KIP-896)"),
+)
+"""The newest broker that a client speaks with, and why."""
 SINCE: Mapping[str, str] = {"idempotent-produce": "0.11.0", "transactions": "0.11.0", "admin": "1.1"}
 """Cases that need a broker of this release at least."""
 NEWER: Mapping[tuple[str, str], tuple[str, str]] = {
     ("java", "transactions"): ("2.5", "its program commits offsets with the group's metadata (KIP-447)"),
     ("java-2.8", "transactions"): ("2.5", "its program commits offsets with the group's metadata (KIP-447)"),
     ("java-3.9", "transactions"): ("2.5", "its program commits offsets with the group's metadata (KIP-447)"),
+    **dict.fromkeys(
+        [
+            (client, "admin")
+            for client in (
+                "confluent-kafka",
+                "franz-go",
+                "java",
+                "java-2.8",
+                "java-3.9",
+                "kafka-go",
+                "kafka-python",
+            )
+        ],
+        ("2.3", "its program changes settings with IncrementalAlterConfigs (KIP-339)"),
+    ),
     ("kafka-tools", "transactions"): ("3.0", "kafka-transactions.sh lists transactions (KIP-664)"),
 }
 """Cases for which single clients need a newer broker than that, and why."""
 WRONG: Mapping[tuple[str, str], tuple[tuple[str, str], str]] = {
+    ("java-1.1", "admin"): (
+        ("4.0", releases.NAMES[-1]),
+        "it asks for log dirs in version 0, which brokers 4.x do without (KIP-896)",
+    ),
     ("kafka-python", "admin"): (
         ("2.8", "3.6"),
         "kafka-python 3.0.12 expects `endpoint_type` in every answer to DescribeCluster: version 0 has none",
     ),
 }
-"""Cases in which a client is wrong about brokers from one release to another, and how."""
+"""Cases in which a client does not get on with brokers from one release to another, and why."""
 
 
 def chosen(text: str) -> list[str]:
@@ -84,6 +108,8 @@ def is_expected(client: str, release: str, case: str) -> bool:
     )
     if not all(releases.is_at_least(release, one) for one in since):
         return False
+    if client in NEWEST and not releases.is_at_least(NEWEST[client][0], release):
+        return False
     (first, last), _ = WRONG.get((client, case), (("", ""), ""))
     return not first or not (releases.is_at_least(release, first) and releases.is_at_least(last, release))
 
@@ -98,11 +124,15 @@ class History:
 
     def __init__(self) -> None:
         self.verdicts: dict[str, dict[str, dict[str, list[str]]]] = {}
+        self._read()
+
+    def _read(self) -> None:
         if RESULTS.exists():
             self.verdicts = json.loads(RESULTS.read_text(encoding="utf-8"))
 
     def add(self, release: str, rows: Mapping[str, Verdicts]) -> None:
         """Keep what a release's run has found."""
+        self._read()  # another run may have added something meanwhile
         kept = self.verdicts.setdefault(release, {})
         for client, row in rows.items():
             kept[client] = {case: [verdict.status, verdict.detail] for case, verdict in row.items()}
@@ -154,7 +184,7 @@ class History:
             'Written by `make compat ARGS="--as-version all --write"`: each client against brokers of each release',
             f"(`barnabas serve --as-version`), with {records} records per topic. A number: so many of these cases passed:",
             f"{', '.join(CASES)}.",
-            "`7/8`: one failed that should have passed; `–`: the client does not speak with brokers so old (see below);",
+            "`7/8`: one failed that should have passed; `–`: the client does not speak with such brokers (see below);",
             "nothing where it was not tried. Cases that a release or a client has nothing for do not count.",
             "",
             "| client | " + " | ".join(names) + " |",
@@ -176,6 +206,8 @@ class History:
             for client in clients
             if client in OLDEST
         ]
+        lines += ["", "The newest:", ""]
+        lines += [f"- {title(client)}: {last}; {why}" for client, (last, why) in NEWEST.items()]
         lines += ["", "Cases that do not count, though the release has what they need:", ""]
         lines += [
             f"- {title(client)}, {case}: from {since} on: {why}"
