@@ -19,6 +19,7 @@ import trio
 from barnabas.network.transport import Address, Reader
 from barnabas.wire.regions import Chunk, FileRegion
 
+CONNECTIONS_BEFORE_A_SWEEP = 100
 FIRST_FREE_PORT = 40_000
 SOCKET_BUFFER_BYTES = 64 * 1024
 """How much may be on its way in one direction before whoever sends must wait."""
@@ -212,6 +213,11 @@ class SimulatedTransport:
         self._incoming.break_off()
         self._outgoing.break_off()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether this end has been closed."""
+        return self._is_closed
+
     def close(self) -> None:
         """Close the connection."""
         if not self._is_closed:
@@ -314,6 +320,7 @@ class SimulatedNetwork:
         self.weather = weather or Weather()
         self.acceptors: dict[Address, SimulatedAcceptor] = {}
         self._connections: list[tuple[str, str, SimulatedTransport, SimulatedTransport]] = []
+        self._connections_max = CONNECTIONS_BEFORE_A_SWEEP
         self._cuts: set[tuple[str, str]] = set()
         self._next_port = FIRST_FREE_PORT
         self.sent = 0
@@ -358,6 +365,11 @@ class SimulatedNetwork:
             acceptor.vanish()
         self.reset(lambda dialled, accepted: name in (dialled, accepted))
 
+    def _forget_closed(self) -> None:
+        """Drop the connections that both ends have closed; the next time when twice as many as are left are there."""
+        self._connections = [one for one in self._connections if not (one[2].is_closed and one[3].is_closed)]
+        self._connections_max = max(CONNECTIONS_BEFORE_A_SWEEP, 2 * len(self._connections))
+
     # --- connecting -----------------------------------------------------------------------------------------
 
     def free_port(self) -> int:
@@ -379,6 +391,8 @@ class SimulatedNetwork:
         address = (source, self.free_port())
         ours = SimulatedTransport(back, there, address, target)
         theirs = SimulatedTransport(there, back, target, address)
+        if len(self._connections) >= self._connections_max:
+            self._forget_closed()
         self._connections.append((source, target[0], ours, theirs))
         acceptor.offer(theirs)
         return ours
