@@ -100,7 +100,17 @@ ROWS = (
     Row(
         "coordinator loads", ("OffsetFetch,JoinGroup times=3 -> error=COORDINATOR_LOAD_IN_PROGRESS",), COMMIT
     ),
-    Row("expired session", ("Heartbeat times=1 -> expire",), ("consume-group",)),
+    Row(
+        "expired session",
+        ("Heartbeat times=1 -> expire",),
+        ("consume-group",),
+        (
+            (
+                "franz-go",
+                "its second member has read everything before the first is back, and both are waited for",
+            ),
+        ),
+    ),
     Row(
         "concurrent transactions",
         ("AddPartitionsToTxn,EndTxn every=2 times=4 -> error=CONCURRENT_TRANSACTIONS",),
