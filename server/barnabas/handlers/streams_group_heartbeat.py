@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from barnabas.cluster import controller
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.config import broker as settings
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, detached
 from barnabas.groups.streams.membership import Heartbeat
 from barnabas.groups.streams.requests import check_heartbeat
 from barnabas.groups.streams.topology import InternalTopic, Status
@@ -70,14 +70,21 @@ async def handle(
         return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
     for _ in answer.add_endpoints():
         await budget.checkpoint()
-    forbidden = _forbidden(context, answer.to_create)
+    forbidden = await _forbidden(context, answer.to_create, budget)
     if forbidden:
         for status in answer.response.status or ():
             if status.status_code == Status.MISSING_INTERNAL_TOPICS:
                 status.status_detail += f"; Unauthorized to CREATE on topics {', '.join(forbidden)}."
         return answer.response
+    failures = []
     for topic in answer.to_create:
-        await _create(context, topic, answer.response, metadata=metadata, config=config, entropy=entropy)
+        failure = await _create(context, topic, metadata=metadata, config=config, entropy=entropy)
+        if failure is not None:
+            failures.append(f"; Creation of {topic.name} failed: {failure.message or failure}")
+        await budget.checkpoint()
+    if failures:
+        for status in answer.response.status or ():
+            status.status_detail += "".join(failures)
     return answer.response
 
 
@@ -101,29 +108,31 @@ def _topics(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:
             yield from (topic.name for topic in topics)
 
 
-def _forbidden(context: RequestContext, to_create: Sequence[InternalTopic]) -> list[str]:
+async def _forbidden(
+    context: RequestContext, to_create: Sequence[InternalTopic], budget: LoopBudget
+) -> list[str]:
     """Return those of the topics that the requester may not create; with one of them none is made, as in Kafka."""
     if not to_create or context.authorizes(
         Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
     ):
         return []
-    return [
-        topic.name
-        for topic in to_create
-        if not context.authorizes(Operation.CREATE, ResourceType.TOPIC, topic.name)
-    ]
+    forbidden = []
+    for topic in to_create:
+        if not context.authorizes(Operation.CREATE, ResourceType.TOPIC, topic.name):
+            forbidden.append(topic.name)
+        await budget.checkpoint()
+    return forbidden
 
 
 async def _create(
     context: RequestContext,
     topic: InternalTopic,
-    response: StreamsGroupHeartbeatResponse,
     *,
     metadata: MetadataStore,
     config: BrokerConfig,
     entropy: Entropy,
-) -> None:
-    """Make a topic, unless it is there; the application is told why it cannot be made."""
+) -> RequestError | None:
+    """Make a topic, unless it is there; return why it cannot be made, which the application is told."""
     topic_id = new_uuid(entropy)
 
     def decide(image: ClusterImage) -> list[Change]:
@@ -148,5 +157,5 @@ async def _create(
             log, logging.WARNING, "internal topics that cannot be made",
             "the internal topic %r of a streams group cannot be made: %s", topic.name, error,
         )  # fmt: skip
-        for status in response.status or ():
-            status.status_detail += f"; Creation of {topic.name} failed: {error.message or error}"
+        return detached(error)
+    return None
