@@ -116,10 +116,9 @@ class Pipeline:
             self._now_ms(),
         )
         connection.request = context
-        handler = self._handlers.get(api.key) or await self._bind(
-            api
-        )  # also for its codec, where it is refused
-        handler = refused or handler
+        # Also where the request is refused: it is decoded with what is loaded then.
+        bound_handler = self._handlers.get(api.key) or await self._bind(api)
+        handler = refused or bound_handler
         if handler is None:
             transport.reset()
             return False

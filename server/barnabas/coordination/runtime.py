@@ -232,14 +232,16 @@ class Runtime(Generic[M]):
         out = Decision()
         try:
             result = event(shard.machine, out)
-        except RequestError:
-            raise
-        except Exception:
-            if out.is_ahead:
-                self._shards.read_again(shard, "an event failed halfway")
+        except Exception as error:
+            self._undo_failed(shard, out, error)
             raise
         self._apply(shard, out)
         return result
+
+    def _undo_failed(self, shard: Shard[M], out: Decision, error: Exception) -> None:
+        """Have a shard read again where an event has failed, not refused, after it had changed the machine."""
+        if out.is_ahead and not isinstance(error, RequestError):
+            self._shards.read_again(shard, "an event failed halfway")
 
     async def _when_free(self, shard: Shard[M]) -> Shard[M]:
         """Return the shard, or the one in its place, when no large event has it. Raises RequestError as `perform`."""
@@ -266,11 +268,8 @@ class Runtime(Generic[M]):
         with trio.CancelScope(shield=True), shard.hold():
             try:
                 result = await threads.run(lambda: event(shard.machine, out))
-            except RequestError:
-                raise
-            except Exception:
-                if out.is_ahead:
-                    self._shards.read_again(shard, "an event failed halfway")
+            except Exception as error:
+                self._undo_failed(shard, out, error)
                 raise
             self._check_in_service(shard)
             if out.records:

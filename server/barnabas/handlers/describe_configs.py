@@ -160,7 +160,7 @@ def _topic(name: str, *, metadata: MetadataStore, config: BrokerConfig) -> list[
     image = metadata.image
     if name not in image.topics:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    config, overrides = config, image.settings_of(TOPIC, name)
+    overrides = image.settings_of(TOPIC, name)
     entries = []
     for row in topic_settings.SETTINGS.values():
         if row.changes == "internal" and row.name not in overrides:

@@ -5,6 +5,8 @@ tells clients what is wrong.
 """
 
 from barnabas.log.format.txn_index import AbortedTransaction
+from barnabas.log.readable import ReadableLog
+from barnabas.log.results import ReadResult
 from barnabas.replicas.manager import Replicas
 from barnabas.replicas.replica import Replica
 from barnabas.replicas.watching import PartitionWatch
@@ -80,15 +82,7 @@ class ConsumerReads:
         self._seen[replica] = replica.growth.committed_bytes
         last_stable = log.last_stable_offset
         committed = self._reads_committed
-        max_bytes = want.max_bytes
-        if remaining < max_bytes:
-            max_bytes = remaining
-        result = log.read(
-            offset,
-            max_bytes=max_bytes if max_bytes > 0 else 0,
-            upper_offset=last_stable if committed else high_watermark,
-            min_one_batch=min_one_batch,
-        )
+        result = _read(log, want, remaining, last_stable if committed else high_watermark, min_one_batch)
         return PartitionRead(
             result.records,
             len(result.records),
@@ -193,15 +187,7 @@ class FollowerReads:
             return None
         self._note_position(replica, want)
         self._seen[replica] = replica.growth.appended_bytes
-        max_bytes = want.max_bytes
-        if remaining < max_bytes:
-            max_bytes = remaining
-        result = log.read(
-            offset,
-            max_bytes=max_bytes if max_bytes > 0 else 0,
-            upper_offset=log.log_end_offset,
-            min_one_batch=min_one_batch,
-        )
+        result = _read(log, want, remaining, log.log_end_offset, min_one_batch)
         size = len(result.records)
         if size:
             replica.sent_to_follower(size)
@@ -233,3 +219,21 @@ class FollowerReads:
         elif want.watch is None:
             PartitionWatch(session, want, replica, seen)
         return True
+
+
+def _read(
+    log: ReadableLog, want: SessionPartition, remaining: int, upper_offset: int, min_one_batch: bool
+) -> ReadResult:
+    """Read what a partition wants within `remaining` bytes and below `upper_offset`.
+
+    Raises StorageError, and CorruptRecordsError where the log is damaged.
+    """
+    max_bytes = want.max_bytes
+    if remaining < max_bytes:
+        max_bytes = remaining
+    return log.read(
+        want.fetch_offset,
+        max_bytes=max_bytes if max_bytes > 0 else 0,
+        upper_offset=upper_offset,
+        min_one_batch=min_one_batch,
+    )
