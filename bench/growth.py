@@ -45,6 +45,10 @@ FETCH_BYTES_MAX = 4096
 MB = 1_000_000
 TOPIC = "growth"
 FILES_SPARE = 200
+WARMUP_REQUESTS = 20_000
+"""Of each kind, before the first size is measured: a JVM compiles for so long."""
+PARTITIONS_OF_A_TOPIC = 5_000
+"""Apache Kafka refuses to make 10,000 in one request."""
 
 Ask = Callable[[int], None]
 """Sends the request of a number, and checks the answer."""
@@ -67,21 +71,31 @@ class Growth:
 @contextmanager
 def _partitions(running: Running, count: int) -> Iterator[dict[str, Ask]]:
     """So many partitions, each of which has been written to: produce to, and fetch from one at a time."""
-    topic = f"{TOPIC}-partitions-{count}"
+    topics = [f"{TOPIC}-partitions-{count}-{first}" for first in range(0, count, PARTITIONS_OF_A_TOPIC)]
+    partitions = [
+        (topic, partition)
+        for number, topic in enumerate(topics)
+        for partition in range(min(PARTITIONS_OF_A_TOPIC, count - number * PARTITIONS_OF_A_TOPIC))
+    ]
     with Connection(running.bootstrap, 300) as connection:
-        connection.create_topic(topic, count)
         batch = _batch()
-        for first in range(0, count, 500):
-            _produced(connection.call(produce_v7(topic, range(first, min(first + 500, count)), batch)))
+        for topic in topics:
+            found = [partition for name, partition in partitions if name == topic]
+            connection.create_topic(topic, len(found))
+            for first in range(0, len(found), 500):
+                _produced(connection.call(produce_v7(topic, found[first : first + 500], batch)))
 
         def produce(number: int) -> None:
-            _produced(connection.call(produce_v7(topic, [number % count], batch)))
+            topic, partition = partitions[number % count]
+            _produced(connection.call(produce_v7(topic, [partition], batch)))
 
         def fetch(number: int) -> None:
-            _fetched(connection.call(fetch_v11(topic, [number % count], 0, FETCH_BYTES_MAX)))
+            topic, partition = partitions[number % count]
+            _fetched(connection.call(fetch_v11(topic, [partition], 0, FETCH_BYTES_MAX)))
 
         yield {"produce to one partition": produce, "fetch from one partition": fetch}
-        connection.delete_topic(topic)
+        for topic in topics:
+            connection.delete_topic(topic)
 
 
 @contextmanager
@@ -212,6 +226,8 @@ def measure(
             for label, one in running.items():
                 with growth.grown(one, size) as asks:
                     for name, ask in asks.items():
+                        if size == sizes[0]:
+                            _cpu_us(one, ask, WARMUP_REQUESTS)
                         for _ in range(options.rounds):
                             us = _cpu_us(one, ask, options.requests)
                             found.setdefault((name, label, size), []).append(us)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bench.peers.barnabas import Barnabas
 from bench.peers.base import Peer, Running, wait_until_ready
+from bench.peers.floor import Floor
 from bench.peers.kafka import Kafka
 from bench.peers.mock import Mock
 from bench.tools import BenchError
@@ -17,7 +18,8 @@ def parse_peer(spec: str) -> Peer:
     """A peer from `name[=label][@checkout or version][+setting=value]...`.
 
     So `barnabas=before@../old` compares two checkouts, `kafka@3.9.1` names another version, and
-    `barnabas=header+record.validation=header` starts one with another setting. Raises BenchError.
+    `barnabas=header+record.validation=header` starts one with another setting. `floor` and `floor@blocking` answer
+    Produce without looking at it. Raises BenchError.
     """
     head, *settings = spec.split("+")
     head, _, place = head.partition("@")
@@ -34,4 +36,6 @@ def parse_peer(spec: str) -> Peer:
         return Kafka(label or name, pairs, place or None)
     if name == "mock" and not pairs and not place:
         return Mock(label or name)
-    raise BenchError(f"no such peer: {spec!r} (barnabas, kafka, mock)")
+    if name == "floor" and not pairs:
+        return Floor(label or name, place or "trio")
+    raise BenchError(f"no such peer: {spec!r} (barnabas, kafka, mock, floor)")

@@ -27,10 +27,10 @@ def allow_open_files() -> int:
 
 
 def open_segments_max(open_files_max: int) -> int:
-    """How many segments may hold their file open at a time."""
+    """How many segments may hold their file open at a time: a third of all, as a connection that is refused costs more."""
     if open_files_max == resource.RLIM_INFINITY:
         return SEGMENTS_MAX
-    return min(open_files_max // 2, SEGMENTS_MAX)
+    return min(open_files_max // 3, SEGMENTS_MAX)
 
 
 def connections_max(open_files_max: int) -> int | None:

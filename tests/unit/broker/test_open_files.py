@@ -36,9 +36,9 @@ def test_a_limit_that_cannot_be_raised_is_lived_with(limits, monkeypatch):
 
 @pytest.mark.parametrize(
     ("limit", "segments"),
-    [(1024, 512), (20_000, 10_000), (1 << 20, 16_384), (resource.RLIM_INFINITY, 16_384)],
+    [(1024, 341), (20_000, 6_666), (1 << 20, 16_384), (resource.RLIM_INFINITY, 16_384)],
 )
-def test_segments_get_half_of_the_files_but_not_any_number(limit, segments):
+def test_segments_get_a_third_of_the_files_but_not_any_number(limit, segments):
     assert open_files.open_segments_max(limit) == segments
 
 
@@ -46,9 +46,9 @@ def test_segments_get_half_of_the_files_but_not_any_number(limit, segments):
     ("limit", "connections"),
     [
         (128, 32),
-        (256, 64),
-        (1024, 448),
-        (20_000, 9_936),
+        (256, 107),
+        (1024, 619),
+        (20_000, 13_270),
         (1 << 20, (1 << 20) - 16_448),
         (resource.RLIM_INFINITY, None),
     ],

@@ -1,0 +1,45 @@
+"""The floor: a process of the same Python that answers Produce without looking at it, and so is no broker."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from bench.peers.base import Peer, Running, free_port, spawn
+from bench.tools import ROOT, BenchError, code_of
+
+WAYS = ("trio", "blocking")
+
+
+class _RunningFloor(Running):
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        """Every topic exists, with one partition."""
+        if partitions != 1:
+            raise BenchError(f"{self.peer.label} has one partition of each topic")
+
+    def delete_topic(self, topic: str) -> None:
+        """It keeps nothing."""
+
+
+class Floor(Peer):
+    """One process; it waits for its sockets as the broker does (`trio`), or with a thread for each (`blocking`)."""
+
+    keeps_data = False
+
+    def __init__(self, label: str, way: str) -> None:
+        super().__init__(label)
+        if way not in WAYS:
+            raise BenchError(f"the floor waits in one of these ways: {', '.join(WAYS)}; not {way!r}")
+        self._way = way
+        self._code = code_of(ROOT)
+
+    def describe(self) -> str:
+        return f"answers Produce without looking at it, {self._way}"
+
+    def start(self, data: Path) -> Running:
+        port = free_port()
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(self._code), str(ROOT)])}
+        command = [sys.executable, "-m", "bench.peers.floor_server", str(port), self._way]
+        started = spawn(self, command, data, port, environment)
+        return _RunningFloor(**vars(started))
