@@ -1,4 +1,4 @@
-"""`python -m bench.tap`: a broker, the same through `barnabas tap`, and the same with `serve --tap`.
+"""`python -m bench.tap`: a broker, the same through `barnabas tap`, and the same with `serve --tap` and with `--control`.
 
 The rule: arms follow each other within a round, in an order that rotates, on topics of their own; a ratio is taken within a
 round, and the median over the rounds is shown.
@@ -25,8 +25,8 @@ from bench.scenarios.throughput import LARGE, QUEUE
 from bench.tools import BenchError, build, code_of, loadgen
 
 ROOT = Path(__file__).resolve().parents[1]
-DIRECT, THROUGH, OWN = "direct", "through the tap", "serve --tap"
-TARGETS = {THROUGH: 0.5, OWN: 0.9}
+DIRECT, THROUGH, OWN, CONTROLLED = "direct", "through the tap", "serve --tap", "serve --control"
+TARGETS = {THROUGH: 0.5, OWN: 0.9, CONTROLLED: 0.97}
 LOADS: dict[str, tuple[int, dict[str, Any]]] = {
     "produce 100 B": (100, {"acks": 1}),
     "produce 1 KB": (1024, {"acks": 1}),
@@ -86,6 +86,7 @@ def main() -> int:
     parser.add_argument("--bytes", type=int, default=200_000_000, help="how much is sent in a run")
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()), help="where the logs are")
     parser.add_argument("--load", default="", help="only loads whose names hold this")
+    parser.add_argument("--arm", default="", help="beside the broker alone, only arms whose names hold this")
     options = parser.parse_args()
     build()
     print(describe_machine())
@@ -97,9 +98,14 @@ def main() -> int:
 
         serve = ("serve", "--listen", "127.0.0.1:0", "--data")
         plain = _bootstrap(start("plain", *serve, str(directory / "plain")))
-        shown = _bootstrap(start("shown", *serve, str(directory / "shown"), "--tap"))
-        tapped = start("tap", "tap", plain, "--listen", "127.0.0.1:0").partition("is ready: ")[2].split()[0]
-        arms = {DIRECT: (plain, plain), THROUGH: (tapped, plain), OWN: (shown, shown)}
+        arms = {DIRECT: (plain, plain)}
+        if options.arm in THROUGH:
+            tapped = start("tap", "tap", plain, "--listen", "127.0.0.1:0")
+            arms[THROUGH] = tapped.partition("is ready: ")[2].split()[0], plain
+        for arm, more in ((OWN, ("--tap",)), (CONTROLLED, ("--control", "127.0.0.1:0"))):
+            if options.arm in arm:
+                address = _bootstrap(start(arm.replace(" ", ""), *serve, str(directory / arm), *more))
+                arms[arm] = address, address
         for load in LOADS:
             if options.load in load:
                 _rounds(load, arms, options.rounds, options.bytes)
@@ -118,7 +124,8 @@ def _rounds(load: str, arms: dict[str, tuple[str, str]], rounds: int, total_byte
             if number:
                 rates[name].append(rate)
     print(f"{load}: {DIRECT} {statistics.median(rates[DIRECT]):.0f} MB/s", end="")
-    for name, target in TARGETS.items():
+    for name in names[1:]:
+        target = TARGETS[name]
         ratios = [one / other for one, other in zip(rates[name], rates[DIRECT], strict=True)]
         middle = statistics.median(ratios)
         verdict = "yes" if middle >= target else "NO"

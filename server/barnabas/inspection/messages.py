@@ -18,7 +18,23 @@ SECRETS = frozenset(("auth_bytes", "hmac", "salted_password", "salt", "session_t
 MASK = "***"
 _SECRET_SETTINGS = ("password", "secret", "jaas", "keystore.key", "credential")
 
-Data = bytes | bytearray | memoryview | FileRegion
+
+class UnreadRecords:
+    """Records that passed without being looked at; their length is known."""
+
+    __slots__ = ("size",)
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        return f"UnreadRecords({self.size})"
+
+
+Data = bytes | bytearray | memoryview | FileRegion | UnreadRecords
 RecordsAsJson = Callable[[Data], Any]
 """Shows the records of a partition."""
 
@@ -63,7 +79,7 @@ class _Shown:
             return self._array(value, name)
         if isinstance(value, dict):
             return {str(key): self.shown(inner, name) for key, inner in value.items()}
-        if isinstance(value, bytes | bytearray | memoryview | FileRegion):
+        if isinstance(value, bytes | bytearray | memoryview | FileRegion | UnreadRecords):
             return self._bytes(value, name)
         return value
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.errors import PeerError, RequestError
+from barnabas.inspection.messages import Data, UnreadRecords
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import BatchHeader, check_crc, iter_batches
 from barnabas.records.compression import CODEC_NAMES, Codec
@@ -19,7 +20,6 @@ from barnabas.wire.regions import FileRegion
 RECORDS_MAX = 1000
 VALUE_BYTES_MAX = 1000
 DECOMPRESSED_BYTES_MAX = 16 << 20
-Data = bytes | bytearray | memoryview | FileRegion
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class RecordsView:
 
     def __call__(self, data: Data) -> Any:
         """Return the batches of a partition as JSON."""
-        if isinstance(data, FileRegion):
+        if isinstance(data, FileRegion | UnreadRecords):
             return {"bytes": len(data)}
         left = self.records_max
         batches: list[Any] = []
@@ -148,7 +148,7 @@ def count(data: Data | None) -> BatchCount:
     if data is None:
         return found
     found.size = len(data)
-    if isinstance(data, FileRegion):
+    if isinstance(data, FileRegion | UnreadRecords):
         return found
     codecs = set()
     try:

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from barnabas.wire import registry
+from barnabas.wire.generated.fetch import FetchResponse
 from barnabas.wire.headers import parse_response_header
-from barnabas.wire.primitives import Buffer
+from barnabas.wire.primitives import Buffer, encode_uvarint
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR = 0, 1, 3, 10
 DESCRIBE_CLUSTER, SHARE_FETCH, SHARE_ACKNOWLEDGE = 60, 78, 79
@@ -70,6 +71,53 @@ def changed(key: int, version: int, frame: Buffer, message: Any, address_of: Add
         if before is not None:
             message.host, message.port = before
     return (position + len(body)).to_bytes(4, "big") + bytes(frame[:position]) + body
+
+
+def changed_end(version: int, size: int, message: Any, address_of: AddressOf) -> tuple[bytes | None, bool]:
+    """Return the tagged fields at the end of a Fetch answer with other addresses, and whether the addresses are in them.
+
+    What comes before them has been forwarded with the size of the whole, so they take exactly `size` bytes: a tag that
+    nobody knows fills them up. Addresses that take more than that are left out; a client then asks for metadata, as it
+    does with brokers before KIP-951. None if nothing changes.
+    """
+    nodes = message.node_endpoints
+    others = [_moved(node, address_of) for node in nodes]
+    if all(new is old for new, old in zip(others, nodes, strict=True)):
+        return None, True
+    for kept in (others, []):
+        for tag in FILLING_TAGS:
+            end = _end_of_size(version, size, kept, message.unknown_tagged_fields or {}, tag)
+            if end is not None:
+                return end, kept is others
+    return None, False
+
+
+FILLING_TAGS = (100, 200)
+"""Numbers of tagged fields that no version of Kafka knows, of one byte and of two: together they fill every size."""
+
+
+def _end_of_size(
+    version: int, size: int, nodes: list[Any], unknown: dict[int, bytes], tag: int
+) -> bytes | None:
+    """Return the tagged fields of a Fetch answer in so many bytes; None where a field with this tag cannot fill them."""
+
+    def encoded(fields: dict[int, bytes]) -> bytes:
+        answer = FetchResponse(node_endpoints=nodes, unknown_tagged_fields=fields or None)
+        return registry.response_codec(FETCH).encode_bytes(answer, version)[FETCH_FIELDS_BYTES:]
+
+    end = encoded(unknown)
+    if len(end) == size:
+        return end
+    for length_bytes in (1, 2, 3):
+        count = size - len(end) - len(encode_uvarint(tag)) - length_bytes
+        if count >= 0 and len(encode_uvarint(count)) == length_bytes:
+            filled = encoded({**unknown, tag: bytes(count)})
+            return filled if len(filled) == size else None
+    return None
+
+
+FETCH_FIELDS_BYTES = 11
+"""Throttle time, error code, session id and no topics, of Fetch v12 and newer."""
 
 
 def _moved(node: Any, address_of: AddressOf) -> Any:

@@ -278,6 +278,8 @@ class Views:
         self.terminal: Terminal | None = None
         observers: list[Observer] = [self.summary] if options.summary else []
         view = RecordsView(as_hex=options.records == "hex") if options.records else None
+        self.reads_records = view is not None
+        """Whether anybody looks into record batches."""
         self._is_json_shown = options.json == "-"
         if options.json:
             file: Any = sys.stdout
@@ -390,7 +392,10 @@ async def _serve(options: argparse.Namespace, settings: ProxySettings, filter_: 
                 writing.start_soon(write_lines, name, writer)
             try:
                 async with trio.open_nursery() as nursery:
-                    proxy = Proxy(settings, ends, keeper=keeper if views.capture is not None else None)
+                    proxy = Proxy(
+                        settings, ends, keeper=keeper if views.capture is not None else None,
+                        reads_records=views.reads_records,
+                    )  # fmt: skip
                     port = await nursery.start(proxy.run)
                     print(
                         f"barnabas tap is ready: {Endpoint(settings.host, port)} for {options.broker}",

@@ -7,7 +7,10 @@ large frame at the end of what has come may be decoded once it has been sent: it
 from __future__ import annotations
 
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from barnabas.tap.skimming import FetchSkimmer
 
 SIZE_BYTES = 4
 START_BYTES = 8
@@ -51,6 +54,7 @@ class Fate(Enum):
 
     PASS = "is forwarded as it comes, and only its beginning is looked at"
     KEEP = "is forwarded as it comes, and decoded when it is whole"
+    SKIM = "is forwarded as it comes but for its end, and decoded without the record batches in it"
     HOLD = "is forwarded, perhaps changed, when it is whole"
 
 
@@ -66,6 +70,12 @@ class Owner(Protocol):
         Of one that was held back, what is to be forwarded, with a size field; None for what has come.
         """
 
+    def skimmer(self, size: int, start: Data) -> FetchSkimmer:
+        """Return what takes a frame with records that are not looked at."""
+
+    def end_skimmed(self, skimmer: FetchSkimmer, size: int, end_size: int) -> Data | None:
+        """Take such a frame; returns what is forwarded for its last `end_size` bytes, None for what has come."""
+
 
 class Cutter:
     """Cuts one direction of a connection."""
@@ -75,11 +85,14 @@ class Cutter:
         "_budget",
         "_defers",
         "_fate",
+        "_held_end",
+        "_is_counted",
         "_is_deferred",
         "_missing",
         "_owner",
         "_parts",
         "_size",
+        "_skimmer",
         "_start",
         "_unsent",
         "count",
@@ -99,6 +112,9 @@ class Cutter:
         self._parts: list[Data] = []
         self._beginning = 0
         self._unsent: list[int] = []
+        self._skimmer: FetchSkimmer | None = None
+        self._held_end = bytearray()
+        self._is_counted = False
         self.count = 0
         """So many frames have begun."""
         self.is_opaque = False
@@ -107,6 +123,23 @@ class Cutter:
     def is_inside(self) -> bool:
         """Whether a frame has begun and is not whole."""
         return bool(self._missing or self._start)
+
+    @property
+    def unread(self) -> int:
+        """How many bytes come next that nobody looks at: they may be forwarded without `feed`, and `passed` told."""
+        if self.is_opaque or not self._missing:
+            return 0
+        if self._skimmer is not None:
+            return self._missing if self._skimmer.is_lost else self._skimmer.unread
+        return self._missing if self._fate is Fate.PASS and self._beginning <= 0 else 0
+
+    def passed(self, count: int) -> None:
+        """Note that so many of the `unread` bytes have been forwarded."""
+        self._missing -= count
+        if self._skimmer is not None:
+            self._skimmer.passed(count)
+        if not self._missing:
+            self._finish()
 
     def feed(self, data: bytes) -> list[Data]:
         """Take bytes that have come; returns what is to be forwarded now."""
@@ -135,7 +168,13 @@ class Cutter:
                     out.append(view[first:at])
                 at += SIZE_BYTES
             taken = min(self._missing, end - at)
-            self._add(view[at : at + taken])
+            is_held = self._fate is Fate.HOLD
+            if self._skimmer is not None:
+                taken, is_held = self._skim(self._skimmer, view[at : at + taken])
+                if is_held and at > first:
+                    out.append(view[first:at])
+            else:
+                self._add(view[at : at + taken])
             at += taken
             self._missing -= taken
             if not self._missing:
@@ -146,7 +185,7 @@ class Cutter:
                 if changed is not None:
                     out.append(changed)
                     first = at
-            elif self._fate is Fate.HOLD:
+            elif is_held:
                 first = at
         if first < end:
             out.append(data if first == 0 and end == len(data) else view[first:end])
@@ -176,7 +215,9 @@ class Cutter:
             self._owner.begin(size, start)
             raise NotFramesError
         fate = self._owner.begin(size, start)
-        if fate is not Fate.PASS and not self._budget.take(size):
+        if fate is Fate.SKIM:
+            self._skimmer = self._owner.skimmer(size, start)
+        elif fate is not Fate.PASS and not self._budget.take(size):
             fate = Fate.PASS
         self.count += 1
         self._fate, self._size, self._missing = fate, size, size
@@ -191,8 +232,33 @@ class Cutter:
             self._parts.append(bytes(part[: self._beginning]))
             self._beginning -= len(part)
 
+    def _skim(self, skimmer: FetchSkimmer, part: memoryview) -> tuple[int, bool]:
+        """Take bytes of a frame whose records are not looked at; returns how many, and whether they are held back."""
+        is_end = skimmer.is_end
+        taken = skimmer.take(part)
+        if is_end:
+            self._held_end += part[:taken]
+        elif not self._is_counted and len(skimmer.kept) > UNCOUNTED_BYTES:
+            self._is_counted = self._budget.take(self._size)
+            if not self._is_counted:
+                skimmer.lose()
+        return taken, is_end
+
+    def _finish_skimmed(self, skimmer: FetchSkimmer) -> Data | None:
+        """Hand a frame over whose records were not looked at; returns what is forwarded for its end, if that was held."""
+        end, self._held_end, self._skimmer = self._held_end, bytearray(), None
+        try:
+            changed = self._owner.end_skimmed(skimmer, self._size, len(end))
+        finally:
+            if self._is_counted:
+                self._is_counted = False
+                self._budget.give(self._size)
+        return (changed if changed is not None else end) if end else None
+
     def _finish(self) -> Data | None:
         """Hand a whole frame over; returns what is forwarded of one that was held back."""
+        if self._skimmer is not None:
+            return self._finish_skimmed(self._skimmer)
         frame = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts = []
         fate, size = self._fate, self._size
@@ -225,7 +291,9 @@ class Cutter:
         self._hand_over()
         if not self._missing or count > self._missing:
             return False
-        if self._fate is not Fate.PASS:
+        if self._skimmer is not None:
+            self._skimmer.lose()
+        elif self._fate is not Fate.PASS:
             self._budget.give(self._size)
             self._fate = Fate.PASS
         self._beginning = 0  # what comes after the gap is not joined to what came before it
@@ -240,7 +308,13 @@ class Cutter:
         held, self._start = self._start, b""
         if self._fate is Fate.HOLD and self._missing:
             held += self._size.to_bytes(SIZE_BYTES, "big") + b"".join(self._parts)
-        if self._missing and self._fate is not Fate.PASS:
+        if self._skimmer is not None:
+            held += self._held_end
+            self._held_end, self._skimmer = bytearray(), None
+            if self._is_counted:
+                self._is_counted = False
+                self._budget.give(self._size)
+        elif self._missing and self._fate is not Fate.PASS:
             self._budget.give(self._size)
         self._missing = 0
         self._parts = []

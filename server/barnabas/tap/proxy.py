@@ -27,6 +27,7 @@ from barnabas.tap import addresses
 from barnabas.tap.cutting import Budget, Data
 from barnabas.tap.exchange import Connection, Exchange, Observer, TopicNames
 from barnabas.tap.session import Keeper, Session
+from barnabas.tap.splicing import Pipes, SinkError
 
 if TYPE_CHECKING:
     import socket
@@ -42,6 +43,8 @@ CLOSE_SECONDS = 1.0
 READ_BYTES_MIN = 32 * 1024
 READ_BYTES_MAX = 1024 * 1024
 JOINED_BYTES_MAX = 256 * 1024
+SPLICED_BYTES_MIN = 64 * 1024
+"""Fewer bytes are read and sent: that costs fewer calls."""
 LISTENERS_MAX = 1000
 MEMORY_BYTES = 256 << 20
 _LOCAL = frozenset(("localhost", "127.0.0.1", "::1"))
@@ -76,12 +79,18 @@ class Proxy:
         observer: Observer,
         *,
         keeper: Callable[[Connection, Address, Address], Keeper] | None = None,
+        reads_records: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`keeper` makes who keeps the frames of a connection between these addresses."""
+        """`keeper` makes who keeps the frames of a connection between these addresses.
+
+        Without it, and without `reads_records`, the record batches of large Fetch answers pass unread.
+        """
         self.settings = settings
         self._observer = observer
         self._keeper = keeper
+        self._reads_records = reads_records or keeper is not None
+        self._pipes = Pipes()
         self._clock = clock
         self._budget = Budget(settings.memory_bytes)
         self._names = TopicNames()
@@ -97,13 +106,16 @@ class Proxy:
 
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve; returns the first listener's port once it listens. Raises OSError where it cannot listen."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            for endpoint in self.settings.brokers:
-                self._listen((endpoint.host, endpoint.port), is_needed=True)
-            first = self.settings.brokers[0]
-            task_status.started(self._ports[first.host, first.port])
-            await trio.sleep_forever()
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                for endpoint in self.settings.brokers:
+                    self._listen((endpoint.host, endpoint.port), is_needed=True)
+                first = self.settings.brokers[0]
+                task_status.started(self._ports[first.host, first.port])
+                await trio.sleep_forever()
+        finally:
+            self._pipes.close()
 
     # --- listeners --------------------------------------------------------------------------------------------
 
@@ -232,8 +244,9 @@ class Proxy:
             session = Session(
                 connection, _WithoutEnd(self._observer), budget=self._budget, names=self._names,
                 holds=addresses.may_have_addresses, rewrite=partial(self._rewrite, local[0]), keeper=keeper,
+                rewrite_end=None if self._reads_records else partial(self._rewrite_end, local[0]),
             )  # fmt: skip
-            pumps = _Pumps(session, client, upstream, self._clock)
+            pumps = _Pumps(session, client, upstream, self._clock, self._pipes)
             try:
                 return await pumps.run()
             finally:
@@ -275,6 +288,19 @@ class Proxy:
             request.api_key, request.version, frame, response.message, partial(self._address_for, local_host)
         )
 
+    def _rewrite_end(self, local_host: str, exchange: Exchange, size: int) -> bytes | None:
+        """Return the tagged fields at the end of a large Fetch answer, in their size, with the addresses of the tap."""
+        response = exchange.response
+        assert response is not None
+        end, is_complete = addresses.changed_end(
+            exchange.request.version, size, response.message, partial(self._address_for, local_host)
+        )
+        if not is_complete:
+            what = "are left out of" if end is not None else "are not changed in"
+            text = f"addresses of leaders {what} a large Fetch answer: those of the tap are longer"
+            self._observer.noted(exchange.connection, self._clock(), text)
+        return end
+
 
 _TLS_ERRORS = (trio.BrokenResourceError, ssl.SSLError, trio.TooSlowError, OSError)
 
@@ -295,9 +321,15 @@ class _Pumps:
     """The two directions of a connection."""
 
     def __init__(
-        self, session: Session, client: trio.abc.Stream, broker: trio.abc.Stream, clock: Callable[[], float]
+        self,
+        session: Session,
+        client: trio.abc.Stream,
+        broker: trio.abc.Stream,
+        clock: Callable[[], float],
+        pipes: Pipes,
     ) -> None:
         self._session = session
+        self._pipes = pipes
         self._client = client
         self._broker = broker
         self._clock = clock
@@ -351,6 +383,12 @@ class _Pumps:
         size = READ_BYTES_MIN
         session = self._session
         while True:
+            if session.unread >= SPLICED_BYTES_MIN and self._pipes.is_usable:
+                passed = await self._splice(session.unread)
+                if passed is None:
+                    return None
+                session.passed(passed, self._clock())
+                size = READ_BYTES_MIN
             try:
                 data = bytes(await self._broker.receive_some(size))
             except _GONE as error:
@@ -372,6 +410,19 @@ class _Pumps:
         if rest and not await self._send([rest]):
             return None
         return self._end("the broker closed")
+
+    async def _splice(self, count: int) -> int | None:
+        """Forward bytes that nobody looks at; returns how many have been, None when the client or the broker is gone."""
+        source, sink = self._broker, self._client
+        if not isinstance(source, trio.SocketStream) or not isinstance(sink, trio.SocketStream):
+            return 0  # TLS
+        try:
+            return await self._pipes.forward(source.socket, sink.socket, count)
+        except SinkError as error:
+            self._end(f"the client's side broke: {_reason(error)}")
+        except _GONE as error:
+            self._end(f"the broker's side broke: {_reason(error)}")
+        return None
 
     async def _send(self, chunks: list[Data]) -> bool:
         """Send to the client; false when it is gone."""

@@ -20,8 +20,9 @@ from barnabas.inspection.frames import (
     read_request,
     read_response,
 )
-from barnabas.tap.cutting import START_BYTES, Budget, Cutter, Data, Fate, NotFramesError
+from barnabas.tap.cutting import START_BYTES, UNCOUNTED_BYTES, Budget, Cutter, Data, Fate, NotFramesError
 from barnabas.tap.exchange import HEX_BYTES_MAX, Connection, Exchange, Observer, TopicNames
+from barnabas.tap.skimming import VERSION_MAX, FetchSkimmer
 from barnabas.wire.errors import EncodeError
 from barnabas.wire.framing import MESSAGE_BYTES_MAX, check_frame_size
 
@@ -35,6 +36,8 @@ PENDING_MAX = 100_000
 
 Rewrite = Callable[[Exchange, Data], "bytes | None"]
 """Gets an exchange with its decoded answer, and the answer's frame; returns a new frame with its size field, or None."""
+RewriteEnd = Callable[[Exchange, int], "bytes | None"]
+"""Gets an exchange with its decoded Fetch answer, and the size of the tagged fields at its end; new ones, or None."""
 
 
 class Keeper(Protocol):
@@ -56,14 +59,19 @@ class Session:
         names: TopicNames,
         holds: Callable[[int, int], bool] = lambda _key, _version: False,
         rewrite: Rewrite | None = None,
+        rewrite_end: RewriteEnd | None = None,
         keeper: Keeper | None = None,
     ) -> None:
-        """`holds` says of API and version whether answers are held back for `rewrite`, upon which `sent` must be called."""
+        """`holds` says of API and version whether answers are held back for `rewrite`, upon which `sent` must be called.
+
+        With `rewrite_end` the records in large Fetch answers are not looked at, and are not held back either.
+        """
         self.connection = connection
         self.observer = observer
         self.names = names
         self._holds = holds
         self._rewrite = rewrite
+        self._rewrite_end = rewrite_end if keeper is None else None
         self._keeper = keeper
         self._now = connection.opened_at
         self._pending: deque[Exchange] = deque()
@@ -88,6 +96,16 @@ class Session:
         """Look at bytes of the broker; returns what is to be forwarded now."""
         self._now = at
         return self._responses.feed(data)
+
+    @property
+    def unread(self) -> int:
+        """How many bytes of the broker come next that are forwarded unseen: they need not come through `from_broker`."""
+        return self._responses.unread
+
+    def passed(self, count: int, at: float) -> None:
+        """Note that so many of the `unread` bytes have been forwarded."""
+        self._now = at
+        self._responses.passed(count)
 
     def sent(self) -> None:
         """Note that what `from_broker` returned has been sent."""
@@ -238,6 +256,9 @@ class Session:
         if exchange is None:
             return Fate.PASS
         request = exchange.request
+        is_large_fetch = request.api_key == FETCH and size > UNCOUNTED_BYTES
+        if is_large_fetch and self._rewrite_end is not None and 0 <= request.version <= VERSION_MAX:
+            return Fate.SKIM
         if self._holds(request.api_key, request.version):
             return Fate.HOLD
         if size > MESSAGE_BYTES_MAX and request.api_key not in _WITH_RECORDS:
@@ -258,14 +279,54 @@ class Session:
             self._give_up(self._pending.popleft(), "the broker answered a later request")
         return self._pending[0]
 
-    def end_response(self, frame: Data, size: int, *, is_whole: bool) -> Data | None:
-        """Take an answer's frame, or the beginning of a large one; returns what is forwarded of one that was held back."""
+    def skimmer(self, size: int, start: Data) -> FetchSkimmer:
+        """Return what takes a large Fetch answer."""
+        exchange = self._find(start)
+        assert exchange is not None
+        return FetchSkimmer(exchange.request.version, size)
+
+    def end_skimmed(self, skimmer: FetchSkimmer, size: int, end_size: int) -> Data | None:
+        """Take a large Fetch answer whose records are not there; returns what is forwarded for its end."""
+        exchange = self._answered(skimmer.kept)
+        if exchange is None:
+            return None
+        request = exchange.request
+        response = read_response(bytes(skimmer.kept), request.api_key, request.version)
+        response.size = size
+        if skimmer.is_lost:
+            response.message, response.problem = None, _part(skimmer.kept, size)
+        exchange.response = response
+        changed = None
+        if response.message is not None:
+            skimmer.fill_in(response.message)
+            self._learn_from_response(exchange, response.message)
+            if end_size and self._rewrite_end is not None:
+                try:
+                    changed = self._rewrite_end(exchange, end_size)
+                except EncodeError as error:
+                    self.note(f"addresses in an answer to {request.api} cannot be changed: {error}")
+        else:
+            exchange.response_bytes = bytes(skimmer.kept[:HEX_BYTES_MAX])
+            if self._holds(request.api_key, request.version):
+                self.note(f"addresses in an answer to {request.api} are not changed: {response.problem}")
+        self.observer.exchanged(exchange)
+        return changed
+
+    def _answered(self, frame: Data) -> Exchange | None:
+        """Return the request that a whole answer is to, which is answered now."""
         exchange = self._find(frame) if self._pending else None
         if exchange is None:
             self.note("an answer with a correlation id that no request has", frame)
             return None
         self._pending.popleft()
         exchange.answered_at = self._now
+        return exchange
+
+    def end_response(self, frame: Data, size: int, *, is_whole: bool) -> Data | None:
+        """Take an answer's frame, or the beginning of a large one; returns what is forwarded of one that was held back."""
+        exchange = self._answered(frame)
+        if exchange is None:
+            return None
         request = exchange.request
         if exchange.is_bare_token:
             self._take_answer_token(exchange, bytes(frame))
@@ -335,6 +396,12 @@ class _Requests:
     def end(self, frame: Data, size: int) -> None:
         self._session.end_request(frame, size, is_whole=len(frame) == size)
 
+    def skimmer(self, size: int, start: Data) -> FetchSkimmer:
+        raise NotImplementedError  # no request is taken so
+
+    def end_skimmed(self, skimmer: FetchSkimmer, size: int, end_size: int) -> Data | None:
+        raise NotImplementedError
+
 
 class _Responses:
     """The broker's direction, for its cutter."""
@@ -349,3 +416,9 @@ class _Responses:
 
     def end(self, frame: Data, size: int) -> Data | None:
         return self._session.end_response(frame, size, is_whole=len(frame) == size)
+
+    def skimmer(self, size: int, start: Data) -> FetchSkimmer:
+        return self._session.skimmer(size, start)
+
+    def end_skimmed(self, skimmer: FetchSkimmer, size: int, end_size: int) -> Data | None:
+        return self._session.end_skimmed(skimmer, size, end_size)

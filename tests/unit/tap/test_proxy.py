@@ -13,6 +13,7 @@ import trio.testing
 from barnabas.client.settings import Endpoint
 from barnabas.tap.cutting import Budget, Cutter, Data, Fate, NotFramesError
 from barnabas.tap.proxy import Proxy, ProxySettings
+from barnabas.tap.skimming import FetchSkimmer
 from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.unit.tap.test_session import Seen, metadata, request, response
 
@@ -104,11 +105,17 @@ class Holding:
     def begin(self, size: int, start: object) -> Fate:
         if size > 1_000_000:
             raise NotFramesError
-        return self.rng.choice(list(Fate))
+        return self.rng.choice((Fate.PASS, Fate.KEEP, Fate.HOLD))
 
     def end(self, frame: bytes, size: int) -> bytes | None:
         self.ends += 1
         return None
+
+    def skimmer(self, size: int, start: object) -> FetchSkimmer:
+        raise NotImplementedError
+
+    def end_skimmed(self, skimmer: FetchSkimmer, size: int, end_size: int) -> None:
+        raise NotImplementedError
 
 
 def test_what_is_forwarded_is_what_came_and_all_memory_is_given_back() -> None:
@@ -146,6 +153,12 @@ class Keeping:
 
     def end(self, frame: Data, size: int) -> None:
         self.frames.append(bytes(frame))
+
+    def skimmer(self, size: int, start: object) -> FetchSkimmer:
+        raise NotImplementedError
+
+    def end_skimmed(self, skimmer: FetchSkimmer, size: int, end_size: int) -> None:
+        raise NotImplementedError
 
 
 def test_a_large_frame_is_handed_over_once_it_is_sent_and_a_small_one_at_once() -> None:

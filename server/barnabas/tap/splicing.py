@@ -1,0 +1,101 @@
+"""Bytes moved from one socket to another within the kernel, for what nobody looks at.
+
+The rule: what has been taken from the source is in the sink, or the connection is over.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from contextlib import suppress
+
+import trio
+
+PIPE_BYTES = 1 << 20
+"""How much a pipe takes at once, where the system lets it."""
+SPARE_PIPES_MAX = 8
+_UNSUPPORTED = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM))
+
+
+class SinkError(OSError):
+    """The sink takes nothing any more."""
+
+
+class Pipes:
+    """Pipes for moves that are under way; some are kept for the next ones."""
+
+    def __init__(self) -> None:
+        self.is_usable = hasattr(os, "splice")
+        """Whether the system moves bytes between sockets."""
+        self._spare: list[tuple[int, int]] = []
+
+    def close(self) -> None:
+        """Close the pipes that are kept."""
+        while self._spare:
+            _close(self._spare.pop())
+
+    async def forward(self, source: trio.socket.SocketType, sink: trio.socket.SocketType, count: int) -> int:
+        """Move so many bytes; returns how many have been moved: fewer where the source ends, or the system cannot do it.
+
+        Raises SinkError, and OSError and trio.ClosedResourceError for the source.
+        """
+        try:
+            pipe = self._spare.pop() if self._spare else _opened()
+        except OSError:  # no file descriptors are left
+            return 0
+        moved = held = 0
+        try:
+            while moved < count:
+                try:
+                    held = os.splice(
+                        source.fileno(), pipe[1], min(count - moved, PIPE_BYTES), flags=os.SPLICE_F_NONBLOCK
+                    )
+                except BlockingIOError:
+                    await trio.lowlevel.wait_readable(source)
+                    continue
+                except OSError as error:
+                    if moved or error.errno not in _UNSUPPORTED:
+                        raise
+                    self.is_usable = False
+                    return 0
+                if not held:
+                    break
+                while held:
+                    sent = await _drain(pipe[0], sink, held)
+                    held -= sent
+                    moved += sent
+                await trio.lowlevel.checkpoint()
+        finally:
+            if held or len(self._spare) >= SPARE_PIPES_MAX:
+                _close(pipe)
+            else:
+                self._spare.append(pipe)
+        return moved
+
+
+async def _drain(pipe: int, sink: trio.socket.SocketType, count: int) -> int:
+    """Move what a pipe holds; returns how much of it. Raises SinkError."""
+    while True:
+        try:
+            return os.splice(pipe, sink.fileno(), count, flags=os.SPLICE_F_NONBLOCK)
+        except BlockingIOError:
+            try:
+                await trio.lowlevel.wait_writable(sink)
+            except trio.ClosedResourceError as error:
+                raise SinkError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
+        except OSError as error:
+            raise SinkError(error.errno, error.strerror) from error
+
+
+def _opened() -> tuple[int, int]:
+    """Open a pipe. Raises OSError."""
+    pipe = os.pipe2(os.O_CLOEXEC)
+    with suppress(OSError):  # what a user's pipes may take together is used up: it moves less at once
+        fcntl.fcntl(pipe[1], fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return pipe
+
+
+def _close(pipe: tuple[int, int]) -> None:
+    for one in pipe:
+        os.close(one)
