@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
-from compat.fuzz import live, pure, simulated
+from compat.fuzz import live, pure, requests, simulated
 from compat.fuzz.target import Finding, Play, Target
 
-TARGETS: list[Target] = [*simulated.TARGETS, *live.TARGETS, *pure.TARGETS]
+TARGETS: list[Target] = [*simulated.TARGETS, *live.TARGETS, requests.TARGET, *pure.TARGETS]
 ROUND_INPUTS = 20_000
 FOUND = Path(__file__).resolve().parents[2] / ".data" / "fuzz"
 

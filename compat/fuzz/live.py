@@ -15,7 +15,6 @@ from typing import Any
 
 import trio
 
-from barnabas import apis
 from barnabas.client.settings import SaslCredentials
 from barnabas.wire.generated.metadata import MetadataRequest
 from compat.fuzz import logins
@@ -33,9 +32,6 @@ from compat.fuzz.session import (
 )
 from compat.fuzz.simulated import ADMIN, credentials, set_up, settings
 from compat.fuzz.target import Finding, Growth, Play, Round, Target, rss_bytes
-from compat.hostile.attacks.frames import CHANGES_BROKER, NEVER_MUTATED
-from compat.hostile.messages import filled, framed, mutated
-from compat.kit.wire import encode, message
 from compat.matrix.brokers import Barnabas, BrokerError
 from tests.support.certificates import Files, written
 
@@ -82,7 +78,7 @@ class Live:
         self._broker.start()
         self._growth = Growth(lambda: rss_bytes(str(self._broker.pid)))
         self._began = time.monotonic()
-        self._endpoint = "127.0.0.1", int(self._broker.bootstrap.rpartition(":")[2])
+        self.endpoint = "127.0.0.1", int(self._broker.bootstrap.rpartition(":")[2])
         if not self._is_open:
             trio.run(self._set_up)
 
@@ -92,7 +88,7 @@ class Live:
 
     @asynccontextmanager
     async def _logged_in(self, who: SaslCredentials | None) -> AsyncIterator[Asker]:
-        stream: trio.abc.Stream = await trio.open_tcp_stream(*self._endpoint)
+        stream: trio.abc.Stream = await trio.open_tcp_stream(*self.endpoint)
         if self._protocol == "SASL_SSL":
             trusted = ssl.create_default_context(cafile=str(self._files.authority))
             stream = trio.SSLStream(stream, trusted, server_hostname="localhost", https_compatible=True)
@@ -116,7 +112,7 @@ class Live:
             while result.inputs < count:
                 seed = rng.getrandbits(64)
                 try:
-                    stream = await trio.open_tcp_stream(*self._endpoint)
+                    stream = await trio.open_tcp_stream(*self.endpoint)
                 except OSError as error:
                     result.found(f"the broker does not accept: {error}")
                     return
@@ -128,6 +124,11 @@ class Live:
         async with trio.open_nursery() as nursery:
             for _ in range(AT_ONCE):
                 nursery.start_soon(play)
+        await self.judge(result)
+        return result
+
+    async def judge(self, result: Round) -> None:
+        """See that the broker lives, and lets in whoever may come in."""
         for mechanism in ("",) if self._is_open else logins.MECHANISMS[:4]:
             try:
                 with trio.fail_after(ANSWER_SECONDS_MAX):
@@ -138,7 +139,6 @@ class Live:
                             result.found(f"after a round a login with {mechanism} sees {answer.topics}")
             except (LoginRefused, OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
                 result.found(f"after a round nobody can log in with {mechanism}: {error!r}")
-        return result
 
     def close(self) -> list[Finding]:
         """End the broker, and judge what it kept and wrote."""
@@ -179,42 +179,6 @@ def _line(stream: trio.abc.HalfCloseableStream) -> Line:
 async def frames(rng: random.Random, stream: trio.SocketStream, result: Round, held: Held) -> None:
     """Play a session as it is."""
     await Session(rng, _line(stream), result, held).play()
-
-
-# --- requests of those who may ask everything -----------------------------------------------------------------------
-
-SPARED = frozenset({*NEVER_MUTATED, *CHANGES_BROKER, "ControlledShutdown"})
-_FRAMES: list[bytes] = []
-
-
-def _frames() -> list[bytes]:
-    """Return a frame of every API and version."""
-    if not _FRAMES:
-        for _, row in sorted(apis.BY_KEY.items()):
-            if row.name in SPARED:
-                continue
-            for version in range(row.min_version, row.max_version + 1):
-                body = encode(message(f"{row.name}Request"), version, filled(row.name, version))
-                _FRAMES.append(framed(row.name, version, body))
-        assert len(_FRAMES) > 100
-    return _FRAMES
-
-
-async def requests(rng: random.Random, stream: trio.SocketStream, result: Round, held: Held) -> None:
-    """Send requests of every API and version, mutated; each is answered, or its connection is closed."""
-    line = _line(stream)
-    try:
-        for _ in range(8):
-            result.inputs += 1
-            await line.send(mutated(rng.choice(_frames()), rng))
-        await line.end()
-        with trio.move_on_after(DRAIN_S):  # a fetch or a join may wait for as long as it says
-            while await line.receive():
-                pass
-    except StuckError as stuck:
-        result.found(str(stuck))
-    except OSError:
-        pass
 
 
 # --- TLS ------------------------------------------------------------------------------------------------------------
@@ -377,11 +341,5 @@ def _target(name: str, takes: str, protocol: str, session: Play1) -> Target:
 TARGETS = [
     _target("login-live", "frames and tokens before a login, over sockets", "SASL_PLAINTEXT", frames),
     _target("tls-records", "TLS records, from ClientHello on", "SASL_SSL", records),
-    _target(
-        "requests",
-        "requests of every API and version, from somebody who may ask everything",
-        "PLAINTEXT",
-        requests,
-    ),
     _target("tls-login", "frames and tokens before a login, over TLS", "SASL_SSL", frames_over_tls),
 ]

@@ -1,0 +1,214 @@
+"""Requests of every API and version, mutated, from somebody who may ask everything: as fast as a broker takes them.
+
+Many connections at once, a few frames on each, in one piece. The rule: a frame counts when the broker has taken it, which
+is when it was answered, or when the connection was closed at it; what comes behind a frame that cannot be read is never
+looked at.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+
+import trio
+
+from barnabas import apis
+from compat.fuzz.live import Live, frames
+from compat.fuzz.session import ANSWER_SECONDS_MAX
+from compat.fuzz.target import Finding, Play, Round, Target
+from compat.hostile.attacks.frames import CHANGES_BROKER, NEVER_MUTATED
+from compat.hostile.messages import filled, framed, mutated
+from compat.kit.wire import encode, message
+
+SPARED = frozenset({*NEVER_MUTATED, *CHANGES_BROKER, "ControlledShutdown"})
+AT_ONCE = 64
+FRAMES = 4
+PATIENCE_S = 0.5
+"""A fetch or a join may wait for as long as it says: who has heard nothing for so long, closes."""
+READ_BYTES = 256 * 1024
+REMEMBERED = 100
+"""So many connections are kept for a finding."""
+FRESH_ROUNDS = 10
+"""After so many rounds a broker is full of topics and groups, and another one takes its place."""
+
+
+def _whole_frames() -> list[bytes]:
+    """Return a frame of every API and version."""
+    found = []
+    for _, row in sorted(apis.BY_KEY.items()):
+        if row.name in SPARED:
+            continue
+        for version in range(row.min_version, row.max_version + 1):
+            body = encode(message(f"{row.name}Request"), version, filled(row.name, version))
+            found.append(framed(row.name, version, body))
+    assert len(found) > 100
+    return found
+
+
+class Conversation:
+    """One connection: what it sends in one piece, and how many answers it gets."""
+
+    def __init__(self, endpoint: tuple[str, int], sent: list[bytes]) -> None:
+        """Connect, as far as that goes without waiting. Raises OSError."""
+        self.frames = len(sent)
+        self.data = b"".join(sent)
+        self.answers = 0
+        self.is_ended = False
+        """Whether the broker has closed."""
+        self._sent = 0
+        self._missing = 0
+        self._size = b""
+        self.socket = socket.socket()
+        self.socket.setblocking(False)
+        code = self.socket.connect_ex(endpoint)
+        if code not in (0, errno.EINPROGRESS):
+            raise OSError(code, "connect")
+        self.moved_at = time.monotonic()
+
+    @property
+    def taken(self) -> int:
+        """How many frames the broker has looked at."""
+        return min(self.frames, self.answers + self.is_ended)
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether all has been sent."""
+        return self._sent == len(self.data)
+
+    def send(self) -> None:
+        """Send what goes without waiting, then that nothing more comes. Raises OSError."""
+        self._sent += self.socket.send(self.data[self._sent :])
+        self.moved_at = time.monotonic()
+        if self.has_sent:
+            self.socket.shutdown(socket.SHUT_WR)
+
+    def receive(self) -> None:
+        """Count what has come. Raises OSError."""
+        data = self.socket.recv(READ_BYTES)
+        self.moved_at = time.monotonic()
+        if not data:
+            self.is_ended = True
+            return
+        at = 0
+        while at < len(data):
+            if self._missing:
+                passed = min(self._missing, len(data) - at)
+                self._missing -= passed
+                at += passed
+                self.answers += not self._missing
+                continue
+            self._size += data[at : at + 4 - len(self._size)]
+            at = min(len(data), at + 4)
+            if len(self._size) == 4:
+                self._missing = int.from_bytes(self._size, "big")
+                self._size = b""
+
+
+class Crowd:
+    """Many conversations with one broker."""
+
+    def __init__(self, endpoint: tuple[str, int], rng: random.Random, whole: list[bytes]) -> None:
+        self._endpoint = endpoint
+        self._rng = rng
+        self._whole = whole
+        self._poll = select.epoll()
+        self._open: dict[int, Conversation] = {}
+        self._last: deque[bytes] = deque(maxlen=REMEMBERED)
+
+    def play(self, count: int) -> Round:
+        """Go on until the broker has taken so many frames."""
+        result = Round()
+        try:
+            while result.inputs < count and not result.findings:
+                while len(self._open) < AT_ONCE:
+                    self._begin()
+                for number, event in self._poll.poll(PATIENCE_S):
+                    self._go_on(self._open[number], event, result)
+                self._close_the_patient(result)
+        except OSError as error:
+            result.found(f"the broker does not accept: {error}", b"".join(self._last))
+        finally:
+            for one in self._open.values():
+                one.socket.close()
+            self._poll.close()
+        return result
+
+    def _begin(self) -> None:
+        rng = self._rng
+        one = Conversation(self._endpoint, [mutated(rng.choice(self._whole), rng) for _ in range(FRAMES)])
+        self._last.append(one.data)
+        self._open[one.socket.fileno()] = one
+        self._poll.register(one.socket, select.EPOLLIN | select.EPOLLOUT)
+
+    def _go_on(self, one: Conversation, event: int, result: Round) -> None:
+        try:
+            if event & select.EPOLLOUT and not one.has_sent:
+                one.send()
+                if one.has_sent:
+                    self._poll.modify(one.socket, select.EPOLLIN)
+            if event & ~select.EPOLLOUT:
+                one.receive()
+        except BlockingIOError:
+            return
+        except ConnectionRefusedError:
+            raise
+        except OSError:  # closed at a frame, before all had been read
+            one.is_ended = True
+        if one.is_ended or one.answers >= one.frames:
+            self._close(one, result)
+
+    def _close_the_patient(self, result: Round) -> None:
+        now = time.monotonic()
+        for one in list(self._open.values()):
+            if one.has_sent and now - one.moved_at > PATIENCE_S:
+                self._close(one, result)
+            elif now - one.moved_at > ANSWER_SECONDS_MAX:
+                result.found("the broker neither reads nor closes", one.data)
+                self._close(one, result)
+
+    def _close(self, one: Conversation, result: Round) -> None:
+        result.inputs += one.taken
+        del self._open[one.socket.fileno()]
+        one.socket.close()
+
+
+class Requests:
+    """Rounds of crowds; every now and then with a fresh broker."""
+
+    def __init__(self) -> None:
+        self._whole = _whole_frames()
+        self._live: Live | None = None
+        self._rounds = 0
+
+    def play(self, rng: random.Random, count: int) -> Round:
+        """Play a round, and see that the broker lives."""
+        before: list[Finding] = []
+        if self._rounds % FRESH_ROUNDS == 0:
+            before = self.close()
+        self._rounds += 1
+        if self._live is None:
+            self._live = Live("PLAINTEXT", frames)
+        result = Crowd(self._live.endpoint, rng, self._whole).play(count)
+        result.findings += before
+        trio.run(self._live.judge, result)
+        return result
+
+    def close(self) -> list[Finding]:
+        """End the broker, and judge its log and its end."""
+        live, self._live = self._live, None
+        return live.close() if live is not None else []
+
+
+def _open() -> tuple[Play, Callable[[], list[Finding]]]:
+    requests = Requests()
+    return requests.play, requests.close
+
+
+TARGET = Target(
+    "requests", "requests of every API and version, from somebody who may ask everything", _open, is_live=True
+)
