@@ -1,6 +1,7 @@
 """Judge several brokers by the wire suite, side by side: python -m compat.conform [NAME ...].
 
-Without names those without logins are judged, and docs/conformance is written if it is by all cases.
+Without names those without logins are judged, and docs/conformance is written if it is by all cases. With names and
+--write, it is written with what earlier runs have found of the others.
 
 The exit code is 1 when Apache Kafka or Barnabas fails a case: what others fail is written down.
 """
@@ -18,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.testing.running import import_path
-from compat.conform.brokers import BROKERS, ROOT, SECURED, SKIPPED, Broker, UnavailableError
+from compat.conform.brokers import BROKERS, ROOT, SECURED, SKIPPED, TOOLS, Broker, UnavailableError
 from compat.conform.tables import page
 from compat.kafka import KafkaError
 from compat.kit.sides import end_brokers_at_sigterm
 
+KEPT = TOOLS / "results"
 PAGE = ROOT / "docs" / "conformance" / "README.md"
-MUST_PASS = ("kafka-4", "kafka-3.9", "barnabas", "kafka-4-secured", "barnabas-secured")
+MUST_PASS = ("kafka-4", "kafka-3.9", "barnabas", "barnabas-cluster", "kafka-4-secured", "barnabas-secured")
 OF_PAGE = tuple(name for name in BROKERS if name not in SECURED)
 SEED = 1
 
@@ -46,7 +48,14 @@ def main() -> int:
         "--timeout", type=float, default=20.0, help="seconds that an answer may take (default: 20)"
     )
     parser.add_argument("--select", action="append", default=[], metavar="PATTERN", help="only such cases")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help=f"write {PAGE.relative_to(ROOT)}, of the others as they were kept",
+    )
     options = parser.parse_args()
+    if options.write and options.select:
+        parser.error("--write needs all cases")
     end_brokers_at_sigterm()
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for name in options.names or OF_PAGE:
@@ -54,13 +63,26 @@ def main() -> int:
             with BROKERS[name]() as broker:  # type: ignore[attr-defined]
                 print(f"{broker.what} at {broker.address}", flush=True)
                 found[name] = broker.what, _judge(broker, options, SKIPPED.get(name, ()))
+                if not options.select:
+                    KEPT.mkdir(parents=True, exist_ok=True)
+                    (KEPT / f"{name}.json").write_text(json.dumps(found[name]), encoding="utf-8")
         except (KafkaError, UnavailableError) as error:
             print(f"{name}: {error}", file=sys.stderr)
-    if not options.names and not options.select:
+    if options.write or (not options.names and not options.select):
+        judged = [found[name] if name in found else _kept(name) for name in OF_PAGE]
         PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(page(list(found.values())), encoding="utf-8")
+        PAGE.write_text(page([one for one in judged if one is not None]), encoding="utf-8")
     failed = [name for name in MUST_PASS if name in found and found[name][1]["summary"]["failed"]]
     return 1 if failed else 0
+
+
+def _kept(name: str) -> tuple[str, dict[str, Any]] | None:
+    """Return what the last whole run has found of a broker; None if there was none."""
+    path = KEPT / f"{name}.json"
+    if not path.exists():
+        return None
+    what, results = json.loads(path.read_text(encoding="utf-8"))
+    return what, results
 
 
 def _judge(broker: Broker, options: argparse.Namespace, skipped: Sequence[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TOOLS = ROOT / ".tools" / "conform"
 BUILD_TIMEOUT_S = 300
+CLUSTER_STOP_S = 60
 
 
 class Broker(NamedTuple):
@@ -58,6 +60,36 @@ def ours() -> Iterator[Broker]:
         properties.write_text(f"listeners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={directory}/data\n")
         with barnabas(properties):
             yield Broker(f"127.0.0.1:{port}", f"Barnabas {__version__}")
+
+
+READY = "barnabas cluster is ready: bootstrap.servers="
+
+
+@contextmanager
+def our_cluster(brokers: int) -> Iterator[Broker]:
+    """`barnabas cluster`: brokers on the ZooKeeper that it brings along."""
+    with tempfile.TemporaryDirectory(prefix="conform-") as directory:
+        command = [sys.executable, "-m", "barnabas", "cluster", "--brokers", str(brokers), "--port", "0"]
+        environment = {**os.environ, "PYTHONPATH": import_path()}
+        with subprocess.Popen(
+            [*command, "--dir", directory], stdout=subprocess.PIPE, text=True, env=environment
+        ) as process:
+            assert process.stdout is not None
+            said = []
+            try:
+                for line in process.stdout:
+                    if line.startswith(READY):
+                        address = line.removeprefix(READY).split()[0].split(",")[0]
+                        break
+                    said.append(line)
+                else:
+                    raise UnavailableError(f"the cluster does not start:\n{''.join(said)}")
+                # What it says from now on would fill the pipe.
+                threading.Thread(target=process.stdout.read, daemon=True).start()
+                yield Broker(address, f"Barnabas {__version__}, {brokers} brokers on ZooKeeper")
+            finally:
+                process.terminate()
+                process.wait(CLUSTER_STOP_S)
 
 
 MECHANISMS = {
@@ -156,6 +188,7 @@ BROKERS: dict[str, Callable[[], object]] = {
     "kafka-4": lambda: kafka("4.x", "kraft"),
     "kafka-3.9": lambda: kafka("3.9", "zookeeper"),
     "barnabas": ours,
+    "barnabas-cluster": lambda: our_cluster(3),
     "kafka-4-secured": lambda: secured(kafka_alone("4.x", more=MECHANISMS), SECURED["kafka-4-secured"]),
     "barnabas-secured": lambda: secured(barnabas_alone(more=MECHANISMS), SECURED["barnabas-secured"]),
     "mock": mock,
