@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from compat.clients.shared.python.harness import CASES
@@ -53,7 +53,10 @@ def arguments(given: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--clients", default="", metavar="A,B", help="only these (default: all)")
     parser.add_argument("--cases", default="", metavar="A,B", help="only these (default: all)")
-    parser.add_argument("--records", type=int, default=10_000, metavar="N", help="records per topic")
+    parser.add_argument(
+        "--records", type=int, default=0, metavar="N",
+        help=f"records per topic (10000, with --as-version {history.RECORDS})",
+    )  # fmt: skip
     parser.add_argument(
         "--against", default="barnabas", metavar="barnabas|barnabas-VERSION|kafka|kafka-VERSION|HOST:PORT"
     )
@@ -64,6 +67,11 @@ def arguments(given: list[str]) -> argparse.Namespace:
         "--as-version", default="", metavar="all|A,B",
         help="against brokers that are these releases of Kafka; `--write` writes the table, with what earlier runs found",
     )  # fmt: skip
+    parser.add_argument(
+        "--missing",
+        action="store_true",
+        help="with --as-version: only clients that earlier runs have not tried",
+    )
     parser.add_argument("--security", action="store_true", help="each client in each protocol and mechanism")
     parser.add_argument(
         "--channels", default="", metavar="A,B", help="with --security only these (default: all)"
@@ -75,6 +83,8 @@ def arguments(given: list[str]) -> argparse.Namespace:
         help="with --security: what passed is kept there, and not run again (so the whole can be run in pieces)",
     )
     options = parser.parse_args(given)
+    options.records = options.records or (history.RECORDS if options.as_version else 10_000)
+    options.told = {}
     options.channels = _chosen(parser, "channel", options.channels, CHANNELS)
     if options.security:
         return _with_security(parser, options)
@@ -203,7 +213,7 @@ class Run:
                 return clients.run(path, broker.bootstrap, cases, environment, self.log(name))
             with RestartService(broker, self.directory / name) as command:
                 environment = self.environment(
-                    self.options.records, COMPAT_RESTART=command, **broker.environment()
+                    self.options.records, COMPAT_RESTART=command, **broker.environment(), **self.options.told
                 )
                 return clients.run(path, broker.bootstrap, cases, environment, self.log(name))
 
@@ -337,17 +347,30 @@ def _secured(options: argparse.Namespace) -> int:
 
 
 def _releases(options: argparse.Namespace) -> int:
-    """Run the clients against brokers of the chosen releases; returns the exit code."""
+    """Run the clients against brokers of the chosen releases; returns the exit code.
+
+    What is found is kept as soon as a client is done, so that a run can be stopped at any time and gone on with.
+    """
     found = history.History()
     names: list[str] = options.as_version
     for name in names:
         options.against = f"barnabas-{name}"
-        speaking = [client for client in options.clients if history.speaks(client, name)]
+        options.told = history.environment(name)
+        wanted = {
+            client: [case for case in history.expected(client, name) if case in options.cases]
+            for client in options.clients
+            if not (options.missing and found.has(name, client))
+        }
         with tempfile.TemporaryDirectory(prefix="compat-") as directory:
             run = Run(options, Path(directory))
+
+            def one(client: str, run: Run = run, wanted: Mapping[str, list[str]] = wanted) -> Verdicts:
+                return run.alone(client, wanted[client])
+
             with ThreadPoolExecutor(options.jobs) as pool:
-                rows = pool.map(lambda client, run=run: run.alone(client, options.cases), speaking)
-                found.add(name, dict(zip(speaking, rows, strict=True)))
+                started = {pool.submit(one, client): client for client, cases in wanted.items() if cases}
+                for done in as_completed(started):
+                    found.add(name, {started[done]: done.result()})
         print(f"{name}: done", flush=True)
     print(f"\n{found.text(names)}\n", *found.failures(names), sep="\n", flush=True)
     if options.write:

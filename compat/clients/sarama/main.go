@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +23,7 @@ var (
 
 func config(change ...func(*sarama.Config)) *sarama.Config {
 	made := sarama.NewConfig()
-	made.Version = sarama.MaxVersion
+	made.Version = version()
 	made.Producer.Return.Successes = true
 	made.Producer.RequiredAcks = sarama.WaitForAll
 	made.Consumer.Offsets.Initial = sarama.OffsetOldest
@@ -31,6 +33,23 @@ func config(change ...func(*sarama.Config)) *sarama.Config {
 		apply(made)
 	}
 	return made
+}
+
+// version is what a user tells sarama of the broker: its release, where that is known.
+func version() sarama.KafkaVersion {
+	release := os.Getenv("COMPAT_RELEASE")
+	if release == "" {
+		return sarama.MaxVersion
+	}
+	for len(strings.Split(release, ".")) < 3 || strings.HasPrefix(release, "0.") && len(strings.Split(release, ".")) < 4 {
+		release += ".0"
+	}
+	known, err := sarama.ParseKafkaVersion(release)
+	must(err)
+	if known.IsAtLeast(sarama.MaxVersion) {
+		return sarama.MaxVersion
+	}
+	return known
 }
 
 // secure sets TLS and the login that the environment names.

@@ -33,6 +33,9 @@ func environment(name string, otherwise int) int {
 	return otherwise
 }
 
+// hasHeaders: message formats before 0.11 have none.
+var hasHeaders = os.Getenv("COMPAT_HEADERS") != "no"
+
 // Header is one header of a record.
 type Header struct {
 	Name  string
@@ -52,7 +55,11 @@ func RecordOf(number int) Record {
 	head := fmt.Sprintf("%d:%s", number, key)
 	value := fmt.Sprintf("%s:%08x:%s", head, crc32.ChecksumIEEE([]byte(head)), strings.Repeat("x", number%64))
 	n := binary.BigEndian.AppendUint32(nil, uint32(number))
-	return Record{number, []byte(key), []byte(value), []Header{{"n", n}, {"text", text}}}
+	record := Record{number, []byte(key), []byte(value), []Header{{"n", n}, {"text", text}}}
+	if !hasHeaders {
+		record.Headers = nil
+	}
+	return record
 }
 
 // Item is a record as it was read.

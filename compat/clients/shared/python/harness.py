@@ -44,6 +44,8 @@ PARTITIONS = 3
 KEYS = 997
 TEXT = "žluťoučký kůň".encode()
 CASE_TIMEOUT_S = float(os.environ.get("COMPAT_CASE_TIMEOUT_S", "90"))
+HEADERS = os.environ.get("COMPAT_HEADERS") != "no"
+"""Whether records have headers: message formats before 0.11 have none."""
 TIME_ZERO_MS = 1_700_000_000_000
 
 
@@ -66,7 +68,7 @@ def record(number: int) -> Record:
     key = f"key-{number % KEYS}"
     head = f"{number}:{key}"
     value = f"{head}:{zlib.crc32(head.encode()):08x}:{'x' * (number % 64)}"
-    headers = [("n", number.to_bytes(4, "big")), ("text", TEXT)]
+    headers = [("n", number.to_bytes(4, "big")), ("text", TEXT)] if HEADERS else []
     return Record(number, key.encode(), value.encode(), headers)
 
 

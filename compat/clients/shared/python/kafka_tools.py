@@ -5,6 +5,7 @@ The rule: whatever is checked was printed by the tools; nothing else here talks 
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import json
 import os
@@ -29,12 +30,16 @@ from harness import (
 )
 
 from compat.kafka import release
-from compat.kafka.tools import tool_command
+from compat.kafka.tools import ToolProcess, tool_command
 
 TIMEOUT_S = 60
 PROPERTIES = os.environ.get("COMPAT_PROPERTIES", "")
 HEADERS = "text:hello,n:1"
 SEPARATOR = "\x1f"
+IN_ONE_JVM = os.environ.get("COMPAT_TOOLS_IN_ONE_JVM") == "yes"
+WITH_OWN_JVM = ("console-consumer", "console-producer", "producer-perf-test")
+"""Tools that read input, or whose two outputs are told apart: they have a JVM of their own in any case."""
+shared_jvm: list[ToolProcess] = []
 KAFKA = release("4.x")
 cases = Cases(
     lacks={"interop": "it would be a JVM for each topic, and the Java client that reads in it has this case"}
@@ -46,17 +51,34 @@ class ToolError(Exception):
     """A tool ended with another code than 0; the message is what it said."""
 
 
-def command(name: str, *arguments: str) -> list[str]:
+def with_broker(name: str, *arguments: str) -> list[str]:
+    """The arguments of a tool, with those that say where the broker is."""
     broker = ["--bootstrap-server", cases.bootstrap]
     if PROPERTIES:
         broker += ["--command-config", PROPERTIES]
-    if name == "cluster":  # the only one whose sub-command comes first
-        return tool_command(KAFKA, name, *arguments, *broker)
-    return tool_command(KAFKA, name, *broker, *arguments)
+    # cluster is the only one whose sub-command comes first
+    return [*arguments, *broker] if name == "cluster" else [*broker, *arguments]
+
+
+def command(name: str, *arguments: str) -> list[str]:
+    return tool_command(KAFKA, name, *with_broker(name, *arguments))
+
+
+def in_one_jvm(name: str, *arguments: str) -> str:
+    """Run a tool in the JVM that all of them share; returns what it printed to both outputs. Raises ToolError."""
+    if not shared_jvm:
+        shared_jvm.append(ToolProcess(KAFKA, timeout_s=TIMEOUT_S).__enter__())
+        atexit.register(shared_jvm[0].__exit__, None, None, None)
+    code, said = shared_jvm[0].run(name, *with_broker(name, *arguments))
+    if code:
+        raise ToolError(f"kafka-{name} {' '.join(arguments)}: {said[-600:]}")
+    return said
 
 
 def tool(name: str, *arguments: str, lines: Iterable[bytes] = ()) -> str:
     """Run a tool to its end with these lines as input; returns what it printed. Raises ToolError."""
+    if IN_ONE_JVM and name not in WITH_OWN_JVM:
+        return in_one_jvm(name, *arguments)
     done = subprocess.run(
         command(name, *arguments),
         input=b"".join(line + b"\n" for line in lines),

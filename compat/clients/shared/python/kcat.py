@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 
+import harness
 from harness import (
     COUNT,
     PARTITIONS,
@@ -99,7 +100,8 @@ def until_queried(topic: str, partition: int) -> None:
 
 def produce(topic: str, first: int, last: int, *options: str) -> None:
     lines = (record.key + b"\t" + record.value for record in records(first, last))
-    kcat("-P", "-t", topic, "-K", "\t", "-H", "text=hello", "-H", "n=1", *options, lines=lines)
+    headers = ("-H", "text=hello", "-H", "n=1") if harness.HEADERS else ()
+    kcat("-P", "-t", topic, "-K", "\t", *headers, *options, lines=lines)
 
 
 def parse(line: bytes, check: Check) -> int:

@@ -17,6 +17,7 @@ TOKEN = os.environ.get("COMPAT_SASL_TOKEN", "")
 AUTHORITY = os.environ.get("COMPAT_SSL_CA", "")
 CERTIFICATE = os.environ.get("COMPAT_SSL_CERTIFICATE", "")
 KEY = os.environ.get("COMPAT_SSL_KEY", "")
+RELEASE = os.environ.get("COMPAT_RELEASE", "")
 TOKEN_LIFETIME_S = 300
 HAS_TLS = PROTOCOL in ("SSL", "SASL_SSL")
 HAS_SASL = PROTOCOL.startswith("SASL_")
@@ -24,6 +25,8 @@ HAS_SASL = PROTOCOL.startswith("SASL_")
 
 def librdkafka() -> dict[str, str]:
     """Return librdkafka's settings, but for the token of OAUTHBEARER."""
+    if RELEASE.startswith(("0.8.", "0.9.")):  # such brokers cannot be asked for versions
+        return {"api.version.request": "false", "broker.version.fallback": RELEASE}
     if PROTOCOL == "PLAINTEXT":
         return {}
     settings = {"security.protocol": PROTOCOL}

@@ -11,6 +11,8 @@ import java.util.zip.CRC32;
 record Numbered(int number, byte[] key, byte[] value, List<Map.Entry<String, byte[]>> headers) {
     static final int KEYS = 997;
     static final long TIME_ZERO_MS = 1_700_000_000_000L;
+    /** Whether records have headers: message formats before 0.11 have none. */
+    private static final boolean HEADERS = !"no".equals(System.getenv("COMPAT_HEADERS"));
     private static final byte[] TEXT = "žluťoučký kůň".getBytes(UTF_8);
 
     static Numbered of(int number) {
@@ -21,7 +23,7 @@ record Numbered(int number, byte[] key, byte[] value, List<Map.Entry<String, byt
         String value = String.format("%s:%08x:%s", head, crc.getValue(), "x".repeat(number % 64));
         byte[] n = ByteBuffer.allocate(4).putInt(number).array();
         return new Numbered(number, key.getBytes(UTF_8), value.getBytes(UTF_8),
-                List.of(Map.entry("n", n), Map.entry("text", TEXT)));
+                HEADERS ? List.of(Map.entry("n", n), Map.entry("text", TEXT)) : List.of());
     }
 
     /** The time that records get where a case sets it: one second apart. */
