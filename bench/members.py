@@ -7,6 +7,7 @@ Heartbeat v1, which every broker serves since 0.11; the others ConsumerGroupHear
 
 from __future__ import annotations
 
+import heapq
 import selectors
 import socket
 import struct
@@ -191,11 +192,14 @@ class Crowd:
         host, port = bootstrap.rsplit(":", 1)
         self.members = members
         self._selector = selectors.DefaultSelector()
-        self._due: list[tuple[float, int, bytes]] = []
+        self._next: list[tuple[int, bytes]] = []  # what is to be sent at once, and by which member
+        self._later: list[tuple[float, int, bytes]] = []  # a heap, by time
         self._flying: set[int] = set()
         self._content: set[int] = set()  # those whose last answer leaves them nothing to do
         self._sockets: list[socket.socket] = []
         self._received = [b""] * len(members)
+        self._is_hurried = False
+        self._answers = 0
         for number in range(len(members)):
             connection = socket.create_connection((host, int(port)), 60)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -213,27 +217,43 @@ class Crowd:
         while self._flying:
             self._receive(1)
         self._content.clear()
-        self._due = [(0.0, number, member.begin()) for number, member in enumerate(self.members)]
+        self._later = []
+        self._next = [(number, member.begin()) for number, member in enumerate(self.members)]
 
     def run(self, done: Callable[[], bool], timeout_s: float = 180) -> float:
         """Let them act until all are content and `done` says so; returns the seconds that took."""
-        start = now = time.monotonic()
+        start = time.monotonic()
         while not (len(self._content) == len(self.members) and done()):
-            if now - start > timeout_s:
+            if time.monotonic() - start > timeout_s:
                 raise WireError(
                     f"{len(self._content)} of {len(self.members)} members were content in {timeout_s} s"
                 )
-            later = []
-            for item in self._due:
-                if item[0] <= now:
-                    self._flying.add(item[1])
-                    self._sockets[item[1]].sendall(item[2])
-                else:
-                    later.append(item)
-            self._due = later
-            self._receive(0.002 if later else 1)
-            now = time.monotonic()
-        return now - start
+            self._act()
+        return time.monotonic() - start
+
+    def beat(self, seconds: float) -> float:
+        """Let members that are content send one heartbeat after the other; returns how many are answered in a second."""
+        self._is_hurried = True
+        self._next += [(number, frame) for _, number, frame in self._later]
+        self._later = []
+        start, before = time.monotonic(), self._answers
+        while time.monotonic() - start < seconds:
+            self._act()
+        rate = (self._answers - before) / (time.monotonic() - start)
+        self._is_hurried = False
+        return rate
+
+    def _act(self) -> None:
+        """Send all that is due, and take what comes."""
+        later, now = self._later, time.monotonic()
+        while later and later[0][0] <= now:
+            _, number, frame = heapq.heappop(later)
+            self._next.append((number, frame))
+        ready, self._next = self._next, []
+        for number, frame in ready:
+            self._flying.add(number)
+            self._sockets[number].sendall(frame)
+        self._receive(0.002 if later else 1)
 
     def _receive(self, wait_s: float) -> None:
         for key, _ in self._selector.select(wait_s):
@@ -249,4 +269,8 @@ class Crowd:
             wait_s, frame = self.members[number].answered(data[4:])
             (self._content.add if wait_s == POLL_S else self._content.discard)(number)
             self._flying.discard(number)
-            self._due.append((time.monotonic() + wait_s, number, frame))
+            self._answers += 1
+            if wait_s and not self._is_hurried:
+                heapq.heappush(self._later, (time.monotonic() + wait_s, number, frame))
+            else:
+                self._next.append((number, frame))

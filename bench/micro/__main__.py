@@ -11,6 +11,7 @@ from bench.micro import (
     compaction,
     controllers,
     coordinators,
+    crowd,
     echo,
     imports,
     log,
@@ -40,6 +41,7 @@ GROUPS = {
     "coordinators": coordinators,
     "controllers": controllers,
     "echo": echo,
+    "crowd": crowd,
     "acls": acls,
 }
 

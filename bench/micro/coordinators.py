@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from bench.members import ClassicMember
+from bench.members import ClassicMember, ConsumerMember
 from bench.micro.requests import create, finish
 from bench.micro.timing import Timing, measure
 from bench.wire import request
@@ -92,11 +92,21 @@ async def _all(broker: Broker) -> list[Timing]:
         _, sync = member.answered(answered(member.begin()))
         member.answered(answered(sync))
 
+    consumer = ConsumerMember("consumers", TOPIC)
+    await ask(request(FIND_COORDINATOR, 0, _string(b"consumers")))
+    beat = consumer.begin()
+    while not consumer.owned:
+        wait_s, beat = consumer.answered(await ask(beat))
+        await trio.sleep(min(wait_s, 0.02))
+    _, beat = consumer.answered(await ask(beat))
+
     commit = _commit(member)
     await ask(commit)
     await ask(frame)
+    await ask(beat)
     calls: dict[str, Callable[[], object]] = {
         "Heartbeat v1": lambda: answered(frame),
+        "ConsumerGroupHeartbeat v0 that says nothing new": lambda: answered(beat),
         "OffsetCommit v2 of a partition": lambda: answered(commit),
         "JoinGroup v2 and SyncGroup v1 of the only member": rejoin,
     }

@@ -1,5 +1,5 @@
-"""What coordinators do in a second: transactions one after the other, commits of offsets that are waited for, and joins of
-many members.
+"""What coordinators do in a second: transactions one after the other, commits of offsets that are waited for, joins of
+many members, and their heartbeats.
 
 The client is in this process: confluent-kafka for the former, which waits for the broker nearly all of the time, and bare
 sockets (`bench.members`) for the latter.
@@ -104,6 +104,8 @@ class _Joins(Scenario):
     )
     members_count = 1_000
     groups_count = 1
+    partitions_max = 1_000
+    """Of the topic: more take some brokers long to make, and classic members do not look at it."""
 
     def serves(self, arm: Arm) -> bool:
         return arm.peer.keeps_data
@@ -111,7 +113,7 @@ class _Joins(Scenario):
     def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
         running = arm.running
         topic = f"{self.name}-{round_number}"
-        running.create_topic(topic, self.members_count // self.groups_count)
+        running.create_topic(topic, min(self.members_count // self.groups_count, self.partitions_max))
         _find_coordinator(arm, topic)
         crowd = Crowd(
             running.bootstrap,
@@ -186,4 +188,63 @@ class JoinConsumer(Scenario):
         return figures
 
 
-SCENARIOS: list[Scenario] = [Transactions(), Commits(), JoinOne(), JoinGroups(), JoinConsumer()]
+class JoinMany(_Joins):
+    name = "join-10000"
+    title = "join of 10,000 members to a classic group"
+    members_count = 10_000
+
+
+class JoinManyGroups(_Joins):
+    name = "join-groups-10000"
+    title = "join of a member to each of 10,000 classic groups"
+    members_count = groups_count = 10_000
+
+
+class Heartbeats(Scenario):
+    """Heartbeats of members that have joined, each sent when the one before is answered."""
+
+    rounds_max = 3
+    metrics = (
+        Metric("rate", "throughput", "1/s", more_is_better=True, targets=(Target(1.0, "kafka"),)),
+        Metric("cpu_us", "broker CPU for each", "us", targets=(Target(1.0, "kafka"),)),
+    )
+    members_count = 1_000
+
+    def __init__(self, name: str, title: str, member: type[ClassicMember | ConsumerMember]) -> None:
+        self.name = name
+        self.title = title
+        self._member = member
+
+    def serves(self, arm: Arm) -> bool:
+        return arm.peer.keeps_data
+
+    def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
+        running, count = arm.running, self.members_count
+        topic = f"{self.name}-{round_number}"
+        running.create_topic(topic, count)
+        _find_coordinator(arm, topic)
+        crowd = Crowd(running.bootstrap, [self._member(topic, topic) for _ in range(count)])
+        try:
+            crowd.begin()
+            crowd.run(lambda: len({member.view for member in crowd.members}) == 1)
+            seconds = 1.0 if arm.quick else 5.0
+            cpu = cpu_s(running.pid)
+            rate = crowd.beat(seconds)
+            cpu = cpu_s(running.pid) - cpu
+        finally:
+            crowd.close()
+        running.delete_topic(topic)
+        return {"rate": rate, "cpu_us": cpu / (rate * seconds) * 1e6}
+
+
+SCENARIOS: list[Scenario] = [
+    Transactions(),
+    Commits(),
+    JoinOne(),
+    JoinGroups(),
+    JoinConsumer(),
+    JoinMany(),
+    JoinManyGroups(),
+    Heartbeats("heartbeats", "heartbeats of 1,000 members of a classic group", ClassicMember),
+    Heartbeats("heartbeats-848", "heartbeats of 1,000 members of a group of KIP-848", ConsumerMember),
+]

@@ -1,12 +1,18 @@
 """Bugs that are planted in a broker, to see that the checker finds them.
 
-The rule: each is one that a broker could have, in place of one method for the time of a block.
+The rule: each is one that a broker could have, in place of one method for the time of a block. Methods of compiled classes
+cannot be replaced: there it takes a process that runs the sources.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from barnabas.coordination.markers import LocalMarkers
@@ -26,6 +32,7 @@ from barnabas.wire.generated.records import share_snapshot
 from tests.simulation.scenario import judged
 
 Patch = tuple[Any, str, Any]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def _acknowledge_before_write() -> Patch:
@@ -190,6 +197,28 @@ BUGS: dict[str, Callable[[], Patch]] = {
     "offsets of committed transactions forgotten": _forget_committed_offsets,
     "last value of a key compacted away": _drop_last_of_key,
 }
+
+
+def can_be_planted(bug: str) -> bool:
+    """Return whether the method that a bug replaces runs as a source here."""
+    owner, name, _ = BUGS[bug]()
+    return isinstance(owner.__dict__[name], FunctionType)
+
+
+def found_in_sources(bug: str, first: int, count_max: int) -> bool:
+    """Return whether a planted bug is found by a process that runs the sources."""
+    program = (
+        "import sys\n"
+        "from barnabas.testing.simulation.broker import quiet_logs\n"
+        "from tests.simulation.planted import seeds_until_found\n"
+        "with quiet_logs():\n"
+        f"    sys.exit(seeds_until_found({bug!r}, {first}, {count_max}) is None)\n"
+    )
+    path = os.pathsep.join([str(ROOT / "server"), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, check=False
+    )
+    return not done.returncode
 
 
 @contextmanager

@@ -105,6 +105,10 @@ class Coordinator:
                 self.timers.pop(timer, None)
             else:
                 self.timers[timer] = at_ms
+        for timer in [key for key, at_ms in out.timers.items() if at_ms == self.now_ms and key[0] == "join"]:
+            # A classic group that waits for nobody begins its first generation.
+            del self.timers[timer]
+            self.perform(lambda shard, out, timer=timer: shard.expire(timer, self.now_ms, out))
 
     def advance(self, ms: int) -> None:
         """Let time pass, with all timers that come meanwhile."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.cluster.image import ClusterImage
@@ -58,6 +59,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             give_way=give_way,
             prepare=self._import_groups,
             threads=threads,
+            is_large_timer=_is_large_timer,
         )
         self.settings = settings
 
@@ -97,11 +99,6 @@ class GroupCoordinator(Runtime["GroupShard"]):
             end()
         else:
             shard.after_hold.append(end)
-
-    def is_large_timer(self, machine: GroupShard, key: Hashable) -> bool:
-        """Whether the end of a member that has very many partitions may follow."""
-        assert isinstance(key, tuple)
-        return len(key) > 2 and machine.event_size(key[1], key[2]) > EVENT_SIZE_MAX
 
     async def take_effect(self, effect: AnyTarget | RecordNeeded, shard: Shard[GroupShard]) -> None:
         """Do in a thread what is too long for an event, and let its group have the result."""
@@ -170,10 +167,10 @@ class GroupCoordinator(Runtime["GroupShard"]):
         if not self._journal.partition_count():
             return
         await self.prepare()
-        from barnabas.groups import share_states
+        from barnabas.groups.share_states import forgetting_topics
 
         await self.perform_in_slices(lambda shard: shard.forgetting_topics(names, deleted_ms))
-        await self.perform_in_slices(lambda shard: share_states.forgetting_topics(shard, ids))
+        await self.perform_in_slices(lambda shard: forgetting_topics(shard, ids))
 
     async def delete_group(self, group_id: str) -> None:
         """Delete a group without members, with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -188,14 +185,18 @@ class GroupCoordinator(Runtime["GroupShard"]):
             pass
 
 
+def _is_large_timer(machine: GroupShard, key: Hashable) -> bool:
+    """Whether the end of a member that has very many partitions may follow."""
+    assert isinstance(key, tuple)
+    return len(key) > 2 and machine.event_size(key[1], key[2]) > EVENT_SIZE_MAX
+
+
 def _is_large_part(part: Sequence[tuple[str, frozenset[Any]]], machine: GroupShard) -> bool:  # noqa: ARG001
     """Whether the parts of these members have very many partitions together."""
     return sum([len(assigned) for _, assigned in part]) > EVENT_SIZE_MAX
 
 
 def _import_groups() -> None:
-    from encodings import utf_16_be, utf_16_le  # in which Java counts and hashes
-
-    from barnabas.groups import shard, share_states
-
-    assert all((utf_16_be, utf_16_le, shard, share_states))
+    java = ("encodings.utf_16_be", "encodings.utf_16_le")  # in which Java counts and hashes
+    for name in (*java, "barnabas.groups.shard", "barnabas.groups.share_states"):
+        import_module(name)

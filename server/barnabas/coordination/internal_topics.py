@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.records.any_magic import iter_any_records
-from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, check_crc, encode_batch, iter_batches
+from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, check_crc, encode_pairs, iter_batches
 from barnabas.records.control import ControlType, parse_type
 from barnabas.records.errors import CorruptRecordsError, RecordsError
-from barnabas.records.record import Record
 from barnabas.statemachine.decision import Entry
 
 if TYPE_CHECKING:
@@ -68,13 +67,12 @@ class InternalTopic:
     ) -> int:
         """Append records as one batch; returns the offset after them."""
         producer_id, epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-        batch = bytearray(
-            encode_batch(
-                [Record(offset, now_ms, key, value, []) for offset, (key, value) in enumerate(records)],
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                transactional=producer is not None,
-            )
+        batch = encode_pairs(
+            records,
+            now_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            transactional=producer is not None,
         )
         led = self._replicas.leader(self._topic, partition)
         return led.append_own(batch, now_ms=now_ms).last_offset + 1

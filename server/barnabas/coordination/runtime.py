@@ -8,7 +8,7 @@ appended to by `ShardLog`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -22,6 +22,7 @@ from barnabas.coordination.shards import ANSWERS_AT_ONCE, READ_AGAIN_SECONDS, Sh
 from barnabas.coordination.timers import Timers
 from barnabas.errors import PeerError, RequestError
 from barnabas.statemachine.decision import Decision, Entry, Large, ManyReplies, Refused
+from barnabas.statemachine.partitioning import partition_for
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -51,13 +52,16 @@ class Runtime(Generic[M]):
         give_way: GiveWay = never,
         prepare: Callable[[], Awaitable[None]] = never,
         threads: Threads | None = None,
+        is_large_timer: Callable[[M, Hashable], bool] | None = None,
     ) -> None:
         """`prepare` is awaited once, before the first shard is made: it imports in a thread what `make` needs.
 
-        Large events decide in `threads`; without these they do as all others.
+        Large events decide in `threads`; without these they do as all others. `is_large_timer` says whether what follows
+        from a timer is one; without it none is.
         """
         self._journal = journal
         self._threads = threads
+        self._is_large_timer = is_large_timer
         self._give_way = give_way
         self._now_ms = now_ms
         name = type(self).__name__
@@ -98,14 +102,28 @@ class Runtime(Generic[M]):
         returns, whose decision is committed all the same; and COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or
         COORDINATOR_LOAD_IN_PROGRESS.
         """
+        shards = self._shards
+        failure: Exception | None = None
         try:
-            shard = self._shards.active(await self._shards.partition_of(key))
+            count = shards.partitions
+            shard = shards.active(partition_for(key, count) if count else await shards.partition_of(key))
             if shard.held is not None:
                 shard = await self._when_free(shard)
-            result = await self._decide_by_size(shard, event, is_large)
-            await self._log.wait_committed(shard, shard.end_offset)
-        finally:
-            await self._give_way()
+            if is_large is not None and is_large(shard.machine):
+                result = await self._decide_aside(shard, event)
+            else:
+                result = self._decide(shard, event)
+            if not self._log.is_committed(shard, shard.end_offset):
+                await self._log.wait_committed(shard, shard.end_offset)
+        except Exception as error:
+            failure = error
+        # Not as a `finally`: what is compiled must not wait while it handles an exception.
+        await self._give_way()
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                failure = None  # which knows this frame: a cycle
         if isinstance(result, Refused):
             raise result.error
         return result
@@ -116,7 +134,9 @@ class Runtime(Generic[M]):
         A caller that is cancelled is forgotten; an answer that comes for it later goes nowhere. Raises RequestError as
         `perform`.
         """
-        shard = await self._when_free(self._shards.active(await self._shards.partition_of(key)))
+        shard = self._shards.active(await self._shards.partition_of(key))
+        if shard.held is not None:
+            shard = await self._when_free(shard)
         number, waiter = next(self._numbers), Waiter()
         shard.waiting[number] = waiter
         try:
@@ -352,15 +372,18 @@ class Runtime(Generic[M]):
         return result
 
     async def _answer_when_committed(self, shard: Shard[M], end_offset: int, out: Decision) -> None:
+        code = 0
         try:
             await self._log.wait_committed(shard, end_offset)
         except RequestError as error:
-            numbers = chain(
-                (number for number, _ in out.replies), *(many.to.values() for many in out.many_replies)
-            )
-            await self._shards.fail_in_turns(shard.fail(error.code, numbers))
+            code = error.code
+        if not code:
+            self._answer(shard, out)
             return
-        self._answer(shard, out)
+        numbers = chain(
+            (number for number, _ in out.replies), *(many.to.values() for many in out.many_replies)
+        )
+        await self._shards.fail_in_turns(shard.fail(code, numbers))
 
     def _answer(self, shard: Shard[M], out: Decision) -> None:
         for number, response in out.replies:
@@ -408,16 +431,18 @@ class Runtime(Generic[M]):
                 nursery.start_soon(self.load_all)
                 while True:
                     now_ms = self._now_ms()
-                    while (due := self._timers.pop_due(now_ms)) is not None:
-                        shard, key = due
+                    for shard, key in self._timers.due(now_ms):
                         if shard.timers_to_set or shard.held is not None:
                             self._timers.set(shard, {key: now_ms + PUT_OFF_MS})
-                        elif self.is_large_timer(shard.machine, key):
+                        elif self._is_large_timer is not None and self._is_large_timer(shard.machine, key):
                             nursery.start_soon(self._expire_aside, shard, key, now_ms)
                         else:
                             self._expire(shard, key, now_ms)
                         await self._give_way()
-                    await self._timers.wait_due(self._now_ms())
+                    if self._timers.is_due(now_ms):
+                        await trio.lowlevel.checkpoint()
+                    else:
+                        await self._timers.wait_due(self._now_ms())
             finally:
                 self._nursery = self._shards.nursery = None
 
@@ -425,9 +450,13 @@ class Runtime(Generic[M]):
         self,
         shard: Shard[M],
         timers: Mapping[Hashable, int | None],
-        many: Iterable[Iterable[tuple[Hashable, int | None]]] = (),
+        many: Sequence[Iterable[tuple[Hashable, int | None]]] = (),
     ) -> None:
         """Set timers, some at a time where they are very many; what is decided later on one of them holds."""
+        if not (many or shard.timers_to_set) and len(timers) <= TIMERS_AT_ONCE:
+            if timers:
+                self._timers.set(shard, timers)
+            return
         for waiting in shard.timers_to_set:
             waiting.overruled.update(timers)
         to_set = [TimersToSet(iter(each), set(timers)) for each in many]
@@ -462,10 +491,6 @@ class Runtime(Generic[M]):
                 del some[key]
             self._timers.set(shard, some)
             await self._give_way()
-
-    def is_large_timer(self, machine: M, key: Hashable) -> bool:  # noqa: ARG002
-        """Whether what follows from a timer is a large event; for coordinators that have such."""
-        return False
 
     def _expire(self, shard: Shard[M], key: Hashable, now_ms: int) -> None:
         with self._again_where_it_fails(shard, key, now_ms):

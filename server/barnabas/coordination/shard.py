@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -65,32 +64,38 @@ class ShardState(Enum):
     """Its records cannot be read; the next request tries again."""
 
 
-@dataclass(slots=True)
 class Timer:
     """Due time of a timer, and the time of its one entry in the heap: never later."""
 
-    due_ms: int
-    entry_ms: int
+    __slots__ = ("due_ms", "entry_ms")
+
+    def __init__(self, due_ms: int, entry_ms: int) -> None:
+        self.due_ms = due_ms
+        self.entry_ms = entry_ms
 
 
-@dataclass(slots=True)
 class TimersToSet:
     """What one event has decided on very many timers, as far as it is not done yet.
 
     `overruled` has the keys on which something else has been decided since.
     """
 
-    timers: Iterator[tuple[Hashable, int | None]]
-    overruled: set[Hashable]
+    __slots__ = ("overruled", "timers")
+
+    def __init__(self, timers: Iterator[tuple[Hashable, int | None]], overruled: set[Hashable]) -> None:
+        self.timers = timers
+        self.overruled = overruled
 
 
-@dataclass(slots=True)
 class Waiter:
     """A request that is answered later, by some event."""
 
-    event: trio.Event = field(default_factory=trio.Event)
-    response: Any = None
-    failure: int | None = None
+    __slots__ = ("event", "failure", "response")
+
+    def __init__(self) -> None:
+        self.event = trio.Event()
+        self.response: Any = None
+        self.failure: int | None = None
 
     def answer(self, response: Any) -> None:
         """Release the request with a response."""
@@ -103,38 +108,63 @@ class Waiter:
         self.event.set()
 
 
-@dataclass(slots=True, eq=False)
 class Shard(Generic[M]):
     """A machine with what waits on it. `end_offset` is after the last record that it has read or appended."""
 
-    partition: int
-    leader_epoch: int
-    machine: M
-    entries: Iterator[Entry]
-    state: ShardState = ShardState.LOADING
-    end_offset: int = 0
-    records_read: int = 0
-    failure: RequestError | None = None
-    settled: trio.Event = field(default_factory=trio.Event)
-    """Set when it is no longer loading."""
-    waiting: dict[int, Waiter] = field(default_factory=dict)
-    timers: dict[Hashable, Timer] = field(default_factory=dict)
-    timers_to_set: deque[TimersToSet] = field(default_factory=deque)
-    committing: set[trio.CancelScope] = field(default_factory=set)
-    """Waits for the high watermark; cancelled when the shard is unloaded."""
-    is_forgotten: bool = False
-    """Whether its partition was deleted: nobody else goes on with what it has decided."""
-    large_entry: Entry | None = None
-    """The next batch to be read, where it is too long for a turn of the event loop."""
-    held: trio.Event | None = None
-    """While a large event has the machine in a thread: set when that is over."""
-    after_hold: list[Callable[[], None]] = field(default_factory=list)
-    """What is in the log already and must reach the machine before any other event."""
+    __slots__ = (
+        "after_hold",
+        "committing",
+        "end_offset",
+        "entries",
+        "failure",
+        "held",
+        "is_forgotten",
+        "large_entry",
+        "leader_epoch",
+        "machine",
+        "partition",
+        "records_read",
+        "settled",
+        "state",
+        "timers",
+        "timers_to_set",
+        "waiting",
+    )
+
+    def __init__(self, partition: int, leader_epoch: int, machine: M, entries: Iterator[Entry]) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.machine = machine
+        self.entries = entries
+        self.state = ShardState.LOADING
+        self.end_offset = 0
+        self.records_read = 0
+        self.failure: RequestError | None = None
+        self.settled = trio.Event()
+        """Set when it is no longer loading."""
+        self.waiting: dict[int, Waiter] = {}
+        self.timers: dict[Hashable, Timer] = {}
+        self.timers_to_set: deque[TimersToSet] = deque()
+        self.committing: set[trio.CancelScope] = set()
+        """Waits for the high watermark; cancelled when the shard is unloaded."""
+        self.is_forgotten = False
+        """Whether its partition was deleted: nobody else goes on with what it has decided."""
+        self.large_entry: Entry | None = None
+        """The next batch to be read, where it is too long for a turn of the event loop."""
+        self.held: trio.Event | None = None
+        """While a large event has the machine in a thread: set when that is over."""
+        self.after_hold: list[Callable[[], None]] = []
+        """What is in the log already and must reach the machine before any other event."""
 
     @property
     def is_active(self) -> bool:
         """Whether it may decide."""
         return self.state is ShardState.ACTIVE
+
+    def check(self) -> None:
+        """Raise the RequestError for which it is out of service, if it is."""
+        if self.failure is not None:
+            raise self.failure
 
     @contextmanager
     def hold(self) -> Iterator[None]:

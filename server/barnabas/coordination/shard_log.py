@@ -7,8 +7,7 @@ watermark has passed it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic
 
 import trio
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from barnabas.environment import Threads
 
 log = logging.getLogger(__name__)
+
+NOT_REPLAYED = "what was written could not be replayed"
 
 
 class ShardLog(Generic[M]):
@@ -51,14 +52,20 @@ class ShardLog(Generic[M]):
     def append(self, shard: Shard[M], out: Decision) -> None:
         """Append the records of a decision and let the shard's machine replay them. Raises RequestError."""
         entry = self._write(shard, out)
-        with self._read_again_if_it_fails(shard):
+        try:
             self._replay(shard.partition, shard.machine, entry, loading=False)
+        except Exception:
+            self._read_again(shard, NOT_REPLAYED)
+            raise
 
     async def append_large(self, shard: Shard[M], out: Decision, threads: Threads) -> None:
         """As `append`, with the machine in a thread: the shard must be held. Raises RequestError."""
         entry = self._write(shard, out)
-        with self._read_again_if_it_fails(shard):
+        try:
             await threads.run(lambda: self._replay(shard.partition, shard.machine, entry, loading=False))
+        except Exception:
+            self._read_again(shard, NOT_REPLAYED)
+            raise
 
     def _write(self, shard: Shard[M], out: Decision) -> Entry:
         """Append the records of a decision; returns what is to be replayed. Raises RequestError."""
@@ -76,14 +83,6 @@ class ShardLog(Generic[M]):
         producer_id = out.producer[0] if out.producer else NO_PRODUCER_ID
         return Entry(out.records, producer_id, decoded=out.decoded)
 
-    @contextmanager
-    def _read_again_if_it_fails(self, shard: Shard[M]) -> Iterator[None]:
-        try:
-            yield
-        except Exception:
-            self._read_again(shard, "what was written could not be replayed")
-            raise
-
     def is_committed(self, shard: Shard[M], end_offset: int) -> bool:
         """Whether there is nothing to wait for: the usual case of a partition without followers."""
         return shard.failure is None and (
@@ -94,8 +93,7 @@ class ShardLog(Generic[M]):
         """Wait for the high watermark. Raises RequestError as for a client."""
         if not end_offset or self.is_committed(shard, end_offset):
             return
-        if shard.failure is not None:
-            raise shard.failure
+        shard.check()
         with trio.move_on_after(self._commit_seconds) as scope:
             shard.committing.add(scope)
             try:
@@ -106,7 +104,6 @@ class ShardLog(Generic[M]):
                 raise RequestError(client_code(error)) from error
             finally:
                 shard.committing.discard(scope)
-        if shard.failure is not None:
-            raise shard.failure
+        shard.check()
         if scope.cancelled_caught:
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "replicas do not follow")

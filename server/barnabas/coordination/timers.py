@@ -6,8 +6,7 @@ The rule: a timer has one entry in the heap. When that comes and the timer was p
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Hashable, Mapping
-from itertools import count
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import Generic
 
 import trio
@@ -15,14 +14,16 @@ import trio
 from barnabas.coordination.shard import M, Shard, Timer
 
 IDLE_SECONDS = 3600.0
+_Entry = tuple[int, int, Shard[M], Hashable]
+"""When it is due, its number, and whose timer it is."""
 
 
 class Timers(Generic[M]):
     """Due times of timers by shard and key."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Shard[M], Hashable]] = []
-        self._numbers = count()
+        self._heap: list[_Entry[M]] = []
+        self._pushed = 0
         self._changed = trio.Event()
 
     def set(self, shard: Shard[M], timers: Mapping[Hashable, int | None]) -> None:
@@ -38,10 +39,30 @@ class Timers(Generic[M]):
             shard.timers[key] = Timer(at_ms, at_ms)
             self._push(at_ms, shard, key)
 
-    def pop_due(self, now_ms: int) -> tuple[Shard[M], Hashable] | None:
-        """Remove and return a timer that is due; None if there is no more."""
-        while self._heap and self._heap[0][0] <= now_ms:
-            at_ms, _, shard, key = heapq.heappop(self._heap)
+    def due(self, now_ms: int) -> Iterator[tuple[Shard[M], Hashable]]:
+        """Remove and yield the timers that are due. Those that are set meanwhile come next time."""
+        end = self._pushed
+        later: list[_Entry[M]] = []
+        try:
+            while (found := self._pop_due(now_ms, end, later)) is not None:
+                yield found
+        finally:
+            for entry in later:
+                heapq.heappush(self._heap, entry)
+
+    def is_due(self, now_ms: int) -> bool:
+        """Return whether a timer may be due."""
+        return bool(self._heap) and self._heap[0][0] <= now_ms
+
+    def _pop_due(self, now_ms: int, end: int, later: list[_Entry[M]]) -> tuple[Shard[M], Hashable] | None:
+        """Remove and return a timer that is due and has an entry before `end`; those after it go to `later`."""
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            entry = heapq.heappop(heap)
+            at_ms, number, shard, key = entry
+            if number > end:
+                later.append(entry)
+                continue
             timer = shard.timers.get(key)
             if timer is None or timer.entry_ms != at_ms:
                 continue  # cancelled, or set again with an entry of its own
@@ -72,6 +93,7 @@ class Timers(Generic[M]):
             await self._changed.wait()
 
     def _push(self, at_ms: int, shard: Shard[M], key: Hashable) -> None:
-        heapq.heappush(self._heap, (at_ms, next(self._numbers), shard, key))
+        self._pushed += 1
+        heapq.heappush(self._heap, (at_ms, self._pushed, shard, key))
         if self._heap[0][0] == at_ms:
             self._changed.set()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
@@ -73,7 +74,15 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             if threads is not None:
                 await threads.run(_import_transactions)
 
-        super().__init__(journal, make, now_ms, give_way=give_way, prepare=prepare, threads=threads)
+        super().__init__(
+            journal,
+            make,
+            now_ms,
+            give_way=give_way,
+            prepare=prepare,
+            threads=threads,
+            is_large_timer=_is_large_timer,
+        )
         self._new_producer_id = new_producer_id
         self.settings = settings
         self._markers = markers
@@ -157,15 +166,11 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
                 transactional_id, lambda machine, out: event(machine, out, None), is_large=is_large
             )
         except ProducerIdNeededError:
-            new_id = await self._new_producer_id()
-            return await self.perform(
-                transactional_id, lambda machine, out: event(machine, out, new_id), is_large=is_large
-            )
-
-    def is_large_timer(self, machine: TransactionShard, key: Hashable) -> bool:
-        """Whether a transaction of many partitions has been open for too long."""
-        assert isinstance(key, tuple)
-        return machine.partition_count(key[1]) > EVENT_SIZE_MAX
+            pass  # and not here, as what is compiled must not wait while it handles an exception
+        new_id = await self._new_producer_id()
+        return await self.perform(
+            transactional_id, lambda machine, out: event(machine, out, new_id), is_large=is_large
+        )
 
     async def _patiently(self, transactional_id: str, attempt: Callable[[], Awaitable[R]]) -> R:
         """Try again when the transaction before has ended, or say CONCURRENT_TRANSACTIONS after a while."""
@@ -177,7 +182,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
                 left = deadline - trio.current_time()
                 if error.code != ErrorCode.CONCURRENT_TRANSACTIONS or left <= 0:
                     raise
-                await self._wait_ended(transactional_id, left)
+            await self._wait_ended(transactional_id, left)
 
     async def _wait_ended(self, transactional_id: str, seconds: float) -> None:
         transaction = self._known(transactional_id)
@@ -290,9 +295,12 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         return shard.machine.transactions.get(transactional_id) if shard and shard.is_active else None
 
 
+def _is_large_timer(machine: TransactionShard, key: Hashable) -> bool:
+    """Whether a transaction of many partitions has been open for too long."""
+    assert isinstance(key, tuple)
+    return machine.partition_count(key[1]) > EVENT_SIZE_MAX
+
+
 def _import_transactions() -> None:
-    from encodings import utf_16_be  # in which Java hashes
-
-    from barnabas.transactions import shard
-
-    assert all((utf_16_be, shard))
+    for name in ("encodings.utf_16_be", "barnabas.transactions.shard"):  # in the former Java hashes
+        import_module(name)

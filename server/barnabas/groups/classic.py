@@ -124,13 +124,18 @@ class ClassicGroup(ClassicState):
             self.watch_session(member, now_ms, out)
             return
         self._supersede(member, out)
-        request = joining.request
-        self.members[member.id] = replace(
-            member,
-            protocols=protocols,
-            session_timeout_ms=request.session_timeout_ms,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-        )
+        session_ms, rebalance_ms = joining.request.session_timeout_ms, joining.request.rebalance_timeout_ms
+        if not (
+            unchanged
+            and session_ms == member.session_timeout_ms
+            and rebalance_ms == member.rebalance_timeout_ms
+        ):
+            self.members[member.id] = replace(
+                member,
+                protocols=protocols,
+                session_timeout_ms=session_ms,
+                rebalance_timeout_ms=rebalance_ms,
+            )
         self.members.joining[member.id] = joining.waiter
         self._prepare_rebalance(now_ms, out)
 
@@ -202,17 +207,13 @@ class ClassicGroup(ClassicState):
         if self.state is not State.PREPARING_REBALANCE:
             longest = self.members.longest_rebalance_ms
             delay = self.settings.initial_rebalance_delay_ms
-            is_first = self.state is State.EMPTY
-            self.is_initial = is_first and delay > 0
+            self.is_initial = self.state is State.EMPTY
             self._enter(State.PREPARING_REBALANCE, now_ms)
             out.timers[("sync", self.id)] = None
             if self.is_initial:
                 self.new_member_added = False
                 self.initial_delay_left_ms = max(longest - delay, 0)
                 out.timers[("join", self.id)] = now_ms + delay
-            elif is_first:  # who is about to join is not waited for
-                self._complete_join(now_ms, out)
-                return
             else:
                 out.timers[("join", self.id)] = now_ms + longest
         if not self.is_initial and self._all_joined():
@@ -227,8 +228,10 @@ class ClassicGroup(ClassicState):
         if self.state is not State.PREPARING_REBALANCE:
             return
         if self.is_initial and self.new_member_added and self.initial_delay_left_ms:
+            # Where the delay is 0 too, members that come together join the same generation, as in Kafka: the timer that is
+            # due at once comes after the requests that are there.
             delay = min(self.settings.initial_rebalance_delay_ms, self.initial_delay_left_ms)
-            self.initial_delay_left_ms -= delay
+            self.initial_delay_left_ms -= max(delay, 1)
             self.new_member_added = False
             out.timers[("join", self.id)] = now_ms + delay
             return

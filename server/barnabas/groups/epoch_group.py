@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 from barnabas.cluster.image import TopicInfo
@@ -287,7 +287,7 @@ def watch_each(
 
     def timers() -> Iterator[tuple[Hashable, int | None]]:
         for member in everybody:
-            of_one = replace(context, out=Decision())
+            of_one = EventContext(context.image, context.now_ms, Decision())
             watch(member, of_one)
             yield from of_one.out.timers.items()
 

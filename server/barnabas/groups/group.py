@@ -7,8 +7,7 @@ the kinds is decided by the kind.
 from __future__ import annotations
 
 from collections.abc import Collection, Set
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Decision
@@ -18,8 +17,7 @@ LAST_WITHOUT_MEMBER_EPOCHS = 8
 """The last version of OffsetCommit that carries generations only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Committer:
+class Committer(NamedTuple):
     """Who commits offsets, for which partitions, and in which version of OffsetCommit.
 
     `generation` is the member epoch in groups that have those, and -1 from somebody who is no member.
@@ -33,8 +31,7 @@ class Committer:
     transactional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRetention:
+class OffsetRetention(NamedTuple):
     """Which committed offsets of a group may expire now (KIP-211): those in topics that are not in use."""
 
     topics_in_use: Set[str] = frozenset()

@@ -94,6 +94,7 @@ class Joining:
     client_host: str
     waiter: int
     new_member_id: str
+    """The id for a member that comes without one."""
     known_id_required: bool
     can_skip_assignment: bool
 

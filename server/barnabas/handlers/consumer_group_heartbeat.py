@@ -51,22 +51,22 @@ async def handle(
         if context.asks_authorizer
         else None
     )
+    new_member_id = "" if request.member_id else uuid_text(new_uuid(entropy))
     beat = Heartbeat(
-        request,
-        context.client_id or "",
-        context.connection.client_host,
-        uuid_text(new_uuid(entropy)),
-        may_describe,
+        request, context.client_id or "", context.connection.client_host, new_member_id, may_describe
     )
+    says_more = _says_more(request)
+    size = 0
     try:
         names: Collection[str] = request.subscribed_topic_names or ()
-        await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, budget)
+        if names:
+            await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, budget)
         check_heartbeat(request, context.api_version, groups.settings)
-        names = await _matched(names, request.subscribed_topic_regex, metadata=metadata, budget=budget)
-        size = await size_of_topics(names, hash_size, metadata.image, budget)
-        for topic in request.topic_partitions or ():
-            size += 1 + len(topic.partitions)
-        says_more = _says_more(request)
+        if says_more:
+            names = await _matched(names, request.subscribed_topic_regex, metadata=metadata, budget=budget)
+            size = await size_of_topics(names, hash_size, metadata.image, budget)
+            for topic in request.topic_partitions or ():
+                size += 1 + len(topic.partitions)
 
         def is_large(shard: GroupShard) -> bool:
             of_group = shard.event_size(request.group_id, request.member_id, says_more=says_more)

@@ -38,7 +38,9 @@ async def handle(
     """Join; errors answer with the member id that was sent."""
     now_ms = context.now_ms
     instance_id, client_id = request.group_instance_id, context.client_id or ""
-    new_id = new_member_id(client_id if instance_id is None else instance_id, entropy)
+    new_id = ""
+    if not request.member_id:
+        new_id = new_member_id(client_id if instance_id is None else instance_id, entropy)
     if context.api_version < REBALANCE_TIMEOUT_SINCE:
         request.rebalance_timeout_ms = request.session_timeout_ms
     try:

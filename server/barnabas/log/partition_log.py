@@ -29,7 +29,13 @@ from barnabas.log.trash import Trash
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import EndMarker
 from barnabas.records.steps import Steps, run
-from barnabas.records.validate import Origin, ValidatedBatches, validate_at_once, validate_steps
+from barnabas.records.validate import (
+    Origin,
+    ValidatedBatches,
+    validate_at_once,
+    validate_own,
+    validate_steps,
+)
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +116,10 @@ class PartitionLog(DurableLog):
 
         All at once; `validation` and `append_valid` say what is raised. Then nothing was appended.
         """
-        valid = run(self.validation(records, now_ms=now_ms, api_version=api_version, origin=origin))
+        if origin is Origin.COORDINATOR and isinstance(records, bytearray):
+            valid = validate_own(records, config=self.config.rules, now_ms=now_ms)
+        else:
+            valid = run(self.validation(records, now_ms=now_ms, api_version=api_version, origin=origin))
         return self.append_valid(
             valid, leader_epoch=leader_epoch, now_ms=now_ms, api_version=api_version, origin=origin
         )

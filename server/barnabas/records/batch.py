@@ -20,7 +20,7 @@ from zlib import crc32
 
 from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptRecordsError, InvalidRecordsError
-from barnabas.records.record import Record, encode_body, iter_body
+from barnabas.records.record import Record, append_record, encode_body, iter_body
 from barnabas.records.steps import Steps
 from barnabas.records.varint import Buffer
 
@@ -426,6 +426,27 @@ def encode_batch(
         max_timestamp, producer_id, producer_epoch, base_sequence, len(records),
     )  # fmt: skip
     return assemble_batch(header, encode_body(records, base_offset, base_timestamp), level)
+
+
+def encode_pairs(
+    pairs: Sequence[tuple[bytes, bytes | None]],
+    timestamp: int,
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    transactional: bool = False,
+) -> bytearray:
+    """Write an uncompressed batch of magic 2 of keys and values that all have the same timestamp."""
+    body = bytearray()
+    for index, (key, value) in enumerate(pairs):
+        append_record(body, 0, index, key, value, [])
+    count = len(pairs)
+    attributes = TRANSACTIONAL_BIT if transactional else 0
+    header = BatchHeader(
+        0, 0, NO_LEADER_EPOCH, 2, 0, attributes, count - 1, timestamp, timestamp, producer_id,
+        producer_epoch, NO_SEQUENCE, count,
+    )  # fmt: skip
+    return join_batch(header, body)
 
 
 def assemble_batch(header: BatchHeader, body: Buffer, level: int | None = None) -> bytes:

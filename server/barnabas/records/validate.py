@@ -207,6 +207,17 @@ def validate_at_once(
     return None if result is None else appender.fitting(result)
 
 
+def validate_own(buf: bytearray, *, config: AppendRules, now_ms: int) -> ValidatedBatches:
+    """Take a batch that this broker's own coordinators have just encoded: nothing can be wrong but its size.
+
+    Raises MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
+    """
+    header = read_header(buf)
+    appender = _Appender(config, now_ms, Origin.COORDINATOR)
+    appender.check_place(header)
+    return appender.fitting(appender.patch(buf, header, header.max_timestamp))
+
+
 def _first_header(buf: Buffer) -> BatchHeader | None:
     """Return the header of the first batch or message that is whole, None if there is none."""
     if len(buf) >= HEADER_SIZE and buf[MAGIC_OFFSET] == 2:  # without going about it, for the usual request

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.statemachine.decision import Decision
 
 
-@dataclass(frozen=True, slots=True)
 class EventContext:
-    """What an event may look at, and where it writes its decision."""
+    """What an event may look at, and where it writes its decision.
 
-    image: ClusterImage
-    now_ms: int
-    out: Decision
-    may_describe: Callable[[str], bool] | None = None
-    """Whether the requester may describe a topic; None where nobody is refused."""
+    `may_describe` says whether the requester may describe a topic; it is None where nobody is refused.
+    """
+
+    __slots__ = ("image", "may_describe", "now_ms", "out")
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        now_ms: int,
+        out: Decision,
+        may_describe: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.image = image
+        self.now_ms = now_ms
+        self.out = out
+        self.may_describe = may_describe

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from barnabas.errors import RequestError
@@ -25,7 +24,6 @@ class ManyReplies(NamedTuple):
     reply: Callable[[str], Any]
 
 
-@dataclass(slots=True)
 class Decision:
     """Grows while an event is handled; `timers` maps a key to its time in ms, or to None to cancel it.
 
@@ -34,20 +32,33 @@ class Decision:
     of its transaction and count when that commits.
     """
 
-    records: list[Record] = field(default_factory=list)
-    decoded: dict[int, Any] = field(default_factory=dict)
-    """What some of the records say, by their index: who has just encoded them need not decode them."""
-    replies: list[tuple[int, Any]] = field(default_factory=list)
-    many_replies: list[ManyReplies] = field(default_factory=list)
-    timers: dict[Hashable, int | None] = field(default_factory=dict)
-    many_timers: list[Iterable[tuple[Hashable, int | None]]] = field(default_factory=list)
-    """Timers of so many that they are set in slices, after the event; one that is decided otherwise meanwhile, or in
-    `timers`, stays as it is."""
-    effects: list[Any] = field(default_factory=list)
-    producer: tuple[int, int] | None = None
-    is_ahead: bool = False
-    """Whether the event changes state before its records are replayed, as classic groups do: if it fails halfway, only
-    the log says what is true."""
+    __slots__ = (
+        "decoded",
+        "effects",
+        "is_ahead",
+        "many_replies",
+        "many_timers",
+        "producer",
+        "records",
+        "replies",
+        "timers",
+    )
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.decoded: dict[int, Any] = {}
+        """What some of the records say, by their index: who has just encoded them need not decode them."""
+        self.replies: list[tuple[int, Any]] = []
+        self.many_replies: list[ManyReplies] = []
+        self.timers: dict[Hashable, int | None] = {}
+        self.many_timers: list[Iterable[tuple[Hashable, int | None]]] = []
+        """Timers of so many that they are set in slices, after the event; one that is decided otherwise meanwhile, or in
+        `timers`, stays as it is."""
+        self.effects: list[Any] = []
+        self.producer: tuple[int, int] | None = None
+        self.is_ahead = False
+        """Whether the event changes state before its records are replayed, as classic groups do: if it fails halfway,
+        only the log says what is true."""
 
     def clear(self) -> None:
         """Drop what was decided so far, for an event that decides otherwise after all."""
@@ -74,18 +85,26 @@ class Refused(NamedTuple):
     error: RequestError
 
 
-@dataclass(slots=True)
 class Entry:
     """A batch of an internal topic: records, or the marker that ends a transaction (`committed` says how).
 
-    `producer_id` is that of a transaction, -1 for records that count at once.
+    `producer_id` is that of a transaction, -1 for records that count at once. `decoded` has what some of the records
+    say, by their index, where that is known.
     """
 
-    records: list[Record]
-    producer_id: int = -1
-    committed: bool | None = None
-    decoded: Mapping[int, Any] | None = None
-    """What some of the records say, by their index, where that is known."""
+    __slots__ = ("committed", "decoded", "producer_id", "records")
+
+    def __init__(
+        self,
+        records: list[Record],
+        producer_id: int = -1,
+        committed: bool | None = None,
+        decoded: Mapping[int, Any] | None = None,
+    ) -> None:
+        self.records = records
+        self.producer_id = producer_id
+        self.committed = committed
+        self.decoded = decoded
 
 
 def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

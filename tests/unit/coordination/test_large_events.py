@@ -42,22 +42,22 @@ class SlowThreads:
         return
 
 
-class Coordinator(Runtime[Counter]):
-    """Its timers are large events."""
-
-    def is_large_timer(self, machine: Counter, key: object) -> bool:
-        return True
-
-    @property
-    def shard(self) -> Shard[Counter]:
-        shard = self._shards.get(0)
-        assert shard is not None
-        return shard
+def shard_of(runtime: Runtime[Counter]) -> Shard[Counter]:
+    shard = runtime._shards.get(0)
+    assert shard is not None
+    return shard
 
 
 @asynccontextmanager
-async def running(journal: MemoryJournal) -> AsyncIterator[Coordinator]:
-    runtime = Coordinator(journal, Counter, lambda: int(trio.current_time() * 1000), threads=SlowThreads())
+async def running(journal: MemoryJournal) -> AsyncIterator[Runtime[Counter]]:
+    """A runtime whose timers are large events."""
+    runtime = Runtime(
+        journal,
+        Counter,
+        lambda: int(trio.current_time() * 1000),
+        threads=SlowThreads(),
+        is_large_timer=lambda machine, key: True,
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(runtime.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -173,7 +173,7 @@ async def test_what_is_in_the_log_already_comes_before_whoever_waits(
             nursery.start_soon(lambda: runtime.perform("id", large, is_large=always))
             await trio.testing.wait_all_tasks_blocked()
             nursery.start_soon(look)
-            shard = runtime.shard
+            shard = shard_of(runtime)
             shard.after_hold.append(lambda: shard.machine.keys.append(b"marker"))
         assert seen == [b"marker"]
 

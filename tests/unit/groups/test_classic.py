@@ -54,6 +54,11 @@ class Harness:
             else:
                 self.timers[timer] = at_ms
 
+    def gather(self, now: int) -> None:
+        """Let a group that waits for nobody begin its first generation."""
+        if self.timers.get(("join", "g")) == now:
+            self.expire("join", "g", now=now)
+
     def join(
         self, new_id: str, member_id: str = "", *, now: int = 0, known: bool = False, **fields: object
     ) -> int:
@@ -74,6 +79,7 @@ class Harness:
         )
         self.shard.join(joining, now, out)
         self.settle(out)
+        self.gather(now)
         return self.waiter
 
     def sync(self, member_id: str, generation: int, now: int = 0, **assignments: bytes) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
@@ -87,14 +88,14 @@ class _IdsOf(dict[frozenset[str], frozenset[bytes]]):
         return ids
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(NamedTuple):
     """A ConsumerGroupHeartbeat request with what the handler knows beyond its fields."""
 
     request: ConsumerGroupHeartbeatRequest
     client_id: str
     client_host: str
     new_member_id: str
+    """The id for a member that comes without one."""
     may_describe: Callable[[str], bool] | None = None
     """Whether the requester may describe a topic, for what expressions match; None where nobody is refused."""
 
@@ -145,6 +146,15 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
     FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
     """
     request = beat.request
+    content = _content_member(group, beat, context)
+    if content is not None:
+        settings = group.settings.of_group(context.image, group.id)
+        context.out.timers["session", group.id, content.id] = context.now_ms + settings.session_timeout_ms
+        return ConsumerGroupHeartbeatResponse(
+            member_id=content.id,
+            member_epoch=content.epoch,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+        )
     joins = request.member_epoch == 0
     member_id = request.member_id or beat.new_member_id
     reported = _reported(request)
@@ -181,6 +191,24 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
             ]
         )
     return response
+
+
+def _content_member(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> ConsumerMember | None:
+    """Return the member of a heartbeat that says nothing and finds nothing new, as most do; None of any other."""
+    request = beat.request
+    member = group.members.get(request.member_id)
+    if (
+        member is None
+        or not 0 < request.member_epoch == member.epoch
+        or request.instance_id is not None
+        or request.topic_partitions is not None
+        or group.topics_seen is not context.image.topics
+        or not member.is_reconciled_to(group.assignment_epoch)
+        or member.after_heartbeat(request, beat.client_id, beat.client_host) is not member
+        or (group.epoch > group.assignment_epoch and _may_assign(group, member, context))
+    ):
+        return None
+    return member
 
 
 def _reported(request: ConsumerGroupHeartbeatRequest) -> TopicIdPartitions | None:

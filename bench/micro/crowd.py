@@ -1,0 +1,143 @@
+"""Crowd: a thousand members join, and send heartbeats, where nobody coordinates: each request is answered at once.
+
+The rule: this is what no coordinator can be faster than that waits for its sockets in this way. The members are those of
+`bench.scenarios.coordinators`, each with a group of its own; the server gives every request of one API the same answer.
+Shown is the CPU of the server for each request, and as `joins` the wall time until all have joined, since most of it is
+the client's: it needs as much of another core.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import selectors
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from statistics import median
+
+from bench.members import HEARTBEAT, JOIN_GROUP, SYNC_GROUP, ClassicMember, Crowd
+from bench.micro.timing import Timing
+from bench.procfs import cpu_s
+
+MEMBERS = 1_000
+SAMPLES = 5
+BEAT_S = 1.0
+READ_BYTES = 1 << 16
+
+
+def _string(text: bytes) -> bytes:
+    return struct.pack(">h", len(text)) + text
+
+
+def _joined() -> bytes:
+    member = _string(b"member")
+    return (
+        struct.pack(">ihi", 0, 0, 1)
+        + _string(b"range")
+        + 2 * member
+        + struct.pack(">i", 1)
+        + member
+        + bytes(4)
+    )
+
+
+ANSWERS = {
+    JOIN_GROUP: _joined(),
+    SYNC_GROUP: struct.pack(">ihi", 0, 0, 8) + bytes(8),
+    HEARTBEAT: struct.pack(">ih", 0, 0),
+}
+"""By API: the answer after its correlation id."""
+
+
+def _answer(frame: bytes) -> bytes:
+    body = ANSWERS[int.from_bytes(frame[4:6], "big")]
+    return struct.pack(">i", 4 + len(body)) + frame[8:12] + body
+
+
+def run() -> Iterator[Timing]:
+    """Joins and heartbeats of each kind of server."""
+    for name, serve in (
+        ("an epoll loop in Python", _serve_epoll),
+        ("the broker's transport on Trio", _serve_trio),
+    ):
+        joins, cpus = zip(*[_sample(serve) for _ in range(SAMPLES)], strict=True)
+        yield Timing(f"{MEMBERS:,} joins, wall, {name}", min(joins), median(joins))
+        yield Timing(f"heartbeat of one of {MEMBERS:,}, CPU, {name}", min(cpus), median(cpus))
+
+
+Serve = Callable[[socket.socket], None]
+
+
+def _sample(serve: Serve) -> tuple[float, float]:
+    """Seconds until all have joined, and seconds of the server's CPU for a heartbeat."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_listen, args=(theirs, serve), daemon=True)
+    process.start()
+    try:
+        crowd = Crowd(
+            f"127.0.0.1:{ours.recv()}", [ClassicMember(f"group-{number}", "t") for number in range(MEMBERS)]
+        )
+        try:
+            crowd.begin()
+            joined_s = crowd.run(lambda: True)
+            assert process.pid is not None
+            cpu = cpu_s(process.pid)
+            rate = crowd.beat(BEAT_S)
+            return joined_s, (cpu_s(process.pid) - cpu) / (rate * BEAT_S)
+        finally:
+            crowd.close()
+    finally:
+        process.kill()
+        process.join()
+
+
+def _listen(parent: Connection, serve: Serve) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=MEMBERS) as listening:
+        listening.setblocking(False)
+        parent.send(listening.getsockname()[1])
+        serve(listening)
+
+
+def _serve_epoll(listening: socket.socket) -> None:
+    selector = selectors.DefaultSelector()
+    selector.register(listening, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is listening:
+                accepted, _ = listening.accept()
+                selector.register(accepted, selectors.EVENT_READ, accepted)
+                continue
+            frame = key.data.recv(READ_BYTES)
+            if frame:
+                key.data.send(_answer(frame))
+            else:
+                selector.unregister(key.data)
+
+
+def _serve_trio(listening: socket.socket) -> None:
+    import trio
+
+    from barnabas.network.sockets import PlainTransport
+
+    scratch = memoryview(bytearray(READ_BYTES))
+
+    async def serve(transport: PlainTransport) -> None:
+        while True:
+            await transport.wait_readable()
+            count = transport.receive_now(scratch)
+            if count == 0:
+                return
+            if count is not None:
+                await transport.send([_answer(bytes(scratch[:count]))])
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.lowlevel.wait_readable(listening)
+                accepted, _ = listening.accept()
+                accepted.setblocking(False)
+                nursery.start_soon(serve, PlainTransport(accepted))
+
+    trio.run(main)
